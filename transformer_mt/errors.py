@@ -1,0 +1,44 @@
+"""Errors that a user can mend, each with its exit code.
+
+Anything else that is raised is a fault of the program and shows its stack.
+"""
+
+
+class TmtError(Exception):
+    """Base of all errors that a user can mend.
+
+    The message is one line (several for a list of config errors): where, what was expected, what
+    came, what to do.
+    """
+
+    exit_code = 1
+
+
+class ConfigError(TmtError):
+    """A wrong config file, option or combination of options."""
+
+    exit_code = 2
+
+
+class DataError(TmtError):
+    """Text, corpora or tokenizers that cannot be read or used."""
+
+    exit_code = 3
+
+
+class ModelError(TmtError):
+    """A checkpoint or model bundle that is missing, damaged or does not fit."""
+
+    exit_code = 4
+
+
+class DivergedError(TmtError):
+    """Training that produced numbers it cannot recover from."""
+
+    exit_code = 5
+
+
+class InterruptedRun(TmtError):  # noqa: N818 - not a fault: the run can be continued
+    """A run that a signal stopped after saving; the same command continues it."""
+
+    exit_code = 75
