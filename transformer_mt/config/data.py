@@ -1,0 +1,172 @@
+"""Settings of what is read: sources, filters, and how text becomes tokens."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from transformer_mt.config.base import PositiveInt, Settings, Share
+
+
+class TextSource(Settings):
+    """Two parallel line files: line N of one translates line N of the other."""
+
+    type: Literal["text"] = "text"
+    src: str
+    """File of source lines, UTF-8; plain, .gz, .bz2, .xz or .zst."""
+    tgt: str
+    """File of target lines, as many as source lines."""
+    weight: Annotated[float, Field(gt=0)] = 1.0
+    """How many times an epoch sees each pair of this source; 0.5: every other epoch."""
+
+
+class TsvSource(Settings):
+    """One file with a pair on each line, in columns separated by tabs; no quoting, no header."""
+
+    type: Literal["tsv"]
+    path: str
+    """File, UTF-8; plain, .gz, .bz2, .xz or .zst."""
+    src_column: Annotated[int, Field(ge=0)] = 0
+    """Column of the source text, counted from 0."""
+    tgt_column: Annotated[int, Field(ge=0)] = 1
+    """Column of the target text, counted from 0."""
+    weight: Annotated[float, Field(gt=0)] = 1.0
+    """How many times an epoch sees each pair of this source."""
+
+
+class JsonlSource(Settings):
+    """One JSON object on each line."""
+
+    type: Literal["jsonl"]
+    path: str
+    """File, UTF-8; plain, .gz, .bz2, .xz or .zst."""
+    src_field: str | None = None
+    """Field of the source text, with dots into nested objects; default `translation.SRC_LANG`."""
+    tgt_field: str | None = None
+    """Field of the target text; default `translation.TGT_LANG`."""
+    weight: Annotated[float, Field(gt=0)] = 1.0
+    """How many times an epoch sees each pair of this source."""
+
+
+class ParquetSource(Settings):
+    """A Parquet file."""
+
+    type: Literal["parquet"]
+    path: str
+    """File."""
+    src_field: str | None = None
+    """Column of the source text, with dots into structs; default `translation.SRC_LANG`."""
+    tgt_field: str | None = None
+    """Column of the target text; default `translation.TGT_LANG`."""
+    weight: Annotated[float, Field(gt=0)] = 1.0
+    """How many times an epoch sees each pair of this source."""
+
+
+class HubSource(Settings):
+    """A data set of the Hugging Face hub, or a local folder in its format."""
+
+    type: Literal["hub"]
+    path: str
+    """Hub id such as `wmt/wmt14`, or a local folder."""
+    subset: str | None = None
+    """Configuration of the data set, such as `de-en`."""
+    split: str
+    """Split, such as `train`."""
+    revision: str | None = None
+    """Commit of the hub repository; pin it for a run that can be repeated."""
+    src_field: str | None = None
+    """Column of the source text, with dots into structs; default `translation.SRC_LANG`."""
+    tgt_field: str | None = None
+    """Column of the target text; default `translation.TGT_LANG`."""
+    weight: Annotated[float, Field(gt=0)] = 1.0
+    """How many times an epoch sees each pair of this source."""
+
+
+class ReverseSource(Settings):
+    """Made-up pairs: random digits, and the same digits in reverse order."""
+
+    type: Literal["reverse"]
+    num_pairs: PositiveInt
+    """How many pairs to make."""
+    min_length: PositiveInt = 3
+    """Least number of digits."""
+    max_length: PositiveInt = 12
+    """Greatest number of digits."""
+    seed: int = 1
+    """Sources with different seeds hold different pairs."""
+    weight: Annotated[float, Field(gt=0)] = 1.0
+    """How many times an epoch sees each pair of this source."""
+
+
+Source = Annotated[
+    TextSource | TsvSource | JsonlSource | ParquetSource | HubSource | ReverseSource,
+    Field(discriminator="type"),
+]
+
+
+class FilterSettings(Settings):
+    """Which training pairs are kept. Validation and test sets are never filtered."""
+
+    min_length: PositiveInt = 1
+    """Least number of tokens on either side, end of sentence not counted."""
+    max_length: PositiveInt = 256
+    """Greatest number of tokens on either side, end of sentence included."""
+    max_length_ratio: Annotated[float, Field(gt=1)] | None = None
+    """Greatest ratio of the longer side to the shorter, in tokens."""
+    drop_copies: bool = True
+    """Drop pairs whose target is exactly their source."""
+    drop_duplicates: bool = False
+    """Drop pairs that came before in the same source."""
+
+
+class DataSettings(Settings):
+    """What is read."""
+
+    src_lang: str
+    """Code of the source language, such as `en`."""
+    tgt_lang: str
+    """Code of the target language; also tells sacreBLEU how to tokenize."""
+    train: Annotated[list[Source], Field(min_length=1)]
+    """Training sources; several are mixed by their weights."""
+    valid: Source
+    """Pairs for validation during training."""
+    test: dict[str, Source] = Field(default={})
+    """Named test sets for `tmt evaluate`."""
+    temperature: Annotated[float, Field(ge=1)] | None = None
+    """Mix sources with shares proportional to size ** (1 / temperature) instead of weights."""
+    filters: FilterSettings = FilterSettings()
+    """Which training pairs are kept."""
+    corpus_dir: str = "data/corpora"
+    """Where tokenized corpora are kept and found again."""
+    num_workers: PositiveInt | None = None
+    """Processes that tokenize; default one for each processor."""
+
+    @model_validator(mode="after")
+    def _check(self) -> "DataSettings":
+        if self.temperature is not None and any(s.weight != 1 for s in self.train):
+            raise ValueError("`temperature` and source weights exclude each other: set only one")
+        return self
+
+
+class TokenizerSettings(Settings):
+    """SentencePiece subword units (Kudo and Richardson 2018)."""
+
+    type: Literal["unigram", "bpe"] = "bpe"
+    """Unigram language model (Kudo 2018) or byte-pair encoding (Sennrich et al. 2016)."""
+    path: str | None = None
+    """Folder of a trained tokenizer; without it, one is trained on the training sources."""
+    vocab_size: PositiveInt = 8000
+    """Pieces of each vocabulary, special ones included."""
+    joint: bool = True
+    """One vocabulary for both languages."""
+    character_coverage: Annotated[float, Field(gt=0.9, le=1)] = 1.0
+    """Share of all characters that get a piece; the others are written as bytes."""
+    byte_fallback: bool = True
+    """Write unknown characters as UTF-8 bytes; without it they become the unknown token."""
+    user_symbols: list[str] = Field(default=[])
+    """Strings that are always one piece, such as tags."""
+    num_sample_lines: PositiveInt = 2_000_000
+    """Greatest number of lines of each language to train on, drawn evenly from all sources."""
+    sampling: Share = 0.0
+    """Noise of the segmentation of training text, new each epoch; 0 = always the best one. For
+    `bpe` the probability to skip a merge (Provilkov et al. 2020); for `unigram` the smoothing of
+    the distribution over segmentations (Kudo 2018)."""

@@ -1,0 +1,71 @@
+"""Settings of the model: what is trained."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from transformer_mt.config.base import PositiveInt, Settings, Share
+
+
+class SinusoidalPositions(Settings):
+    """Fixed sines and cosines of the position (Vaswani et al. 2017, section 3.5)."""
+
+    type: Literal["sinusoidal"] = "sinusoidal"
+
+
+class LearnedPositions(Settings):
+    """A trained vector for each position (Gehring et al. 2017)."""
+
+    type: Literal["learned"]
+    max_length: PositiveInt = 1024
+    """Number of positions; longer sentences are refused."""
+
+
+Positions = Annotated[SinusoidalPositions | LearnedPositions, Field(discriminator="type")]
+
+
+class TransformerSettings(Settings):
+    """Encoder-decoder Transformer; the defaults are the base model of Vaswani et al. 2017."""
+
+    type: Literal["transformer"] = "transformer"
+    d_model: PositiveInt = 512
+    """Width of embeddings and layers."""
+    d_ff: PositiveInt = 2048
+    """Inner width of the feed-forward blocks."""
+    num_heads: PositiveInt = 8
+    """Attention heads; each has d_model / num_heads channels."""
+    num_encoder_layers: PositiveInt = 6
+    """Encoder layers."""
+    num_decoder_layers: PositiveInt = 6
+    """Decoder layers."""
+    norm: Literal["post", "pre"] = "post"
+    """Layer normalisation after the residual sum (the paper) or before the sublayer."""
+    activation: Literal["relu", "gelu", "swiglu"] = "relu"
+    """Inside the feed-forward blocks; swiglu is gated (Shazeer 2020) and has three matrices."""
+    positions: Positions = SinusoidalPositions()
+    """How tokens learn where they stand."""
+    tie_embeddings: Literal["all", "target", "none"] = "all"
+    """Share one matrix between source, target and output (all, the paper), target and output, or
+    nothing."""
+    dropout: Share = 0.1
+    """After each sublayer, before the residual sum."""
+    embedding_dropout: Share | None = None
+    """After the sum of embeddings and positions; default as `dropout`."""
+    attention_dropout: Share = 0.0
+    """On the attention weights."""
+    activation_dropout: Share = 0.0
+    """Inside the feed-forward blocks, after the activation."""
+    init: Literal["vaswani2017", "radford2019", "zhang2019"] = "vaswani2017"
+    """First values of the weights: Glorot uniform as in tensor2tensor; normal with deviation 0.02
+    and residual outputs scaled by depth (GPT-2); Glorot uniform scaled by depth (Zhang et al.
+    2019)."""
+
+    @model_validator(mode="after")
+    def _check(self) -> "TransformerSettings":
+        if self.d_model % self.num_heads:
+            raise ValueError(
+                f"d_model {self.d_model} does not divide into num_heads {self.num_heads}"
+            )
+        if self.d_model % 2:
+            raise ValueError(f"d_model must be even; got {self.d_model}")
+        return self

@@ -1,0 +1,192 @@
+"""Settings of training: update rule, schedule, limits, validation and checkpoints."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from transformer_mt.config.base import PositiveInt, Settings, Share
+
+
+class AdamSettings(Settings):
+    """Adam (Kingma and Ba 2015), or AdamW when weight_decay is decoupled (Loshchilov 2019)."""
+
+    type: Literal["adam", "adamw"] = "adam"
+    beta1: Share = 0.9
+    """Decay of the mean of gradients."""
+    beta2: Share = 0.98
+    """Decay of the mean of squared gradients."""
+    eps: Annotated[float, Field(gt=0)] = 1e-9
+    """Added to the root of the mean square."""
+    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    """On matrices only; `adam` adds it to the gradient, `adamw` shrinks the weights."""
+
+
+class NoamSchedule(Settings):
+    """Equation 3 of Vaswani et al. 2017.
+
+    lr = scale * d_model^-0.5 * min(step^-0.5, step * warmup_steps^-1.5)
+    """
+
+    type: Literal["noam"]
+    warmup_steps: PositiveInt = 4000
+    """Steps of linear rise."""
+    scale: Annotated[float, Field(gt=0)] = 1.0
+    """Factor on the paper's formula."""
+
+
+class InverseSqrtSchedule(Settings):
+    """Linear rise to `training.lr`, then lr * sqrt(warmup / step)."""
+
+    type: Literal["inverse_sqrt"]
+    warmup_steps: PositiveInt = 4000
+    """Steps of linear rise."""
+
+
+class LinearSchedule(Settings):
+    """Linear rise to `training.lr`, then a straight line to `final_share` of it at the end."""
+
+    type: Literal["linear"]
+    warmup_steps: Annotated[int, Field(ge=0)] = 1000
+    """Steps of linear rise."""
+    final_share: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """Share of `training.lr` at the end of the run."""
+
+
+class CosineSchedule(Settings):
+    """Linear rise to `training.lr`, then half a cosine to `final_share` of it at the end."""
+
+    type: Literal["cosine"]
+    warmup_steps: Annotated[int, Field(ge=0)] = 1000
+    """Steps of linear rise."""
+    final_share: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """Share of `training.lr` at the end of the run."""
+
+
+class ConstantSchedule(Settings):
+    """Linear rise to `training.lr`, then no change."""
+
+    type: Literal["constant"]
+    warmup_steps: Annotated[int, Field(ge=0)] = 0
+    """Steps of linear rise."""
+
+
+class WsdSchedule(Settings):
+    """Warm-up, stable, decay: linear rise, constant, then a straight line to zero at the end."""
+
+    type: Literal["wsd"]
+    warmup_steps: Annotated[int, Field(ge=0)] = 1000
+    """Steps of linear rise."""
+    decay_share: Annotated[float, Field(gt=0, le=1)] = 0.2
+    """Share of the whole run that the fall takes."""
+
+
+Schedule = Annotated[
+    NoamSchedule
+    | InverseSqrtSchedule
+    | LinearSchedule
+    | CosineSchedule
+    | ConstantSchedule
+    | WsdSchedule,
+    Field(discriminator="type"),
+]
+
+
+MetricName = Literal["bleu", "chrf", "ter"]
+
+
+class ValidationSettings(Settings):
+    """How the model is watched during training."""
+
+    every_steps: PositiveInt = 1000
+    """Validate and save a checkpoint after so many updates, and at the end."""
+    metrics: list[MetricName] = Field(default=["bleu", "chrf"])
+    """Scores of the translated validation set; an empty list validates by loss alone."""
+    beam_size: PositiveInt | None = None
+    """Beam of these translations; default `decoding.beam_size`."""
+    select_by: Literal["loss", "bleu", "chrf", "ter"] = "bleu"
+    """What decides which checkpoint is best; also what `patience` watches."""
+    patience: PositiveInt | None = None
+    """Stop after so many validations without a new best; default never."""
+    num_samples: Annotated[int, Field(ge=0)] = 3
+    """Translations to show and keep at each validation."""
+
+    @model_validator(mode="after")
+    def _check(self) -> "ValidationSettings":
+        if self.select_by != "loss" and self.select_by not in self.metrics:
+            raise ValueError(f"select_by is '{self.select_by}' but metrics does not list it")
+        return self
+
+
+class CheckpointSettings(Settings):
+    """Which checkpoints are kept, and which are averaged at the end."""
+
+    keep_last: PositiveInt = 5
+    """Newest checkpoints to keep."""
+    keep_best: PositiveInt = 1
+    """Best checkpoints to keep, besides the newest."""
+    average: Literal["last", "best", "none"] = "last"
+    """At the end, score the average of the kept last or best weights on the validation set; it
+    becomes the answer if it is better."""
+
+
+class TrainingSettings(Settings):
+    """How the model is trained."""
+
+    max_tokens: PositiveInt = 25_000
+    """Target tokens of one update over all devices; no batch has more source tokens either."""
+    micro_batch_tokens: PositiveInt | None = None
+    """Target tokens one device takes at once; an update accumulates as many of them as fill
+    `max_tokens`. Default: the whole update, shared among the devices."""
+    lr: Annotated[float, Field(gt=0)] | None = None
+    """Peak learning rate; every schedule but `noam` needs it."""
+    schedule: Schedule = NoamSchedule(type="noam")
+    """Learning rate over the run."""
+    optimizer: AdamSettings = AdamSettings()
+    """Update rule."""
+    label_smoothing: Share = 0.1
+    """Share of the target probability spread evenly over the vocabulary (Szegedy et al. 2016)."""
+    clip_norm: Annotated[float, Field(gt=0)] | None = None
+    """Greatest global norm of the gradient; default no clipping."""
+    precision: Literal["fp32", "bf16", "fp16"] = "fp32"
+    """Arithmetic of matrix products; weights and optimizer stay in fp32."""
+    device: Literal["auto", "cuda", "mps", "cpu"] = "auto"
+    """Where to compute; auto takes the first that is there, in this order."""
+    max_steps: PositiveInt | None = None
+    """Stop after so many updates."""
+    max_epochs: Annotated[float, Field(gt=0)] | None = None
+    """Stop after so many passes over the data."""
+    max_total_tokens: PositiveInt | None = None
+    """Stop after so many target tokens."""
+    max_minutes: Annotated[float, Field(gt=0)] | None = None
+    """Stop after so many minutes of training, validation included."""
+    validation: ValidationSettings = ValidationSettings()
+    """How the model is watched."""
+    checkpoints: CheckpointSettings = CheckpointSettings()
+    """What is kept."""
+    log_every_steps: PositiveInt = 50
+    """Write a line of metrics after so many updates."""
+    tensorboard: bool = False
+    """Also write TensorBoard files (needs the `tensorboard` extra)."""
+    runs_dir: str = "runs"
+    """Folder of all runs; this one is in `runs_dir/name`."""
+
+    @model_validator(mode="after")
+    def _check(self) -> "TrainingSettings":
+        if self.schedule.type == "noam" and self.lr is not None:
+            raise ValueError(
+                "`lr` has no effect with schedule noam, which follows the paper's formula: "
+                "set schedule.scale, or take schedule inverse_sqrt"
+            )
+        if self.schedule.type != "noam" and self.lr is None:
+            raise ValueError(f"schedule {self.schedule.type} needs `lr`, its peak learning rate")
+        limits = (self.max_steps, self.max_epochs, self.max_total_tokens, self.max_minutes)
+        if all(limit is None for limit in limits):
+            raise ValueError(
+                "set at least one of max_steps, max_epochs, max_total_tokens, max_minutes"
+            )
+        if self.micro_batch_tokens is not None and self.micro_batch_tokens > self.max_tokens:
+            raise ValueError(
+                f"micro_batch_tokens {self.micro_batch_tokens} is larger than "
+                f"max_tokens {self.max_tokens}, the whole update"
+            )
+        return self
