@@ -1,0 +1,93 @@
+"""What an encoder and a decoder are to the rest of the program, in one page.
+
+Training, search and export know models by these alone.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from torch import Tensor
+
+from transformer_mt.nn.packing import Segments
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What the encoder hands to the decoder.
+
+    Attributes:
+        states: One vector for each source token, packed (N, D).
+        segments: Where the sentences of `states` lie.
+    """
+
+    states: Tensor
+    segments: Segments
+
+
+class Encoder(Protocol):
+    """Reads source sentences."""
+
+    @property
+    def max_length(self) -> int | None:
+        """Longest sentence it can take, in tokens incl. eos; None = any."""
+        ...
+
+    def __call__(self, src: Tensor, segments: Segments) -> Memory:
+        """Encode packed tokens (N,) whose sentences lie in `segments`.
+
+        Raises:
+            DataError: If a sentence is longer than `max_length`.
+        """
+        ...
+
+
+class DecoderState(Protocol):
+    """What a decoder remembers between steps: B sentences with W rows (hypotheses) each."""
+
+    def select(self, rows: Tensor, sentences: Tensor | None = None) -> "DecoderState":
+        """Keep, repeat and reorder hypotheses; the state it is called on is spent.
+
+        Args:
+            rows: Row of the old state that each new one continues (B', W'), int64, counted in the
+                flattened (B * W). Those in line b must belong to sentence `sentences[b]`.
+            sentences: Old sentences that stay (B',), int64; None: all, in order.
+        """
+        ...
+
+
+class Decoder(Protocol):
+    """Predicts each target token from the ones before it and the memory."""
+
+    @property
+    def max_length(self) -> int | None:
+        """Longest target it can take, in tokens incl. bos or eos; None = any."""
+        ...
+
+    def __call__(self, tgt_in: Tensor, segments: Segments, memory: Memory) -> Tensor:
+        """Return states (N, D) for packed tokens (N,); logits are states @ weight.T + bias."""
+        ...
+
+    def output_weight(self) -> tuple[Tensor, Tensor | None]:
+        """Return weight (V, D) and bias (V,) or None of the projection from states to logits."""
+        ...
+
+    def init_state(self, memory: Memory, *, max_length: int) -> DecoderState:
+        """Return the state before the first token: one row for each sentence of `memory`.
+
+        Args:
+            memory: The encoder's output. Its hypotheses share it; it is never copied per row.
+            max_length: Bound on the number of steps, bos counted.
+        """
+        ...
+
+    def step(self, tokens: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
+        """Read one more token of each hypothesis; `state` is spent, the new one replaces it.
+
+        Args:
+            tokens: Last token of each hypothesis (B, W), int64; bos in the first step.
+            state: What came before them.
+
+        Returns:
+            Logits of the next token (B, W, V), and the new state.
+        """
+        ...

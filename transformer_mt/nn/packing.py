@@ -1,0 +1,127 @@
+"""Sentences of unequal length in one tensor: packed (N, ..) and padded (B, L, ..).
+
+Activations are packed: the tokens of all sentences of a batch one after another, with no padding.
+What acts on each token alone never notices; only attention must know where sentences end.
+"""
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Segments:
+    """Where the sentences of a packed tensor lie.
+
+    Attributes:
+        lengths: Tokens of each sentence (B,), int64, all at least 1.
+        offsets: Where each sentence begins, and the end (B + 1,), int32.
+        positions: Place of each token in its sentence, from 0 (N,), int64.
+        index: Row of each token in a padded block flattened to (B * max_length, ..) (N,), int64.
+        max_length: Length of the longest sentence, or a bound on it.
+        num_tokens: N, the sum of the lengths.
+    """
+
+    lengths: Tensor
+    offsets: Tensor
+    positions: Tensor
+    index: Tensor
+    max_length: int
+    num_tokens: int
+
+    @classmethod
+    def from_lengths(cls, lengths: Tensor, *, max_length: int, num_tokens: int) -> "Segments":
+        """Lay out sentences of the given lengths one after another.
+
+        The two numbers could be had from `lengths`; they are arguments because reading them from
+        a GPU would make the program wait for it.
+
+        Args:
+            lengths: Tokens of each sentence (B,), int64, all at least 1; its device is the device
+                of everything here.
+            max_length: At least the greatest length.
+            num_tokens: The sum of the lengths.
+        """
+        starts = torch.zeros(lengths.numel() + 1, dtype=torch.int64, device=lengths.device)
+        torch.cumsum(lengths, dim=0, out=starts[1:])
+        tokens = torch.arange(num_tokens, device=lengths.device)
+        sentences = torch.repeat_interleave(lengths, output_size=num_tokens)
+        positions = tokens - starts[sentences]
+        return cls(
+            lengths=lengths,
+            offsets=starts.to(torch.int32),
+            positions=positions,
+            index=sentences * max_length + positions,
+            max_length=max_length,
+            num_tokens=num_tokens,
+        )
+
+    @property
+    def num_sentences(self) -> int:
+        """B."""
+        return self.lengths.numel()
+
+    def padding_mask(self) -> Tensor:
+        """Return (B, max_length) bool; True = real token."""
+        return torch.arange(self.max_length, device=self.lengths.device) < self.lengths[:, None]
+
+    def to(self, device: torch.device | str) -> "Segments":
+        """Return the same layout with its tensors on another device."""
+        return replace(
+            self,
+            lengths=self.lengths.to(device, non_blocking=True),
+            offsets=self.offsets.to(device, non_blocking=True),
+            positions=self.positions.to(device, non_blocking=True),
+            index=self.index.to(device, non_blocking=True),
+        )
+
+
+def unpack(x: Tensor, segments: Segments) -> Tensor:
+    """Pad (N, ..) to (B, max_length, ..), zeros behind the end of each sentence."""
+    num_rows = segments.num_sentences * segments.max_length
+    padded: Tensor = _Unpack.apply(x, segments.index, num_rows)  # type: ignore[no-untyped-call]
+    return padded.view(segments.num_sentences, segments.max_length, *x.shape[1:])
+
+
+def pack(x: Tensor, segments: Segments) -> Tensor:
+    """Drop the padding: (B, max_length, ..) -> (N, ..), the inverse of `unpack`."""
+    packed: Tensor = _Pack.apply(x.flatten(0, 1), segments.index)  # type: ignore[no-untyped-call]
+    return packed
+
+
+def _spread(x: Tensor, index: Tensor, num_rows: int) -> Tensor:
+    return x.new_zeros(num_rows, *x.shape[1:]).index_copy_(0, index, x)
+
+
+# The two are each other's gradient. Left to autograd, the gradient of `index_select` would be an
+# `index_add_`, which is several times slower because it must allow for repeated rows.
+class _Unpack(torch.autograd.Function):
+    @staticmethod
+    def forward(x: Tensor, index: Tensor, num_rows: int) -> Tensor:
+        return _spread(x, index, num_rows)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output) -> None:  # type: ignore[no-untyped-def]
+        ctx.save_for_backward(inputs[1])
+
+    @staticmethod
+    def backward(ctx, grad: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[no-untyped-def]
+        (index,) = ctx.saved_tensors
+        return grad.index_select(0, index), None, None
+
+
+class _Pack(torch.autograd.Function):
+    @staticmethod
+    def forward(x: Tensor, index: Tensor) -> Tensor:
+        return x.index_select(0, index)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output) -> None:  # type: ignore[no-untyped-def]
+        ctx.save_for_backward(inputs[1])
+        ctx.num_rows = inputs[0].shape[0]
+
+    @staticmethod
+    def backward(ctx, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[no-untyped-def]
+        (index,) = ctx.saved_tensors
+        return _spread(grad, index, ctx.num_rows), None
