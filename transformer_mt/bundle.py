@@ -1,0 +1,271 @@
+"""A model bundle: the directory that holds all that is needed to translate.
+
+`config.yaml`, `model.safetensors`, the tokenizer files, `manifest.json` (bytes, hashes, versions,
+scores) and `README.md`, the model card. Optimizer state and positions in the data are no business
+of a bundle: see `training.checkpoint`.
+"""
+
+import os
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from transformer_mt import __version__
+from transformer_mt.config.loading import dump_config, load_config
+from transformer_mt.config.schema import Config
+from transformer_mt.errors import ModelError, TmtError
+from transformer_mt.models.build import build_model
+from transformer_mt.models.seq2seq import Seq2Seq
+from transformer_mt.storage import (
+    MANIFEST,
+    new_directory,
+    os_errors_of_safetensors,
+    read_manifest,
+)
+from transformer_mt.text.tokenizer import Tokenizers
+
+CONFIG = "config.yaml"
+WEIGHTS = "model.safetensors"
+CARD = "README.md"
+KIND = "transformer_mt bundle"
+FORMAT_VERSION = 1
+MODEL_VARIABLE = "TMT_MODEL"
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A model with all that it needs.
+
+    Attributes:
+        directory: Where it was read from.
+        config: The settings it was trained with.
+        tokenizers: Text to tokens and back.
+        model: In evaluation mode.
+    """
+
+    directory: Path
+    config: Config
+    tokenizers: Tokenizers
+    model: Seq2Seq
+
+
+def save_bundle(
+    directory: Path,
+    *,
+    config: Config,
+    tokenizers: Tokenizers,
+    state_dict: Mapping[str, Tensor],
+    scores: Mapping[str, object],
+) -> None:
+    """Write a bundle, or replace one in a single step.
+
+    Args:
+        directory: The bundle's folder.
+        config: Settings of the run.
+        tokenizers: Tokenizers of the model.
+        state_dict: Weights by name, tied ones once, as from `weights_of`.
+        scores: What is known of the model's quality, JSON values; kept in the manifest and shown in
+            the model card.
+
+    Raises:
+        TmtError: When the disk refuses; an older bundle there is untouched.
+    """
+    about = {
+        "kind": KIND,
+        "format_version": FORMAT_VERSION,
+        "versions": {
+            "transformer_mt": __version__,
+            "torch": torch.__version__,
+            "python": platform.python_version(),
+        },
+        "scores": dict(scores),
+    }
+    with new_directory(directory, about, hash_name="sha256") as folder:
+        save_tensors(folder / WEIGHTS, state_dict)
+        tokenizers.save(folder)
+        (folder / CONFIG).write_text(dump_config(config), encoding="utf-8")
+        (folder / CARD).write_text(_model_card(config, state_dict, scores), encoding="utf-8")
+
+
+def load_bundle(
+    directory: Path, *, device: str | torch.device = "cpu", dtype: torch.dtype | None = None
+) -> Bundle:
+    """Read a bundle, after checking each file against its hash.
+
+    Args:
+        directory: The bundle's folder.
+        device: Where the model goes.
+        dtype: Type of the weights; default float32.
+
+    Raises:
+        ModelError: When a file is missing, damaged or does not fit; names it.
+    """
+    read_manifest(directory, KIND, newest_version=FORMAT_VERSION)
+    try:
+        config = load_config(directory / CONFIG)
+        tokenizers = Tokenizers.load(directory)
+    except TmtError as error:
+        raise ModelError(str(error)) from error
+    # The first weights are drawn and thrown away: the caller's random numbers must not notice.
+    with torch.random.fork_rng(devices=[]):
+        model = build_model(
+            config.model,
+            src_vocab_size=tokenizers.src.vocab_size,
+            tgt_vocab_size=tokenizers.tgt.vocab_size,
+        )
+    load_weights(model, directory / WEIGHTS)
+    model.to(device=device, dtype=dtype).eval()
+    return Bundle(directory=directory, config=config, tokenizers=tokenizers, model=model)
+
+
+def find_bundle(explicit: Path | None, runs_dir: str | Path = "runs") -> Path:
+    """Find the model to use: the named one, else `$TMT_MODEL`, else the best of the newest run.
+
+    Args:
+        explicit: What the user named; a bundle or a run.
+        runs_dir: Folder of all runs.
+
+    Raises:
+        ModelError: When there is none; says what to do.
+    """
+    if explicit is not None:
+        return _bundle_at(explicit)
+    if named := os.environ.get(MODEL_VARIABLE):
+        return _bundle_at(Path(named))
+    run = newest_run(runs_dir)
+    if run is None:
+        raise ModelError(
+            f"no model given and no run in {runs_dir}/: name one with --model, set ${MODEL_VARIABLE}, "
+            "or train one with `tmt train --config FILE`"
+        )
+    return _bundle_at(run)
+
+
+def newest_run(runs_dir: str | Path) -> Path | None:
+    """Return the run that `runs_dir/latest` names, a text file; None without one.
+
+    A text file and no link: it also works on Windows, on network drives and in archives.
+    """
+    try:
+        name = (Path(runs_dir) / "latest").read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        return None
+    run = Path(runs_dir) / name
+    return run if name and run.is_dir() else None
+
+
+def weights_of(model: nn.Module) -> dict[str, Tensor]:
+    """Return the weights of a model by name; a tied tensor once, under the first of its names."""
+    names: dict[int, str] = {}
+    weights: dict[str, Tensor] = {}
+    for name, tensor in model.state_dict(keep_vars=True).items():
+        if names.setdefault(id(tensor), name) == name:
+            weights[name] = tensor.detach()
+    return weights
+
+
+def load_weights(model: nn.Module, path: Path) -> None:
+    """Fill a model from a file of weights; tied tensors stay tied.
+
+    Names and shapes are checked against the model before any memory is taken for the values.
+
+    Raises:
+        ModelError: When the file is damaged, or made for another architecture; names the tensors.
+    """
+    weights = weights_of(model)
+    try:
+        with safe_open(path, framework="pt") as file:
+            found = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}
+            _check_names(path, {name: tuple(w.shape) for name, w in weights.items()}, found)
+            with torch.no_grad():
+                for name, weight in weights.items():
+                    weight.copy_(file.get_tensor(name))
+    except (OSError, SafetensorError) as error:
+        raise ModelError(f"{path}: cannot be read: {error}") from error
+
+
+def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Write named tensors of any device as a safetensors file.
+
+    Raises:
+        OSError: When the disk refuses.
+    """
+    with os_errors_of_safetensors():
+        save_file({name: t.detach().cpu().contiguous() for name, t in tensors.items()}, path)
+
+
+def _check_names(
+    path: Path, expected: Mapping[str, tuple[int, ...]], found: Mapping[str, tuple[int, ...]]
+) -> None:
+    wrong = [f"missing {name} {expected[name]}" for name in expected if name not in found]
+    wrong += [f"unexpected {name} {found[name]}" for name in found if name not in expected]
+    wrong += [
+        f"{name} is {found[name]} instead of {expected[name]}"
+        for name in expected
+        if name in found and found[name] != expected[name]
+    ]
+    if wrong:
+        shown = "; ".join(wrong[:8]) + (f"; and {len(wrong) - 8} more" if len(wrong) > 8 else "")
+        raise ModelError(f"{path}: made for another architecture: {shown}")
+
+
+def _bundle_at(path: Path) -> Path:
+    if path.is_file() and path.name == "latest":
+        path = newest_run(path.parent) or path
+    for candidate in (path, path / "best"):
+        if (candidate / MANIFEST).is_file() and (candidate / WEIGHTS).is_file():
+            return candidate
+    if (path / "checkpoints").is_dir():
+        raise ModelError(
+            f"{path}: this run has no model yet: one is kept at the first validation; wait for it, "
+            "or name another model with --model"
+        )
+    what = "holds no model bundle" if path.is_dir() else "no such folder"
+    raise ModelError(
+        f"{path}: {what}: expected a bundle ({MANIFEST}, {WEIGHTS}, ..) or a run with best/"
+    )
+
+
+def _model_card(config: Config, weights: Mapping[str, Tensor], scores: Mapping[str, object]) -> str:
+    num_parameters = sum(weight.numel() for weight in weights.values())
+    lines = [
+        f"# {config.name}: {config.data.src_lang} to {config.data.tgt_lang}",
+        "",
+        f"A {config.model.type} of {num_parameters:,} parameters that translates from "
+        f"{config.data.src_lang} to {config.data.tgt_lang}, trained with transformer_mt {__version__}.",
+        "",
+        "```",
+        "tmt translate --model . < input.txt",
+        "```",
+        "",
+        "## Quality",
+        "",
+    ]
+    lines += [f"- {name}: {_in_words(value)}" for name, value in scores.items()]
+    if not scores:
+        lines.append("Not measured.")
+    lines += [
+        "",
+        "## Files",
+        "",
+        f"- `{CONFIG}`: all settings, also of the data and the training",
+        f"- `{WEIGHTS}`: the weights",
+        "- `*.model`: SentencePiece tokenizers",
+        f"- `{MANIFEST}`: sizes, hashes, versions and scores",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _in_words(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_in_words(part)}" for key, part in value.items())
+    return str(value)

@@ -1,0 +1,244 @@
+"""Folders and files on disk that are there whole or not at all, and notice damage.
+
+Model bundles, checkpoints and run files are written through here: a temporary neighbour, every file
+synced, a manifest of sizes and hashes last, one rename. What a folder means is its owner's business.
+"""
+
+import contextlib
+import ctypes
+import errno
+import hashlib
+import json
+import os
+import re
+import secrets
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+import xxhash
+
+from transformer_mt.errors import ModelError, TmtError
+
+MANIFEST = "manifest.json"
+
+HashName = Literal["sha256", "xxh3"]
+_HASHES: dict[str, Callable[[], Any]] = {"sha256": hashlib.sha256, "xxh3": xxhash.xxh3_128}
+
+_WORDS = {
+    errno.ENOSPC: "no space left on the device",
+    errno.EDQUOT: "disk quota exceeded",
+    errno.EROFS: "the file system is read-only",
+    errno.EACCES: "permission denied",
+    errno.EPERM: "permission denied",
+    errno.EFBIG: "the file is larger than this system allows",
+    errno.EIO: "the device reports an input/output error",
+}
+
+
+@contextmanager
+def explain_write_errors(target: Path) -> Iterator[None]:
+    """Turn a failure of the disk into one clear line.
+
+    Raises:
+        TmtError: Names `target`, the reason and that older files are untouched.
+    """
+    try:
+        yield
+    except OSError as error:
+        reason = _WORDS.get(error.errno or 0, error.strerror or str(error))
+        raise TmtError(
+            f"{target}: cannot write: {reason}. What was there before is untouched; "
+            "make room or choose another folder, then repeat the command"
+        ) from error
+
+
+@contextmanager
+def os_errors_of_safetensors() -> Iterator[None]:
+    """Give failed writes of safetensors back their error number, which it hides in its text.
+
+    Raises:
+        OSError: When the system refused the write.
+    """
+    from safetensors import SafetensorError
+
+    try:
+        yield
+    except SafetensorError as error:
+        number = re.search(r"os error (\d+)", str(error))
+        if number is None:
+            raise
+        raise OSError(int(number[1]), os.strerror(int(number[1]))) from error
+
+
+@contextmanager
+def new_directory(
+    target: Path, about: Mapping[str, object], *, hash_name: HashName
+) -> Iterator[Path]:
+    """Yield an empty temporary folder that takes the place of `target` when the block ends well.
+
+    A reader, or a restart after a crash at any instant, sees the old folder or the new one, complete.
+    `manifest.json` is written last: `about` and, under `files`, the bytes and hash of each file.
+
+    Args:
+        target: Folder to make or replace; its parents are made.
+        about: What the folder is; JSON values.
+        hash_name: `sha256` for what is published, the faster `xxh3` for what is only kept.
+
+    Raises:
+        TmtError: When the disk refuses; `target` is untouched.
+    """
+    with explain_write_errors(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = target.with_name(f".{target.name}.tmp-{secrets.token_hex(4)}")
+        temporary.mkdir()
+        try:
+            yield temporary
+            files = {
+                path.name: {"bytes": path.stat().st_size, hash_name: hash_file(path, hash_name)}
+                for path in sorted(temporary.iterdir())
+            }
+            manifest = json.dumps({**about, "files": files}, indent=2, ensure_ascii=False)
+            (temporary / MANIFEST).write_text(manifest + "\n", encoding="utf-8")
+            for path in [*temporary.iterdir(), temporary]:
+                _sync(path)
+            _put_in_place(temporary, target)
+            _sync(target.parent)
+        finally:
+            # Holds the old folder after an exchange, the unfinished one after a failure.
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Write a small text file so that readers see the old content or the new one.
+
+    Raises:
+        TmtError: When the disk refuses.
+    """
+    with explain_write_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f".{path.name}.tmp-{os.getpid()}")
+        try:
+            temporary.write_text(text, encoding="utf-8")
+            _sync(temporary)
+            temporary.replace(path)
+            _sync(path.parent)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def read_manifest(directory: Path, kind: str, *, newest_version: int) -> dict[str, Any]:
+    """Read the manifest of a folder and check all its files against it.
+
+    Args:
+        directory: The folder.
+        kind: What the manifest must say under `kind`.
+        newest_version: Greatest `format_version` that the caller understands.
+
+    Returns:
+        The manifest.
+
+    Raises:
+        ModelError: When the folder is missing, of another kind, newer, or any file differs in size
+            or hash; names the file.
+    """
+    path = directory / MANIFEST
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        what = "has no manifest.json" if directory.is_dir() else "is not a folder"
+        raise ModelError(f"{directory}: expected a {kind}, but it {what}") from None
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{path}: cannot be read as JSON: {error}") from error
+    if not isinstance(manifest, dict) or manifest.get("kind") != kind:
+        raise ModelError(f"{path}: this folder is not a {kind}")
+    version = manifest.get("format_version")
+    if not isinstance(version, int) or version > newest_version:
+        raise ModelError(
+            f"{path}: format_version {version} is newer than {newest_version}, the newest that this "
+            "version of transformer_mt reads: upgrade transformer_mt"
+        )
+    files = manifest.get("files")
+    if not isinstance(files, dict) or not files:
+        raise ModelError(f"{path}: lists no files")
+    for name, facts in files.items():
+        _check_file(directory, name, facts)
+    return manifest
+
+
+def hash_file(path: Path, hash_name: HashName) -> str:
+    """Hash the content of a file; hexadecimal."""
+    digest = _HASHES[hash_name]()
+    with path.open("rb") as stream:
+        while chunk := stream.read(1 << 22):
+            digest.update(chunk)
+    return str(digest.hexdigest())
+
+
+def remove_leftovers(directory: Path) -> None:
+    """Undo what a crash left between two steps of a write to folders and files in `directory`."""
+    for old in directory.glob(".*.old"):
+        target = directory / old.name[1 : -len(".old")]
+        if target.exists():
+            shutil.rmtree(old, ignore_errors=True)
+        else:
+            old.rename(target)
+    for path in directory.glob(".*.tmp-*"):
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def _check_file(directory: Path, name: str, facts: object) -> None:
+    path = directory / name
+    if path.name != name or not isinstance(facts, dict):
+        raise ModelError(f"{directory / MANIFEST}: bad entry {name!r}")
+    try:
+        size = path.stat().st_size
+        if size != facts.get("bytes"):
+            raise ModelError(f"{path}: damaged: expected {facts.get('bytes')} bytes; found {size}")
+        known: list[HashName] = [h for h in ("sha256", "xxh3") if h in facts]
+        if not known:
+            raise ModelError(f"{directory / MANIFEST}: no hash for {name!r}")
+        for hash_name in known:
+            if hash_file(path, hash_name) != facts[hash_name]:
+                raise ModelError(f"{path}: damaged: its content does not match {MANIFEST}")
+    except OSError as error:
+        raise ModelError(f"{path}: cannot be read: {error.strerror or error}") from error
+
+
+def _put_in_place(temporary: Path, target: Path) -> None:
+    if not target.exists():
+        temporary.rename(target)
+    elif not _exchange(temporary, target):
+        # Two renames: after a crash between them, remove_leftovers puts the old folder back.
+        old = target.with_name(f".{target.name}.old")
+        shutil.rmtree(old, ignore_errors=True)
+        target.rename(old)
+        temporary.rename(target)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _exchange(first: Path, second: Path) -> bool:
+    """Swap two folders in one step; False where the system cannot."""
+    if sys.platform != "linux":
+        return False
+    at_cwd, exchange = -100, 2
+    with contextlib.suppress(AttributeError, OSError):
+        rename = ctypes.CDLL(None, use_errno=True).renameat2
+        return bool(rename(at_cwd, os.fsencode(first), at_cwd, os.fsencode(second), exchange) == 0)
+    return False
+
+
+def _sync(path: Path) -> None:
+    if os.name == "nt" and path.is_dir():
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
