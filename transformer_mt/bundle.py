@@ -141,8 +141,8 @@ def find_bundle(explicit: Path | None, runs_dir: str | Path = "runs") -> Path:
     run = newest_run(runs_dir)
     if run is None:
         raise ModelError(
-            f"no model given and no run in {runs_dir}/: name one with --model, set ${MODEL_VARIABLE}, "
-            "or train one with `tmt train --config FILE`"
+            f"no model given and no run in {runs_dir}/: name one with --model, "
+            f"set ${MODEL_VARIABLE}, or train one with `tmt train --config FILE`"
         )
     return _bundle_at(run)
 
@@ -181,7 +181,8 @@ def load_weights(model: nn.Module, path: Path) -> None:
     weights = weights_of(model)
     try:
         with safe_open(path, framework="pt") as file:
-            found = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}
+            names = list(file.keys())
+            found = {name: tuple(file.get_slice(name).get_shape()) for name in names}
             _check_names(path, {name: tuple(w.shape) for name, w in weights.items()}, found)
             with torch.no_grad():
                 for name, weight in weights.items():
@@ -238,7 +239,8 @@ def _model_card(config: Config, weights: Mapping[str, Tensor], scores: Mapping[s
         f"# {config.name}: {config.data.src_lang} to {config.data.tgt_lang}",
         "",
         f"A {config.model.type} of {num_parameters:,} parameters that translates from "
-        f"{config.data.src_lang} to {config.data.tgt_lang}, trained with transformer_mt {__version__}.",
+        f"{config.data.src_lang} to {config.data.tgt_lang}, "
+        f"trained with transformer_mt {__version__}.",
         "",
         "```",
         "tmt translate --model . < input.txt",

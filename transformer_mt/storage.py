@@ -1,7 +1,8 @@
 """Folders and files on disk that are there whole or not at all, and notice damage.
 
-Model bundles, checkpoints and run files are written through here: a temporary neighbour, every file
-synced, a manifest of sizes and hashes last, one rename. What a folder means is its owner's business.
+Model bundles, checkpoints and run files are written through here: a temporary neighbour, every
+file synced, a manifest of sizes and hashes last, one rename. What a folder means is its owner's
+business.
 """
 
 import contextlib
@@ -80,7 +81,7 @@ def new_directory(
 ) -> Iterator[Path]:
     """Yield an empty temporary folder that takes the place of `target` when the block ends well.
 
-    A reader, or a restart after a crash at any instant, sees the old folder or the new one, complete.
+    A reader, or a restart after a crash at any instant, sees the old folder or the new one, whole.
     `manifest.json` is written last: `about` and, under `files`, the bytes and hash of each file.
 
     Args:
@@ -158,8 +159,8 @@ def read_manifest(directory: Path, kind: str, *, newest_version: int) -> dict[st
     version = manifest.get("format_version")
     if not isinstance(version, int) or version > newest_version:
         raise ModelError(
-            f"{path}: format_version {version} is newer than {newest_version}, the newest that this "
-            "version of transformer_mt reads: upgrade transformer_mt"
+            f"{path}: format_version {version} is newer than {newest_version}, the newest that "
+            "this version of transformer_mt reads: upgrade transformer_mt"
         )
     files = manifest.get("files")
     if not isinstance(files, dict) or not files:
