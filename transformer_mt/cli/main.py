@@ -6,8 +6,162 @@ Each command is a module `cli/NAME.py` with a function
 
 that adds its command (or its group of commands, with `app.add_typer`) to `app`. Modules are
 listed in `COMMANDS`, in the order of the help page. At import such a module may load the standard
-library, `typer`, `errors`, `log` and `config`, and nothing else: torch, numpy, sentencepiece,
-sacrebleu and datasets are imported inside the command's function, so that `tmt --help` answers at
-once. A command raises `TmtError` and never catches it: `main` turns it into one line on stderr
+library, `typer`, `errors`, `log`, `config` and `cli.help`, and nothing else: torch, numpy,
+sentencepiece, sacrebleu and datasets are imported inside the command's function, so that
+`tmt --help` answers at once. Every command has examples: `epilog=examples(..)` of `cli.help`.
+
+A command raises `TmtError` and does not catch it: `CommandGroup` turns it into one line on stderr
 and the exit code. Results go to stdout, everything else to stderr through `logging`.
 """
+
+import errno
+import importlib
+import importlib.util
+import logging
+import os
+import sys
+import traceback
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from transformer_mt.cli.help import examples
+from transformer_mt.errors import TmtError
+from transformer_mt.log import configure_logging, printable
+from transformer_mt.versions import installed_versions
+
+COMMANDS = (
+    "train",
+    "translate",
+    "evaluate",
+    "score",
+    "average",
+    "plot",
+    "inspect",
+    "tokenizer",
+    "config",
+)
+
+CLOSED_PIPE = 141  # what a shell reports for a program that SIGPIPE ended
+
+
+class CommandGroup(TyperGroup):
+    """The commands of `tmt`, with one place where errors become messages and exit codes."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; every error but those of usage ends here."""
+        try:
+            return super().invoke(ctx)
+        except (typer.Exit, typer.Abort, typer.TyperException):
+            raise  # usage errors, which typer prints with exit code 2
+        except Exception as error:
+            if ctx.params.get("debug"):
+                traceback.print_exc()
+            if isinstance(error, BrokenPipeError):
+                raise typer.Exit(CLOSED_PIPE) from error
+            exit_code = error.exit_code if isinstance(error, TmtError) else 1
+            typer.echo(printable(f"tmt: error: {describe(error)}"), err=True)
+            raise typer.Exit(exit_code) from error
+
+
+def describe(error: Exception) -> str:
+    """Say what went wrong in the words of the user, in one line where the error has only one."""
+    name = type(error).__name__
+    if isinstance(error, TmtError):
+        return str(error)
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        return f"no space left on the device{_where(error)}"
+    if isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EPERM):
+        return f"permission denied{_where(error)}"
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror.lower()}{_where(error)}"
+    if name == "OutOfMemoryError":  # torch's; importing torch to name it would take seconds
+        return "the device is out of memory: lower training.micro_batch_tokens or the beam"
+    first_line = str(error).strip().partition("\n")[0]
+    return (
+        f"internal error: {name}: {first_line}. "
+        "This is a fault of the program; `tmt --debug COMMAND ..` shows where"
+    )
+
+
+def _where(error: OSError) -> str:
+    return "" if error.filename is None else f": {os.fsdecode(error.filename)}"
+
+
+def print_version(wanted: bool) -> None:
+    """Print the versions on one line, and stop."""
+    if not wanted:
+        return
+    versions = installed_versions()
+    commit = f" ({versions['commit']})" if versions["commit"] else ""
+    typer.echo(
+        f"tmt {versions['transformer_mt']}{commit}, torch {versions['torch'] or 'missing'}, "
+        f"CUDA {versions['cuda'] or 'none'}, Python {versions['python']}"
+    )
+    raise typer.Exit
+
+
+app = typer.Typer(
+    name="tmt",
+    cls=CommandGroup,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog=examples(
+        "tmt train --config base.yaml",
+        "tmt translate < input.txt > output.txt",
+        "tmt evaluate --bleu",
+        "tmt --debug train --config base.yaml     show the stack of an error",
+    ),
+)
+
+
+@app.callback()
+def tmt(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=print_version, is_eager=True, help="Print versions and stop."
+        ),
+    ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", envvar="TMT_DEBUG", help="Show the stack of an error.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only warnings and errors.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say more.")] = False,
+) -> None:
+    """Train, evaluate and use neural machine translation models."""
+    if quiet and verbose:
+        raise typer.BadParameter("--quiet and --verbose exclude each other")
+    configure_logging(
+        logging.DEBUG if debug or verbose else logging.WARNING if quiet else logging.INFO
+    )
+
+
+for command in COMMANDS:
+    if importlib.util.find_spec(f"transformer_mt.cli.{command}") is not None:
+        importlib.import_module(f"transformer_mt.cli.{command}").register(app)
+
+
+def main() -> None:
+    """Run the command line; the process ends with its exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        # Translations are UTF-8 with bare line feeds whatever the locale says.
+        stream.reconfigure(encoding="utf-8", newline="\n")  # type: ignore[union-attr]
+    try:
+        app()
+    except SystemExit as stop:
+        try:
+            sys.stdout.flush()
+        except BrokenPipeError:
+            stop.code = CLOSED_PIPE
+        if stop.code == CLOSED_PIPE:
+            # Python flushes once more at its end; let that go nowhere instead of to a closed pipe.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,193 @@
+"""Messages for people on stderr, and records for programs in JSON lines.
+
+Modules say `logger = logging.getLogger(__name__)` and log; only the command line calls
+`configure_logging`. INFO is what a user wants to read once, DEBUG the rest.
+"""
+
+import json
+import logging
+import math
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import TypeAlias
+
+JsonValue: TypeAlias = (
+    str | int | float | bool | Sequence["JsonValue"] | Mapping[str, "JsonValue"] | None
+)
+
+logger = logging.getLogger(__name__)
+
+
+class LineFormatter(logging.Formatter):
+    r"""Plain text: level names only from WARNING up, and nothing that a terminal would obey.
+
+    Messages quote corpora, and corpora hold escape sequences: control characters other than tab
+    and line feed are written as `\x1b`.
+    """
+
+    def __init__(self, *, timestamps: bool, rank: int) -> None:
+        super().__init__()
+        self.timestamps = timestamps
+        self.rank = rank
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Make the text of a record, with its stack if it has one."""
+        text = record.getMessage()
+        if record.levelno >= logging.WARNING:
+            text = f"tmt: {record.levelname.lower()}: {text}"
+        if self.rank:
+            text = f"[rank {self.rank}] {text}"
+        if self.timestamps:
+            time = datetime.fromtimestamp(record.created).astimezone()
+            text = f"{time.isoformat(timespec='seconds')} {text}"
+        if record.exc_info:
+            text = f"{text}\n{self.formatException(record.exc_info)}"
+        return printable(text)
+
+
+def printable(text: str) -> str:
+    """Write control characters as escapes, except tab and line feed."""
+    if text.isprintable():
+        return text
+    return "".join(
+        c if c in "\t\n" or not (c < " " or "\x7f" <= c < "\xa0") else f"\\x{ord(c):02x}"
+        for c in text
+    )
+
+
+class StderrHandler(logging.Handler):
+    """Write to stderr, above a tqdm bar if one is on the screen."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one record."""
+        try:
+            text = self.format(record)
+            # A bar can only be there if someone imported tqdm; importing it here would cost
+            # every `tmt --help` its start-up time.
+            if "tqdm" in sys.modules:
+                from tqdm import tqdm
+
+                tqdm.write(text, file=sys.stderr)
+            else:
+                print(text, file=sys.stderr, flush=True)
+        except Exception:  # logging's own rule: a message that fails must not stop the run
+            self.handleError(record)
+
+
+def configure_logging(level: int = logging.INFO) -> None:
+    """Send the messages of this package, and warnings of others, to stderr.
+
+    Lines start with the time when stderr is not a terminal. Under `torchrun` only rank 0 tells
+    what goes on; the others warn, under their number.
+    """
+    number = os.environ.get("RANK", "")
+    rank = int(number) if number.isdecimal() else 0
+    handler = StderrHandler()
+    handler.setFormatter(LineFormatter(timestamps=not sys.stderr.isatty(), rank=rank))
+    package = logging.getLogger("transformer_mt")
+    package.handlers = [handler]
+    package.propagate = False
+    package.setLevel(max(level, logging.WARNING) if rank else level)
+    logging.raiseExceptions = False
+
+
+class MetricsLog:
+    """A file with one JSON object on each line, in the order of the steps of a run.
+
+    Each line is flushed as it is written. A run that goes on from the checkpoint of step N opens
+    its log with `last_step=N`: what an interrupted run had written after that step is cut off, so
+    that the resumed run leaves the same records as one that was never interrupted. For this a
+    record of step N is written before the checkpoint of step N.
+    """
+
+    def __init__(self, path: Path, *, last_step: int | None = None) -> None:
+        """Open a log.
+
+        Args:
+            path: The file; made if it is not there.
+            last_step: Keep records up to this step, this one included; None keeps no records.
+
+        Raises:
+            OSError: If the file cannot be written.
+        """
+        end = 0 if last_step is None else _end_of_step(path, last_step)
+        self.path = path
+        self._file = path.open("ab")
+        self._file.truncate(end)
+
+    def write(self, step: int, values: Mapping[str, JsonValue]) -> None:
+        """Append `{"step": step, **values}`; numbers that JSON does not have become null."""
+        record = {"step": step, **values}
+        line = json.dumps(_finite(record), ensure_ascii=False, allow_nan=False)
+        self._file.write(line.encode("utf-8", "backslashreplace") + b"\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def __enter__(self) -> "MetricsLog":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        stack: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def read_metrics(path: Path) -> list[dict[str, JsonValue]]:
+    """Read the records of a log, up to the first line that is damaged or unfinished.
+
+    Raises:
+        OSError: If the file cannot be read.
+    """
+    return [record for record, _ in _records(path)]
+
+
+def _end_of_step(path: Path, last_step: int) -> int:
+    """Find the byte after the last record that does not lie beyond `last_step`."""
+    end = 0
+    if path.exists():
+        for record, record_end in _records(path):
+            step = record.get("step")
+            if isinstance(step, int) and step > last_step:
+                break
+            end = record_end
+    return end
+
+
+def _records(path: Path) -> list[tuple[dict[str, JsonValue], int]]:
+    """Read the sound records at the start of a log, each with the byte where it ends."""
+    records = []
+    end = 0
+    with path.open("rb") as file:
+        for line in file:
+            end += len(line)
+            try:
+                record = json.loads(line)
+            except ValueError:
+                record = None
+            # A machine that stops can leave a line without its end, or zeros.
+            if not isinstance(record, dict) or not line.endswith(b"\n"):
+                logger.warning("%s: left out what follows byte %d: damaged", path, end - len(line))
+                break
+            records.append((record, end))
+    return records
+
+
+def _finite(value: JsonValue) -> JsonValue:
+    """Replace nan and infinities by None."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_finite(item) for item in value]
+    return value
