@@ -1,0 +1,59 @@
+# Everything a developer does here, and what CI does. `make help` lists the targets.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/ready
+# One process for each core, each with one thread: more threads than cores make torch several times
+# slower. Past eight processes, importing torch costs more than it saves.
+JOBS ?= $(shell cores=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); echo $$((cores < 8 ? cores : 8)))
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=$(JOBS) --dist=worksteal
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-all lint types check bench clean
+
+help: ## Show this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
+
+setup: $(READY) ## Make .venv with the exact versions of constraints.txt, unless it is current
+
+demo: $(READY) ## Get real text, train a small model on it (minutes), translate and score
+	@$(BIN)/python scripts/demo.py
+
+test: $(READY) ## Run the tests that need neither a GPU nor more than a few seconds each
+	$(PYTEST) -m "not slow and not gpu"
+
+test-all: $(READY) ## Run all tests that need no GPU
+	$(PYTEST) -m "not gpu"
+
+lint: $(READY) ## Check style and format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(READY) ## Check types
+	$(BIN)/mypy
+	$(BIN)/mypy scripts/*.py
+
+check: lint types ## Everything but the tests
+
+bench: $(READY) ## Measure training, decoding and memory on this machine's GPU, or try it out on a CPU
+	scripts/gpu_check.sh out/bench
+
+clean: ## Remove what tools leave behind; keeps .venv, data/ and runs/
+	rm -rf build dist out .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
+	find . -name __pycache__ -type d -not -path "./$(VENV)/*" -prune -exec rm -rf {} +
+
+# The stamp holds a checksum: a fresh date on unchanged files, as git gives them, installs nothing.
+$(READY): pyproject.toml constraints.txt
+	@checksum=$$(cat $^ | cksum); \
+	if [ -f $@ ] && [ "$$(cat $@)" = "$$checksum" ]; then touch $@; exit 0; fi; \
+	set -e; \
+	if [ ! -x $(BIN)/python ]; then \
+		$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+			echo "make: Python 3.11 or newer is needed: make setup PYTHON=python3.12" >&2; exit 1; }; \
+		echo "making $(VENV)"; $(PYTHON) -m venv $(VENV); \
+	fi; \
+	echo "installing the packages of constraints.txt"; \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+		--constraint constraints.txt --editable '.[dev]'; \
+	echo "$$checksum" > $@
