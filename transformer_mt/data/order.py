@@ -1,0 +1,66 @@
+"""A shuffled order that is computed, not stored.
+
+A permutation of a billion pairs as an array takes 8 GB and must be saved to resume. Here place i
+of the order is a function of i and a key, so any part of it costs no memory and no history.
+"""
+
+from math import isqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+_NUM_ROUNDS = 6
+
+
+def permute(positions: NDArray[np.int64], size: int, *, key: tuple[int, ...]) -> NDArray[np.int64]:
+    """Map positions to their images under a pseudo-random permutation of 0 .. size - 1.
+
+    A Feistel network whose two halves are digits of mixed radix: each round adds a hash of one
+    half to the other, which can be undone whatever the hash is, so the whole is a bijection. The
+    grid of halves is at most sqrt(size) larger than `size`; an image outside is mapped again until
+    it falls inside (cycle walking), which keeps the bijection.
+
+    Source: Black and Rogaway 2002, "Ciphers with arbitrary finite domains", methods 2 and 3.
+
+    Args:
+        positions: Any shape, each in 0 .. size - 1.
+        size: Number of elements, 1 to 2**62.
+        key: Non-negative integers; another key gives another permutation.
+
+    Returns:
+        As `positions`.
+
+    Raises:
+        ValueError: If a position is outside.
+    """
+    if positions.size and not (0 <= int(positions.min()) and int(positions.max()) < size):
+        raise ValueError(f"positions must be in 0 .. {size - 1}")
+    width = isqrt(size - 1) + 1
+    height = -(-size // width)
+    round_keys = np.random.SeedSequence(key).generate_state(_NUM_ROUNDS, np.uint64)
+    images = _encrypt(positions.astype(np.uint64), width, height, round_keys)
+    outside = images >= size
+    while outside.any():
+        images[outside] = _encrypt(images[outside], width, height, round_keys)
+        outside = images >= size
+    return images.astype(np.int64)
+
+
+def _encrypt(
+    numbers: NDArray[np.uint64], width: int, height: int, round_keys: NDArray[np.uint64]
+) -> NDArray[np.uint64]:
+    row, column = np.divmod(numbers, np.uint64(width))
+    for even_key, odd_key in round_keys.reshape(-1, 2):
+        row = (row + _hash(column ^ even_key)) % np.uint64(height)
+        column = (column + _hash(row ^ odd_key)) % np.uint64(width)
+    return row * np.uint64(width) + column
+
+
+def _hash(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Scatter 64-bit numbers over 32 bits, so that adding to a half never overflows.
+
+    Source: Steele et al. 2014, "Fast splittable pseudorandom number generators", the finaliser.
+    """
+    numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return (numbers ^ (numbers >> np.uint64(31))) >> np.uint64(32)
