@@ -6,7 +6,6 @@ of a bundle: see `training.checkpoint`.
 """
 
 import os
-import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +28,7 @@ from transformer_mt.storage import (
     read_manifest,
 )
 from transformer_mt.text.tokenizer import Tokenizers
+from transformer_mt.versions import installed_versions
 
 CONFIG = "config.yaml"
 WEIGHTS = "model.safetensors"
@@ -43,13 +43,11 @@ class Bundle:
     """A model with all that it needs.
 
     Attributes:
-        directory: Where it was read from.
         config: The settings it was trained with.
         tokenizers: Text to tokens and back.
         model: In evaluation mode.
     """
 
-    directory: Path
     config: Config
     tokenizers: Tokenizers
     model: Seq2Seq
@@ -79,11 +77,7 @@ def save_bundle(
     about = {
         "kind": KIND,
         "format_version": FORMAT_VERSION,
-        "versions": {
-            "transformer_mt": __version__,
-            "torch": torch.__version__,
-            "python": platform.python_version(),
-        },
+        "versions": installed_versions(),
         "scores": dict(scores),
     }
     with new_directory(directory, about, hash_name="sha256") as folder:
@@ -121,7 +115,7 @@ def load_bundle(
         )
     load_weights(model, directory / WEIGHTS)
     model.to(device=device, dtype=dtype).eval()
-    return Bundle(directory=directory, config=config, tokenizers=tokenizers, model=model)
+    return Bundle(config=config, tokenizers=tokenizers, model=model)
 
 
 def find_bundle(explicit: Path | None, runs_dir: str | Path = "runs") -> Path:

@@ -1,0 +1,102 @@
+"""Adam against its formula, weight decay, and updates that are left out."""
+
+import pytest
+import torch
+from torch import nn
+
+from transformer_mt.training.optimizers import (
+    apply_update,
+    build_optimizer,
+    load_optimizer_tensors,
+    optimizer_tensors,
+    set_learning_rate,
+)
+
+BETA1, BETA2, EPS, LR = 0.9, 0.98, 1e-9, 0.01
+
+
+def build(model, rule="adam", weight_decay=0.0):
+    optimizer = build_optimizer(
+        model, rule, beta1=BETA1, beta2=BETA2, eps=EPS, weight_decay=weight_decay
+    )
+    set_learning_rate(optimizer, LR)
+    return optimizer
+
+
+def step(model, optimizer, seed, unusable=0.0):
+    generator = torch.Generator().manual_seed(seed)
+    for weight in model.parameters():
+        weight.grad = torch.randn(weight.shape, generator=generator)
+    apply_update(optimizer, torch.tensor(unusable))
+
+
+def test_adam_is_algorithm_1():
+    model = nn.Linear(3, 4, bias=False)
+    optimizer = build(model)
+    weight = model.weight.detach().double().clone()
+    mean, square = torch.zeros_like(weight), torch.zeros_like(weight)
+    for number in range(1, 6):
+        step(model, optimizer, seed=number)
+        gradient = model.weight.grad.double()
+        mean = BETA1 * mean + (1 - BETA1) * gradient
+        square = BETA2 * square + (1 - BETA2) * gradient**2
+        corrected = mean / (1 - BETA1**number)
+        weight -= LR * corrected / ((square / (1 - BETA2**number)).sqrt() + EPS)
+    torch.testing.assert_close(model.weight.detach().double(), weight, rtol=1e-5, atol=1e-6)
+
+
+def test_adamw_shrinks_matrices_and_leaves_vectors():
+    model = nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4))
+    before = {name: weight.detach().clone() for name, weight in model.named_parameters()}
+    optimizer = build(model, "adamw", weight_decay=0.1)
+    for weight in model.parameters():
+        weight.grad = torch.zeros_like(weight)
+    apply_update(optimizer, torch.tensor(0.0))
+    for name, weight in model.named_parameters():
+        factor = 1 - LR * 0.1 if weight.ndim == 2 else 1.0
+        torch.testing.assert_close(weight.detach(), before[name] * factor)
+
+
+def test_an_unusable_update_changes_nothing_to_the_bit():
+    model = nn.Linear(3, 4)
+    optimizer = build(model)
+    step(model, optimizer, seed=1)
+    weights = {name: weight.detach().clone() for name, weight in model.named_parameters()}
+    state = {name: t.clone() for name, t in optimizer_tensors(optimizer, model).items()}
+    step(model, optimizer, seed=2, unusable=1.0)
+    assert all(torch.equal(w, weights[name]) for name, w in model.named_parameters())
+    assert all(torch.equal(t, state[n]) for n, t in optimizer_tensors(optimizer, model).items())
+    assert len(state) == 6
+
+
+def test_saved_and_loaded_state_continues_to_the_bit():
+    model, other = nn.Linear(3, 4), nn.Linear(3, 4)
+    optimizer = build(model)
+    step(model, optimizer, seed=1)
+    other.load_state_dict(model.state_dict())
+    other_optimizer = build(other)
+    tensors = {n: t.clone() for n, t in optimizer_tensors(optimizer, model).items()}
+    assert load_optimizer_tensors(other_optimizer, other, tensors) == []
+    step(model, optimizer, seed=2)
+    step(other, other_optimizer, seed=2)
+    assert torch.equal(model.weight, other.weight)
+    assert torch.equal(model.bias, other.bias)
+
+
+def test_state_of_another_architecture_is_named():
+    model, other = nn.Linear(3, 4), nn.Linear(5, 4)
+    optimizer = build(model)
+    step(model, optimizer, seed=1)
+    wrong = load_optimizer_tensors(build(other), other, optimizer_tensors(optimizer, model))
+    assert wrong == ["exp_avg.weight", "exp_avg_sq.weight"]
+
+
+def test_fused_kernel_is_taken_on_this_device():
+    assert build(nn.Linear(2, 2)).param_groups[0]["fused"]
+
+
+@pytest.mark.parametrize("rule", ["adam", "adamw"])
+def test_tied_weights_are_updated_once(rule):
+    model = nn.Sequential(nn.Linear(4, 4, bias=False), nn.Linear(4, 4, bias=False))
+    model[1].weight = model[0].weight
+    assert sum(len(group["params"]) for group in build(model, rule).param_groups) == 1

@@ -1,0 +1,101 @@
+"""Update rules, and which weights they treat alike."""
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+_FUSED_DEVICES = ("cuda", "cpu", "mps")
+
+
+def build_optimizer(
+    model: nn.Module,
+    rule: Literal["adam", "adamw"],
+    *,
+    beta1: float,
+    beta2: float,
+    eps: float,
+    weight_decay: float,
+) -> torch.optim.Adam:
+    """Return Adam or AdamW over the weights of `model`.
+
+    Weight decay acts on matrices alone: it would pull gains and biases, which have no scale to
+    spare, to zero. The learning rate is set before each update with `set_learning_rate`.
+
+    Source: Kingma and Ba 2015, algorithm 1; Loshchilov and Hutter 2019 for `adamw`.
+
+    Args:
+        model: Its tied weights count once.
+        rule: `adam` adds the decay to the gradient, `adamw` shrinks the weights themselves.
+        beta1: Decay of the mean of gradients.
+        beta2: Decay of the mean of squared gradients.
+        eps: Added to the root of the mean square.
+        weight_decay: Strength of the decay.
+    """
+    weights = [weight for weight in model.parameters() if weight.requires_grad]
+    groups = [
+        {"params": [w for w in weights if w.ndim >= 2], "weight_decay": weight_decay},
+        {"params": [w for w in weights if w.ndim < 2], "weight_decay": 0.0},
+    ]
+    # The fused kernels also skip an update by a flag on the device: see `apply_update`.
+    fused = all(w.device.type in _FUSED_DEVICES and w.is_floating_point() for w in weights)
+    return torch.optim.Adam(
+        [group for group in groups if group["params"]],
+        lr=0.0,
+        betas=(beta1, beta2),
+        eps=eps,
+        fused=fused,
+        decoupled_weight_decay=rule == "adamw",
+    )
+
+
+def set_learning_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
+    """Set the learning rate of all weights for the next update."""
+    for group in optimizer.param_groups:
+        group["lr"] = lr
+
+
+def apply_update(optimizer: torch.optim.Optimizer, unusable: Tensor) -> None:
+    """Update the weights, or leave all as it was where `unusable` is 1, without asking the device.
+
+    Args:
+        optimizer: Its gradients are ready.
+        unusable: Float scalar on the device of the weights: 1.0 = a gradient is not finite.
+    """
+    if optimizer.param_groups[0].get("fused"):
+        # The same door that torch.amp.GradScaler uses.
+        optimizer.found_inf = unusable  # type: ignore[attr-defined]
+        optimizer.step()
+        del optimizer.found_inf  # type: ignore[attr-defined]
+    elif not unusable.item():
+        optimizer.step()
+
+
+def optimizer_tensors(optimizer: torch.optim.Optimizer, model: nn.Module) -> dict[str, Tensor]:
+    """Return the state of the optimizer as named tensors: `exp_avg.WEIGHT`, `step.WEIGHT`, .."""
+    return {
+        f"{key}.{name}": value
+        for name, weight in model.named_parameters()
+        for key, value in optimizer.state.get(weight, {}).items()
+    }
+
+
+def load_optimizer_tensors(
+    optimizer: torch.optim.Optimizer, model: nn.Module, tensors: dict[str, Tensor]
+) -> list[str]:
+    """Fill the state of the optimizer from named tensors.
+
+    Returns:
+        Names of tensors that do not belong to any weight or do not fit it; empty when all is well.
+    """
+    weights = dict(model.named_parameters())
+    wrong = []
+    for full_name, tensor in tensors.items():
+        key, name = full_name.split(".", 1)
+        weight = weights.get(name)
+        if weight is None or (tensor.ndim > 0 and tensor.shape != weight.shape):
+            wrong.append(full_name)
+            continue
+        # A step counter of a fused kernel lives where its weight lives.
+        optimizer.state[weight][key] = tensor.to(weight.device, copy=True)
+    return wrong

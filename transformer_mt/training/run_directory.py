@@ -1,0 +1,206 @@
+"""The folder of a run: what lies where, who may write, and which settings it was started with."""
+
+import json
+import os
+import platform
+import shlex
+import shutil
+import socket
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO
+
+import torch
+
+from transformer_mt.config.loading import config_differences, dump_config, load_config
+from transformer_mt.config.schema import Config
+from transformer_mt.errors import ConfigError, ModelError, TmtError
+from transformer_mt.log import JsonValue
+from transformer_mt.storage import explain_write_errors, remove_leftovers, replace_file
+from transformer_mt.training.checkpoint import list_checkpoints
+from transformer_mt.versions import installed_versions
+
+# Settings that do not change what a step computes: a run may go on with others. All else must be
+# as it was, or the run would be neither the old one nor the new one.
+CHANGEABLE = (
+    "data.corpus_dir",
+    "data.num_workers",
+    "data.test",
+    "decoding.batch_tokens",
+    "training.checkpoints",
+    "training.device",
+    "training.log_every_steps",
+    "training.max_epochs",
+    "training.max_minutes",
+    "training.max_steps",
+    "training.max_total_tokens",
+    "training.tensorboard",
+    "training.validation.every_steps",
+    "training.validation.num_samples",
+    "training.validation.patience",
+)
+
+
+class RunDirectory:
+    """Paths of a run.
+
+    Attributes:
+        root: `runs_dir/NAME`.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.config_path = root / "config.yaml"
+        self.manifest_path = root / "manifest.json"
+        self.metrics_path = root / "metrics.jsonl"
+        self.events_path = root / "events.jsonl"
+        self.preparation_path = root / "preparation.json"
+        self.result_path = root / "result.json"
+        self.lock_path = root / "lock"
+        self.samples_dir = root / "samples"
+        self.tokenizer_dir = root / "tokenizer"
+        self.checkpoints_dir = root / "checkpoints"
+        self.best_dir = root / "best"
+        self.averaged_dir = root / "averaged"
+        self._lock: IO[str] | None = None
+
+    def claim(self, config: Config, *, fresh: bool) -> None:
+        """Make or reopen the folder for one process to write in, and name it the newest run.
+
+        Args:
+            config: Settings of the run; they become `config.yaml`.
+            fresh: Put an older run of this name aside and start anew.
+
+        Raises:
+            ConfigError: When the run goes on with settings that may not change; lists them.
+            TmtError: When another process writes in the folder, or nobody can.
+        """
+        with explain_write_errors(self.root):
+            self.root.mkdir(parents=True, exist_ok=True)
+            self._take_lock()
+        if fresh and self.config_path.exists():
+            self._put_aside()
+        for folder in (self.root, self.checkpoints_dir):
+            remove_leftovers(folder)
+        if list_checkpoints(self.checkpoints_dir):
+            self._check_unchanged(config)
+        replace_file(self.config_path, dump_config(config))
+        replace_file(self.root.parent / "latest", self.root.name + "\n")
+
+    def write_manifest(self, config: Config, *, device: torch.device, facts: JsonValue) -> None:
+        """Add what this start of the run rests on: versions, machine, command, seed, `facts`."""
+        try:
+            manifest = json.loads(self.manifest_path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            manifest = {"kind": "transformer_mt run", "format_version": 1, "starts": []}
+        manifest["starts"].append(
+            {
+                "started_at": datetime.now(UTC).isoformat(timespec="seconds"),
+                "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+                "seed": config.seed,
+                "versions": installed_versions(),
+                "hardware": _hardware(device),
+                "data": facts,
+            }
+        )
+        text = json.dumps(manifest, indent=2, ensure_ascii=False)
+        replace_file(self.manifest_path, text + "\n")
+
+    def write_samples(self, step: int, samples: Sequence[tuple[str, str, str]]) -> None:
+        """Keep translations for people to read: (source, reference, hypothesis) each."""
+        text = "\n".join(
+            f"source     {source}\nreference  {reference}\nhypothesis {hypothesis}\n"
+            for source, reference, hypothesis in samples
+        )
+        replace_file(self.samples_dir / f"step-{step}.txt", text)
+
+    def release(self) -> None:
+        """Let other processes write in the folder."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def _take_lock(self) -> None:
+        # Held by the open file: the system frees it when the process ends, however it ends.
+        lock = self.lock_path.open("a+", encoding="utf-8")
+        try:
+            import fcntl
+
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except ImportError:  # Windows has no such locks
+            pass
+        except OSError as error:
+            lock.seek(0)
+            holder = lock.read().strip() or "unknown"
+            lock.close()
+            raise TmtError(
+                f"{self.root}: another process trains in this folder ({holder}): "
+                "wait for it, stop it, or choose another name"
+            ) from error
+        lock.truncate(0)
+        lock.write(f"host {socket.gethostname()}, process {os.getpid()}\n")
+        lock.flush()
+        self._lock = lock
+
+    def _put_aside(self) -> None:
+        number = 1
+        while (aside := self.root.with_name(f"{self.root.name}.old-{number}")).exists():
+            number += 1
+        with explain_write_errors(aside):
+            aside.mkdir()
+            for path in self.root.iterdir():
+                if path != self.lock_path:
+                    shutil.move(path, aside / path.name)
+
+    def _check_unchanged(self, config: Config) -> None:
+        differences = [
+            line
+            for line in config_differences(load_config(self.config_path), config)
+            if not line.startswith(CHANGEABLE)
+        ]
+        if differences:
+            raise ConfigError(
+                f"{self.root}: the run was started with other settings:\n"
+                + "".join(f"  {line}\n" for line in differences)
+                + "set them back to go on, choose another name, or start anew with --fresh"
+            )
+
+
+def find_run(path: Path) -> RunDirectory:
+    """Return the run in a folder; `runs/latest` stands for the run that it names.
+
+    Raises:
+        ModelError: When there is no run.
+    """
+    if path.is_file() and path.name == "latest":
+        path = path.parent / path.read_text(encoding="utf-8").strip()
+    run = RunDirectory(path)
+    if not run.config_path.is_file() or not run.metrics_path.is_file():
+        raise ModelError(f"{path}: expected the folder of a run, with config.yaml, metrics.jsonl")
+    return run
+
+
+def _hardware(device: torch.device) -> dict[str, JsonValue]:
+    facts: dict[str, JsonValue] = {
+        "machine": platform.machine(),
+        "system": platform.platform(),
+        "processor": _processor(),
+        "num_processors": os.cpu_count(),
+        "num_threads": torch.get_num_threads(),
+        "device": str(device),
+    }
+    if device.type == "cuda":
+        properties = torch.cuda.get_device_properties(device)
+        facts["accelerator"] = properties.name
+        facts["accelerator_bytes"] = properties.total_memory
+    return facts
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        return next(line.split(":", 1)[1].strip() for line in lines if "model name" in line)
+    except (OSError, StopIteration):
+        return platform.processor()

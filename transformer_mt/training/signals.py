@@ -1,0 +1,68 @@
+"""Stop requests from outside: the first is remembered, the second leaves at once."""
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Interrupted(BaseException):
+    """Raised inside a block that may be left at any point when a stop is requested."""
+
+
+class StopRequest:
+    """Whether somebody asked the run to stop.
+
+    Attributes:
+        signal_name: Name of the signal that asked; None as long as nobody did.
+    """
+
+    def __init__(self) -> None:
+        self.signal_name: str | None = None
+        self._may_raise = False
+
+    def __bool__(self) -> bool:
+        return self.signal_name is not None
+
+    @contextmanager
+    def leaves_at_once(self) -> Iterator[None]:
+        """Run a block that changes nothing of the run, such as a validation.
+
+        Raises:
+            Interrupted: In the middle of the block, when a stop is requested.
+        """
+        if self:
+            raise Interrupted
+        self._may_raise = True
+        try:
+            yield
+        finally:
+            self._may_raise = False
+
+    def receive(self, number: int, frame: FrameType | None) -> None:
+        """Handle a signal."""
+        if self:
+            # Files are only ever replaced whole: leaving here damages nothing.
+            os._exit(128 + number)
+        self.signal_name = signal.Signals(number).name
+        if self._may_raise:
+            raise Interrupted
+
+
+@contextmanager
+def stop_request() -> Iterator[StopRequest]:
+    """Watch for SIGINT (Ctrl-C) and SIGTERM within the block."""
+    request = StopRequest()
+    if threading.current_thread() is not threading.main_thread():
+        yield request
+        return
+    before = {number: signal.signal(number, request.receive) for number in _SIGNALS}
+    try:
+        yield request
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,185 @@
+"""One update of the weights, from the micro-batches that make it up."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from transformer_mt.data.batches import Batch
+from transformer_mt.errors import DivergedError
+from transformer_mt.evaluation import batch_loss
+from transformer_mt.models.seq2seq import Seq2Seq
+from transformer_mt.text.tokenizer import BOS_ID, EOS_ID
+from transformer_mt.training.distributed import World
+from transformer_mt.training.optimizers import apply_update, set_learning_rate
+
+_DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+MAX_UNUSABLE_IN_A_ROW = 10
+
+# Places in the tally.
+_LOSS, _NLL, _TOKENS, _NORM, _UPDATES, _UNUSABLE, _UNUSABLE_IN_A_ROW = range(7)
+
+
+class ModelWithLoss(nn.Module):
+    """A model as a function from a batch to its loss, the form that data parallelism wraps."""
+
+    def __init__(self, model: Seq2Seq, *, label_smoothing: float) -> None:
+        super().__init__()
+        self.model = model
+        self.label_smoothing = label_smoothing
+
+    def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Return the label-smoothed and the plain loss of a batch, sums over its tokens in nats."""
+        return batch_loss(self.model, batch, label_smoothing=self.label_smoothing)
+
+
+class Updater:
+    """Makes updates, and keeps count on the device of what they were like.
+
+    Attributes:
+        scaler: Scale of the loss under fp16; does nothing otherwise.
+    """
+
+    def __init__(
+        self,
+        model: Seq2Seq,
+        optimizer: torch.optim.Optimizer,
+        *,
+        world: World,
+        device: torch.device,
+        precision: str,
+        label_smoothing: float,
+        clip_norm: float | None,
+    ) -> None:
+        self.model = world.replicate(
+            ModelWithLoss(model, label_smoothing=label_smoothing).train(), device
+        )
+        self.optimizer = optimizer
+        self.scaler = torch.amp.GradScaler(device.type, enabled=precision == "fp16")
+        self._weights = [weight for weight in model.parameters() if weight.requires_grad]
+        self._world = world
+        self._device = device
+        self._dtype = _DTYPES[precision]
+        self._clip_norm = clip_norm
+        self.tally = torch.zeros(7, device=device)
+
+    def autocast(self) -> torch.autocast:
+        """Return a context in which matrix products use the precision of the run."""
+        return torch.autocast(
+            self._device.type, dtype=self._dtype, enabled=self._dtype != torch.float32
+        )
+
+    def __call__(
+        self, micro_batches: Sequence[Batch | None], *, num_tokens: float, lr: float
+    ) -> None:
+        """Update the weights once; leave all as it was if a gradient is not finite.
+
+        The loss sum of each micro-batch is divided by the tokens of the whole update, so that
+        neither the split into micro-batches and ranks nor their unequal lengths change the result.
+
+        Args:
+            micro_batches: The share of this rank; None where it has no part in a round.
+            num_tokens: Target tokens of the update over all micro-batches and ranks.
+            lr: Learning rate.
+        """
+        losses = torch.zeros(2, device=self._device)
+        for number, batch in enumerate(micro_batches, start=1):
+            with self._world.exchange(self.model, now=number == len(micro_batches)):
+                losses += self._backward(batch, num_tokens)
+        self.scaler.unscale_(self.optimizer)
+        gradients = [weight.grad for weight in self._weights if weight.grad is not None]
+        norm = nn.utils.get_total_norm(gradients)
+        if self._clip_norm is not None:
+            nn.utils.clip_grads_with_norm_(self._weights, self._clip_norm, norm)
+        unusable = (~torch.isfinite(norm)).float()
+        set_learning_rate(self.optimizer, lr)
+        if self.scaler.is_enabled():
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+        else:
+            apply_update(self.optimizer, unusable)
+        self.optimizer.zero_grad(set_to_none=True)
+        self._count(losses, num_tokens, norm, unusable)
+
+    def total_tally(self) -> list[float]:
+        """Wait for the device and return the tally over all ranks, as `restore_tally` takes it."""
+        total: list[float] = self._world.sum_tensor(self.tally).tolist()
+        every_rank_counts = slice(_NORM, None)
+        total[every_rank_counts] = [count / self._world.size for count in total[every_rank_counts]]
+        return total
+
+    def restore_tally(self, total: Sequence[float]) -> None:
+        """Continue the tally of all ranks of an earlier session."""
+        self.tally.copy_(torch.tensor(total))
+        self.tally[:_NORM] /= self._world.size
+
+    def read_tally(self) -> dict[str, float]:
+        """Wait for the device and return what the updates since `reset_tally` were like.
+
+        Returns:
+            `loss_nats` and `nll_nats` for each target token and the mean `gradient_norm`, all of
+            usable updates; how many were `unusable`.
+
+        Raises:
+            DivergedError: When too many updates in a row were unusable.
+        """
+        tally = self.total_tally()
+        scale = self.scaler.get_scale()
+        # Under fp16 unusable updates are how the scale finds its place, until it is too small.
+        if tally[_UNUSABLE_IN_A_ROW] >= MAX_UNUSABLE_IN_A_ROW and scale <= 1:
+            raise DivergedError(
+                f"the last {tally[_UNUSABLE_IN_A_ROW]:.0f} updates had gradients that are not "
+                "finite: lower training.lr, lengthen the warm-up, set training.clip_norm, or "
+                "choose precision bf16 or fp32"
+            )
+        tokens, updates = max(1.0, tally[_TOKENS]), max(1.0, tally[_UPDATES])
+        return {
+            "loss_nats": tally[_LOSS] / tokens,
+            "nll_nats": tally[_NLL] / tokens,
+            "gradient_norm": tally[_NORM] / updates,
+            "unusable": tally[_UNUSABLE],
+        }
+
+    def reset_tally(self) -> None:
+        """Begin to count anew, but for unusable updates in a row."""
+        self.tally[:_UNUSABLE_IN_A_ROW] = 0
+
+    def _backward(self, batch: Batch | None, num_tokens: float) -> Tensor:
+        """Add the gradient of a micro-batch; return its two loss sums, detached."""
+        # A rank without a batch still takes part in the exchange of gradients, with zeros.
+        part = 1.0 if batch is not None else 0.0
+        with self.autocast():
+            loss, nll = self.model((batch or _smallest_batch()).to(self._device))
+        # Data parallelism takes the mean over ranks; the sum is wanted.
+        self.scaler.scale(loss * (part * self._world.size / num_tokens)).backward()
+        return torch.stack([loss.detach(), nll.detach()]) * part
+
+    def _count(self, losses: Tensor, num_tokens: float, norm: Tensor, unusable: Tensor) -> None:
+        usable = 1 - unusable
+        share = num_tokens / self._world.size
+        facts = torch.stack(
+            [
+                *torch.nan_to_num(losses) * usable,
+                usable * share,
+                torch.nan_to_num(norm) * usable,
+                usable,
+                unusable,
+            ]
+        )
+        self.tally[:_UNUSABLE_IN_A_ROW] += facts
+        self.tally[_UNUSABLE_IN_A_ROW] = (self.tally[_UNUSABLE_IN_A_ROW] + 1) * unusable
+
+
+def _smallest_batch() -> Batch:
+    one = torch.ones(1, dtype=torch.int64)
+    return Batch(
+        src=one * EOS_ID,
+        src_lengths=one,
+        tgt_in=one * BOS_ID,
+        tgt_out=one * EOS_ID,
+        tgt_lengths=one,
+        num_tgt_tokens=1,
+        num_pairs=1,
+        max_src_length=1,
+        max_tgt_length=1,
+    )
