@@ -6,8 +6,8 @@ Each command is a module `cli/NAME.py` with a function
 
 that adds its command (or its group of commands, with `app.add_typer`) to `app`. Modules are
 listed in `COMMANDS`, in the order of the help page. At import such a module may load the standard
-library, `typer`, `errors`, `log`, `config` and `cli.help`, and nothing else: torch, numpy,
-sentencepiece, sacrebleu and datasets are imported inside the command's function, so that
+library, `typer`, `errors`, `log`, `config`, `cli.help` and `cli.options`, and nothing else: torch,
+numpy, sentencepiece, sacrebleu and datasets are imported inside the command's function, so that
 `tmt --help` answers at once. Every command has examples: `epilog=examples(..)` of `cli.help`.
 
 A command raises `TmtError` and does not catch it: `CommandGroup` turns it into one line on stderr

@@ -4,9 +4,11 @@ Settings are values. Reading YAML and reporting errors with their place is the b
 `config.loading`. Components never see these models: builders turn them into keyword arguments.
 """
 
-from typing import Annotated
+from collections.abc import Iterator
+from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
 
 PositiveInt = Annotated[int, Field(gt=0)]
 Share = Annotated[float, Field(ge=0, lt=1)]
@@ -23,3 +25,20 @@ class Settings(BaseModel):
         validate_default=True,
         use_attribute_docstrings=True,
     )
+
+    def contradictions(self) -> Iterator[tuple[str, str]]:
+        """Find settings of this group that cannot stand together.
+
+        Yields:
+            The setting to look at first (with dots into groups; "" is the whole group), and what
+            is wrong and how to mend it.
+        """
+        yield from ()
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        found = list(self.contradictions())
+        if found:
+            text = "; ".join(f"{setting}: {message}" for setting, message in found)
+            raise PydanticCustomError("contradiction", "{text}", {"text": text, "found": found})
+        return self

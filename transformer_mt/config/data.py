@@ -1,8 +1,9 @@
 """Settings of what is read: sources, filters, and how text becomes tokens."""
 
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from transformer_mt.config.base import PositiveInt, Settings, Share
 
@@ -96,6 +97,11 @@ class ReverseSource(Settings):
     weight: Annotated[float, Field(gt=0)] = 1.0
     """How many times an epoch sees each pair of this source."""
 
+    def contradictions(self) -> Iterator[tuple[str, str]]:
+        """An empty range of lengths."""
+        if self.min_length > self.max_length:
+            yield "min_length", f"{self.min_length} is larger than max_length {self.max_length}"
+
 
 Source = Annotated[
     TextSource | TsvSource | JsonlSource | ParquetSource | HubSource | ReverseSource,
@@ -116,6 +122,11 @@ class FilterSettings(Settings):
     """Drop pairs whose target is exactly their source."""
     drop_duplicates: bool = False
     """Drop pairs that came before in the same source."""
+
+    def contradictions(self) -> Iterator[tuple[str, str]]:
+        """An empty range of lengths."""
+        if self.min_length >= self.max_length:  # one counts the end of sentence, the other not
+            yield "min_length", f"{self.min_length} leaves nothing below max_length"
 
 
 class DataSettings(Settings):
@@ -140,11 +151,10 @@ class DataSettings(Settings):
     num_workers: PositiveInt | None = None
     """Processes that tokenize; default one for each processor."""
 
-    @model_validator(mode="after")
-    def _check(self) -> "DataSettings":
+    def contradictions(self) -> Iterator[tuple[str, str]]:
+        """Two ways to mix at once."""
         if self.temperature is not None and any(s.weight != 1 for s in self.train):
-            raise ValueError("`temperature` and source weights exclude each other: set only one")
-        return self
+            yield "temperature", "excludes weights of training sources: set only one of the two"
 
 
 class TokenizerSettings(Settings):

@@ -1,8 +1,9 @@
 """Settings of the model: what is trained."""
 
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from transformer_mt.config.base import PositiveInt, Settings, Share
 
@@ -60,12 +61,9 @@ class TransformerSettings(Settings):
     and residual outputs scaled by depth (GPT-2); Glorot uniform scaled by depth (Zhang et al.
     2019)."""
 
-    @model_validator(mode="after")
-    def _check(self) -> "TransformerSettings":
+    def contradictions(self) -> Iterator[tuple[str, str]]:
+        """Widths that do not divide."""
         if self.d_model % self.num_heads:
-            raise ValueError(
-                f"d_model {self.d_model} does not divide into num_heads {self.num_heads}"
-            )
+            yield "num_heads", f"{self.num_heads} heads do not divide d_model {self.d_model}"
         if self.d_model % 2:
-            raise ValueError(f"d_model must be even; got {self.d_model}")
-        return self
+            yield "d_model", f"must be even (half sines, half cosines), got {self.d_model}"

@@ -3,14 +3,18 @@
 The groups live in `config.data`, `config.model` and `config.training`.
 """
 
+import re
+from collections.abc import Iterator
 from typing import Annotated
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator
 
 from transformer_mt.config.base import PositiveInt, Settings
 from transformer_mt.config.data import DataSettings, TokenizerSettings
-from transformer_mt.config.model import TransformerSettings
+from transformer_mt.config.model import LearnedPositions, TransformerSettings
 from transformer_mt.config.training import TrainingSettings
+
+NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 class DecodingSettings(Settings):
@@ -31,7 +35,7 @@ class DecodingSettings(Settings):
 class Config(Settings):
     """A whole run."""
 
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+    name: Annotated[str, Field(json_schema_extra={"pattern": f"^{NAME_PATTERN.pattern}$"})]
     """Name of the run, used for its folder."""
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 1
     """Decides first weights, dropout, order of the data and samples."""
@@ -46,11 +50,28 @@ class Config(Settings):
     decoding: DecodingSettings = DecodingSettings()
     """How it translates."""
 
-    @model_validator(mode="after")
-    def _check(self) -> "Config":
-        if self.model.tie_embeddings == "all" and not self.tokenizer.joint:
+    @field_validator("name")
+    @classmethod
+    def _check_name(cls, name: str) -> str:
+        if not NAME_PATTERN.fullmatch(name):
             raise ValueError(
-                "model.tie_embeddings 'all' needs one vocabulary: set tokenizer.joint to true, or "
-                "tie_embeddings to 'target' or 'none'"
+                "is also the name of a folder: letters, digits, '.', '_' and '-' are allowed, and "
+                "the first is a letter or a digit"
             )
-        return self
+        return name
+
+    def contradictions(self) -> Iterator[tuple[str, str]]:
+        """Parts that do not fit each other."""
+        if self.model.tie_embeddings == "all" and not self.tokenizer.joint:
+            yield (
+                "model.tie_embeddings",
+                "'all' needs one vocabulary for both languages: set tokenizer.joint to true, or "
+                "tie_embeddings to target or none",
+            )
+        positions = self.model.positions
+        longest = self.data.filters.max_length
+        if isinstance(positions, LearnedPositions) and positions.max_length < longest:
+            yield (
+                "model.positions.max_length",
+                f"{positions.max_length} is less than data.filters.max_length {longest}",
+            )

@@ -1,8 +1,9 @@
 """Settings of training: update rule, schedule, limits, validation and checkpoints."""
 
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from transformer_mt.config.base import PositiveInt, Settings, Share
 
@@ -110,11 +111,16 @@ class ValidationSettings(Settings):
     num_samples: Annotated[int, Field(ge=0)] = 3
     """Translations to show and keep at each validation."""
 
-    @model_validator(mode="after")
-    def _check(self) -> "ValidationSettings":
+    def contradictions(self) -> Iterator[tuple[str, str]]:
+        """Selection by what is not computed."""
         if self.select_by != "loss" and self.select_by not in self.metrics:
-            raise ValueError(f"select_by is '{self.select_by}' but metrics does not list it")
-        return self
+            yield (
+                "select_by",
+                f"{self.select_by} is not in metrics: add it there, or set select_by to "
+                + " or ".join(["loss", *self.metrics]),
+            )
+        if len(set(self.metrics)) < len(self.metrics):
+            yield "metrics", "names a metric twice"
 
 
 class CheckpointSettings(Settings):
@@ -170,23 +176,23 @@ class TrainingSettings(Settings):
     runs_dir: str = "runs"
     """Folder of all runs; this one is in `runs_dir/name`."""
 
-    @model_validator(mode="after")
-    def _check(self) -> "TrainingSettings":
-        if self.schedule.type == "noam" and self.lr is not None:
-            raise ValueError(
-                "`lr` has no effect with schedule noam, which follows the paper's formula: "
-                "set schedule.scale, or take schedule inverse_sqrt"
+    def contradictions(self) -> Iterator[tuple[str, str]]:
+        """Schedules without their rate, runs without an end, parts larger than the whole."""
+        schedule = self.schedule.type
+        if schedule == "noam" and self.lr is not None:
+            yield (
+                "lr",
+                "has no effect with schedule noam, which follows the paper's formula: set "
+                "schedule.scale, or take schedule inverse_sqrt",
             )
-        if self.schedule.type != "noam" and self.lr is None:
-            raise ValueError(f"schedule {self.schedule.type} needs `lr`, its peak learning rate")
+        if schedule != "noam" and self.lr is None:
+            yield "lr", f"missing: schedule {schedule} needs its peak learning rate"
         limits = (self.max_steps, self.max_epochs, self.max_total_tokens, self.max_minutes)
         if all(limit is None for limit in limits):
-            raise ValueError(
-                "set at least one of max_steps, max_epochs, max_total_tokens, max_minutes"
-            )
+            yield "", "set at least one of max_steps, max_epochs, max_total_tokens, max_minutes"
         if self.micro_batch_tokens is not None and self.micro_batch_tokens > self.max_tokens:
-            raise ValueError(
-                f"micro_batch_tokens {self.micro_batch_tokens} is larger than "
-                f"max_tokens {self.max_tokens}, the whole update"
+            yield (
+                "micro_batch_tokens",
+                f"{self.micro_batch_tokens} is more than max_tokens {self.max_tokens}, the whole "
+                "update",
             )
-        return self

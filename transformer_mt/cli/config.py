@@ -1,0 +1,86 @@
+"""`tmt config`: show, check and describe configs."""
+
+import json
+import logging
+from typing import Annotated
+
+import typer
+
+from transformer_mt.cli.help import examples
+from transformer_mt.cli.options import Overrides
+from transformer_mt.config.loading import find_config, load_config
+from transformer_mt.config.unused import unused_settings
+from transformer_mt.config.writing import config_schema, dump_config
+from transformer_mt.errors import ConfigError
+
+logger = logging.getLogger(__name__)
+
+group = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Show, check and describe configs.",
+    epilog=examples(
+        "tmt config show base.yaml",
+        "tmt config check configs/*.yaml",
+        "tmt config schema > config.schema.json",
+    ),
+)
+
+
+def register(app: typer.Typer) -> None:
+    """Add `tmt config` to the program."""
+    app.add_typer(group, name="config")
+
+
+@group.command(
+    epilog=examples(
+        "tmt config show base.yaml",
+        "tmt config show base.yaml --set training.max_steps=1000 > mine.yaml",
+    )
+)
+def show(
+    config: Annotated[str, typer.Argument(help="Config file, or name of a recipe.")],
+    settings: Overrides = [],  # noqa: B006 - typer reads the default; nothing changes it
+) -> None:
+    """Print a config with all its settings, defaults included."""
+    typer.echo(dump_config(load_config(find_config(config), settings)), nl=False)
+
+
+@group.command(
+    epilog=examples(
+        "tmt config check base.yaml",
+        "tmt config check configs/*.yaml --set training.max_steps=1000",
+    )
+)
+def check(
+    configs: Annotated[list[str], typer.Argument(help="Config files, or names of recipes.")],
+    settings: Overrides = [],  # noqa: B006 - typer reads the default; nothing changes it
+) -> None:
+    """Report every mistake of configs; a line with `ok` for each good one.
+
+    Settings that have no effect are warned of. Whether files and devices are there is not checked.
+    """
+    mistakes = []
+    for name in configs:
+        try:
+            config = load_config(find_config(name), settings)
+        except ConfigError as error:
+            mistakes.append(str(error))
+            continue
+        for warning in unused_settings(config):
+            logger.warning("%s: %s", name, warning)
+        typer.echo(f"{name}: ok")
+    if mistakes:
+        raise ConfigError("\n".join(mistakes))
+
+
+@group.command(
+    epilog=examples(
+        "tmt config schema > config.schema.json",
+        "# then, as first line of a config, for editors with a YAML language server:",
+        "# yaml-language-server: $schema=config.schema.json",
+    )
+)
+def schema() -> None:
+    """Print all settings as JSON Schema, for editors and other programs."""
+    typer.echo(json.dumps(config_schema(), indent=2, ensure_ascii=False))

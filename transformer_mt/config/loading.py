@@ -1,0 +1,152 @@
+"""Files to settings and back: the one strict reader of configs.
+
+Every mistake of a file is reported at once, one line each: `base.yaml:3:11: training.warmup_steps:
+expected an integer, got '4000'`.
+"""
+
+import difflib
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from transformer_mt.config.mistakes import explain
+from transformer_mt.config.overrides import override
+from transformer_mt.config.reader import Place, Unreadable, plain, read_yaml
+from transformer_mt.config.schema import Config
+from transformer_mt.errors import ConfigError
+
+logger = logging.getLogger(__name__)
+
+MAX_BYTES = 2**18  # far above any config; PyYAML needs seconds for a megabyte
+
+
+def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
+    """Read a config file.
+
+    Args:
+        path: A YAML file.
+        overrides: Settings to put over it, each `PATH=VALUE`; the last one wins.
+
+    Raises:
+        ConfigError: With all mistakes of the file and the overrides.
+    """
+    return parse_config(read_text(path), str(path), overrides)
+
+
+def parse_config(text: str, source: str, overrides: Sequence[str] = ()) -> Config:
+    """Read the text of a config.
+
+    Args:
+        text: YAML.
+        source: Name of the file, for messages.
+        overrides: Settings to put over it, each `PATH=VALUE`; the last one wins.
+
+    Raises:
+        ConfigError: With all mistakes of the text and the overrides.
+    """
+    try:
+        root, mistakes = read_yaml(text, source)
+    except Unreadable as error:
+        raise ConfigError(f"{source}:{error.line}:{error.column}: {error}") from error
+    if root.value is None:
+        raise ConfigError(f"{source}: the file is empty; a config needs name, data and training")
+    if not isinstance(root.value, dict):
+        raise ConfigError(
+            f"{root.place}: expected settings such as `name: my_run`, got "
+            + ("a list" if isinstance(root.value, list) else "a single value")
+        )
+    for assignment in overrides:
+        mistakes += override(root, assignment)
+    try:
+        config = Config.model_validate(plain(root))
+    except ValidationError as error:
+        mistakes += explain(error, root)
+    if mistakes:
+        raise ConfigError(_message(mistakes, source))
+    return config
+
+
+def read_text(path: Path) -> str:
+    """Read a small text file.
+
+    Raises:
+        ConfigError: If it is not there, not readable, no text or far too large.
+    """
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+    except FileNotFoundError as error:
+        raise ConfigError(f"{path}: no such file") from error
+    except IsADirectoryError as error:
+        raise ConfigError(f"{path}: is a folder, not a config file") from error
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+    if len(content) > MAX_BYTES:
+        raise ConfigError(f"{path}: more than {MAX_BYTES // 1024} KiB: this is no config")
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        byte = error.start - content.rfind(b"\n", 0, error.start)
+        raise ConfigError(f"{path}:{line}: byte {byte} of the line is not UTF-8") from error
+
+
+def find_config(name: str) -> Path:
+    """Find the config file that a user names.
+
+    Args:
+        name: A path; or the bare name of a recipe, with or without `.yaml`, which is also looked
+            for in `configs/` here and in `configs/` of the project's checkout. A name that was
+            not found as it stands is reported at level INFO.
+
+    Raises:
+        ConfigError: If there is no such file; it lists the recipes.
+    """
+    path = Path(name)
+    if path.exists():
+        return path
+    is_bare = path.name == name
+    folders = list(dict.fromkeys(folder.resolve() for folder in _recipe_dirs()))
+    if is_bare:
+        for folder in folders:
+            for file_name in (name, f"{name}.yaml"):
+                found = folder / file_name
+                if found.is_file():
+                    found = _shortest(found)
+                    logger.info("config: %s", found)
+                    return found
+    recipes = sorted({recipe.name for folder in folders for recipe in folder.glob("*.yaml")})
+    near = difflib.get_close_matches(path.name, recipes, n=1, cutoff=0.6)
+    message = f"{name}: no such config file"
+    if is_bare:
+        message += " here or in " + " or ".join(str(_shortest(folder)) for folder in folders)
+    if near:
+        message += f"; did you mean '{near[0]}'?"
+    if recipes:
+        message += f" Recipes: {', '.join(recipes)}" if near else f"; recipes: {', '.join(recipes)}"
+    raise ConfigError(message)
+
+
+def _recipe_dirs() -> list[Path]:
+    checkout = Path(__file__).resolve().parents[2]
+    in_checkout = [checkout / "configs"] if (checkout / "pyproject.toml").is_file() else []
+    return [Path("configs"), *in_checkout]
+
+
+def _shortest(path: Path) -> Path:
+    """Name a path from the current folder if it lies there."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path
+
+
+def _message(mistakes: list[tuple[Place, str]], source: str) -> str:
+    """Write mistakes in the order of the file, those of the command line last."""
+    ordered = sorted(set(mistakes), key=lambda mistake: (not mistake[0].line, mistake))
+    lines = [f"{place}: {text}" for place, text in ordered]
+    return (
+        lines[0]
+        if len(lines) == 1
+        else "\n".join([f"{len(lines)} mistakes in the settings:", *lines])
+    )

@@ -1,0 +1,198 @@
+"""What is wrong with settings, in plain words, each mistake at the place where it was written."""
+
+import difflib
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from transformer_mt.config.reader import Node, Place
+from transformer_mt.config.schema import Config
+from transformer_mt.config.structure import below, choices, group_of_type, groups, type_names
+
+EXPECTED = {
+    "int_type": "an integer",
+    "int_from_float": "an integer",
+    "int_parsing_size": "a smaller integer",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "bool_type": "true or false",
+    "string_type": "text",
+    "list_type": "a list",
+    "dict_type": "a mapping of names to values",
+    "model_type": "a group of settings",
+    "model_attributes_type": "a group of settings",
+    "greater_than": "a number more than {gt}",
+    "greater_than_equal": "a number of at least {ge}",
+    "less_than": "a number less than {lt}",
+    "less_than_equal": "a number of at most {le}",
+    "too_short": "at least {min_length} item(s)",
+    "string_too_short": "at least {min_length} character(s)",
+}
+LIMITS = ("gt", "ge", "lt", "le", "min_length")
+
+
+class _Spot:
+    """Where in the settings, and where in the file, an error of pydantic lies."""
+
+    def __init__(self, root: Node, loc: Sequence[str | int]) -> None:
+        self.path: list[str] = []
+        self.node: Node | None = root  # None: the setting is not written anywhere
+        self.holder = root  # the innermost written group around it
+        self.annotation: Any = Config
+        self.parent: Any = None  # declared type of the group around it
+        for part in loc:
+            if isinstance(part, str) and len(groups(self.annotation)) > 1:
+                # Pydantic puts the `type:` of the chosen group into the path.
+                self.annotation = group_of_type(self.annotation, part)
+                continue
+            self.parent = self.annotation
+            self.annotation = below(self.annotation, part)
+            self.path.append(str(part))
+            if self.node is not None:
+                self.holder = self.node
+                self.node = child(self.node, part)
+
+    @property
+    def written(self) -> Node:
+        """The setting itself, or the group that lacks it."""
+        return self.holder if self.node is None else self.node
+
+
+def child(node: Node, part: str | int) -> Node | None:
+    """Step from a group, list or mapping to one of its parts; None if it is not written."""
+    if isinstance(node.value, dict):
+        return node.value.get(str(part))
+    if isinstance(node.value, list) and isinstance(part, int) and part < len(node.value):
+        return node.value[part]
+    return None
+
+
+def explain(error: ValidationError, root: Node) -> list[tuple[Place, str]]:
+    """Translate all errors of a validation.
+
+    Args:
+        error: What pydantic found in `plain(root)`.
+        root: The settings as written.
+
+    Returns:
+        Place and message (with the path of the setting) of each mistake.
+    """
+    return [found for detail in error.errors(include_url=False) for found in _explain(detail, root)]
+
+
+def located(place: Place, path: str, message: str) -> tuple[Place, str]:
+    """Put the path of a setting before a message, unless the place says it already."""
+    if not path or (not place.line and place.source.startswith(f"--set {path}=")):
+        return place, message
+    return place, f"{path}: {message}"
+
+
+def suggestion(word: str, known: Sequence[str]) -> str:
+    """Offer the known word that was probably meant, or else all of them if they are few."""
+    near = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
+    if near:
+        return f"; did you mean '{near[0]}'?"
+    return f"; known here: {', '.join(known)}" if 0 < len(known) <= 12 else ""
+
+
+def _explain(detail: ErrorDetails, root: Node) -> list[tuple[Place, str]]:
+    spot = _Spot(root, detail["loc"])
+    path = ".".join(spot.path)
+    context = detail.get("ctx", {})
+    match detail["type"]:
+        case "contradiction":
+            return [_contradiction(spot, name, message) for name, message in context["found"]]
+        case "value_error":
+            message = f"{context['error']}; got {_shown(spot.written)}"
+            return [located(spot.written.place, path, message)]
+        case "extra_forbidden":
+            group = group_of_type(spot.parent, None)
+            known = [] if group is None else list(group.model_fields)
+            message = f"unknown setting{suggestion(spot.path[-1], known)}"
+            return [located(spot.written.key_place, path, message)]
+        case "missing":
+            message = f"missing; {_wanted(spot.annotation)}"
+            return [located(spot.holder.key_place, path, message)]
+        case "union_tag_not_found" | "union_tag_invalid" | "model_attributes_type":
+            return [_wrong_type(spot, path)]
+        case "literal_error":
+            words = choices(spot.annotation)
+            got = spot.written.value
+            near = suggestion(got, words) if isinstance(got, str) else ""
+            near = near if "did you mean" in near else ""
+            message = f"expected one of {', '.join(words)}, got {_shown(spot.written)}{near}"
+            return [located(spot.written.place, path, message)]
+    expected = EXPECTED.get(detail["type"])
+    if expected is None:  # a constraint that no setting had when this was written
+        return [located(spot.written.place, path, detail["msg"])]
+    limits = {key: int(x) if x == int(x) else x for key, x in context.items() if key in LIMITS}
+    message = f"expected {expected.format(**limits)}, got {_shown(spot.written)}"
+    return [located(spot.written.place, path, message + _hint(detail["type"], spot.written))]
+
+
+def _contradiction(spot: _Spot, name: str, message: str) -> tuple[Place, str]:
+    """Place a contradiction at the setting it names, else at the group that is written."""
+    node, holder = spot.node, spot.written
+    parts = name.split(".") if name else []
+    for part in parts:
+        node = None if node is None else child(node, part)
+        holder = node or holder
+    place = node.place if node is not None and parts else holder.key_place
+    return located(place, ".".join([*spot.path, *parts]), message)
+
+
+def _wrong_type(spot: _Spot, path: str) -> tuple[Place, str]:
+    """Explain a group whose `type:` is missing or unknown, or that is no group at all."""
+    words = [name for group in groups(spot.annotation) for name in type_names(group)]
+    expected = f"expected one of {', '.join(words)}"
+    node = spot.written
+    if not isinstance(node.value, dict):
+        wanted = "a group of settings" + (f" with `type:`, {expected[9:]}" if words else "")
+        group = group_of_type(spot.annotation, node.value)
+        alone = group is not None and not any(
+            field.is_required() for name, field in group.model_fields.items() if name != "type"
+        )
+        hint = f"; write {{type: {node.value}}}" if words and alone else ""
+        return located(node.place, path, f"expected {wanted}, got {_shown(node)}{hint}")
+    tag = node.value.get("type")
+    if tag is None:
+        return located(node.key_place, f"{path}.type", f"missing; {expected}")
+    near = suggestion(tag.value, words) if isinstance(tag.value, str) else ""
+    near = near if "did you mean" in near else ""
+    return located(tag.place, f"{path}.type", f"{expected}, got {_shown(tag)}{near}")
+
+
+def _wanted(annotation: Any) -> str:
+    """Say what a missing setting should be."""
+    words = choices(annotation)
+    if words:
+        return f"expected one of {', '.join(words)}"
+    if groups(annotation):
+        return "expected a group of settings"
+    names = {str: "text", int: "an integer", float: "a number", bool: "true or false"}
+    return f"expected {names.get(annotation, 'a list')}"
+
+
+def _shown(node: Node) -> str:
+    """Show a value as it was written; strings in quotes."""
+    if isinstance(node.value, dict):
+        return "a mapping"
+    if isinstance(node.value, list):
+        return "a list" if node.value else "an empty list"
+    if node.value is None:
+        return "nothing" if not node.text else node.text
+    if isinstance(node.value, str):
+        text = repr(node.value)
+        return text if len(text) <= 80 else f"{text[:77]}..."
+    return node.text
+
+
+def _hint(kind: str, node: Node) -> str:
+    """Say how to write what was probably meant."""
+    if kind == "string_type" and node.text:
+        return f"; in quotes it is text: '{node.text}'"
+    if kind.startswith("int_") and isinstance(node.value, float) and node.value.is_integer():
+        return f"; write {int(node.value)}" if abs(node.value) < 2**63 else ""
+    return ""

@@ -1,0 +1,78 @@
+"""Settings that have no effect in a run, given the others: said aloud, never passed over."""
+
+from collections.abc import Iterator
+
+from transformer_mt.config.base import Settings
+from transformer_mt.config.schema import Config
+
+
+def unused_settings(config: Config) -> list[str]:
+    """Find settings that were changed from their default but do nothing in this run.
+
+    Returns:
+        One line for each, such as `tokenizer.vocab_size has no effect: tokenizer.path is set`.
+    """
+    return [
+        *_unused_data(config),
+        *_unused_tokenizer(config),
+        *_unused_training(config),
+        *_unused_validation(config),
+    ]
+
+
+def _changed(group: Settings, *names: str) -> list[str]:
+    """Name those settings of a group that were given and differ from their default."""
+    fields = type(group).model_fields
+    return [
+        name
+        for name in names
+        if name in group.model_fields_set and getattr(group, name) != fields[name].default
+    ]
+
+
+def _unused_data(config: Config) -> Iterator[str]:
+    data = config.data
+    if data.temperature is not None and len(data.train) == 1:
+        yield "data.temperature has no effect: there is only one training source"
+    for path, source in [("valid", data.valid), *((f"test.{k}", v) for k, v in data.test.items())]:
+        if _changed(source, "weight"):
+            yield f"data.{path}.weight has no effect: only training sources are mixed"
+
+
+def _unused_tokenizer(config: Config) -> Iterator[str]:
+    tokenizer = config.tokenizer
+    if tokenizer.path is None:
+        return
+    names = ("type", "vocab_size", "character_coverage", "byte_fallback", "user_symbols")
+    for name in _changed(tokenizer, *names, "num_sample_lines"):
+        yield f"tokenizer.{name} has no effect: the tokenizer in tokenizer.path is trained already"
+
+
+def _unused_training(config: Config) -> Iterator[str]:
+    training = config.training
+    warmup, steps = training.schedule.warmup_steps, training.max_steps
+    if steps is not None and warmup > steps:
+        yield (
+            f"training.schedule.warmup_steps {warmup} is more than training.max_steps {steps}: "
+            "the learning rate never reaches its peak"
+        )
+    if training.checkpoints.average == "last" and training.checkpoints.keep_last == 1:
+        yield (
+            "training.checkpoints.average has no effect: only 1 checkpoint is kept; "
+            "raise keep_last or set average to none"
+        )
+    if training.checkpoints.average == "best" and training.checkpoints.keep_best == 1:
+        yield (
+            "training.checkpoints.average has no effect: only 1 best checkpoint is kept; "
+            "raise keep_best or set average to none"
+        )
+
+
+def _unused_validation(config: Config) -> Iterator[str]:
+    validation = config.training.validation
+    if not validation.metrics:
+        for name in _changed(validation, "beam_size", "num_samples"):
+            yield (
+                f"training.validation.{name} has no effect: metrics is empty, so nothing is "
+                "translated during training"
+            )
