@@ -8,9 +8,9 @@ import typer
 
 from transformer_mt.cli.help import examples
 from transformer_mt.cli.options import Overrides
-from transformer_mt.config.loading import find_config, load_config
+from transformer_mt.config.json_schema import config_schema
+from transformer_mt.config.loading import dump_config, find_config, load_config
 from transformer_mt.config.unused import unused_settings
-from transformer_mt.config.writing import config_schema, dump_config
 from transformer_mt.errors import ConfigError
 
 logger = logging.getLogger(__name__)

@@ -98,7 +98,7 @@ class ReverseSource(Settings):
     """How many times an epoch sees each pair of this source."""
 
     def contradictions(self) -> Iterator[tuple[str, str]]:
-        """An empty range of lengths."""
+        """Refuse an empty range of lengths."""
         if self.min_length > self.max_length:
             yield "min_length", f"{self.min_length} is larger than max_length {self.max_length}"
 
@@ -124,7 +124,7 @@ class FilterSettings(Settings):
     """Drop pairs that came before in the same source."""
 
     def contradictions(self) -> Iterator[tuple[str, str]]:
-        """An empty range of lengths."""
+        """Refuse an empty range of lengths."""
         if self.min_length >= self.max_length:  # one counts the end of sentence, the other not
             yield "min_length", f"{self.min_length} leaves nothing below max_length"
 
@@ -152,7 +152,7 @@ class DataSettings(Settings):
     """Processes that tokenize; default one for each processor."""
 
     def contradictions(self) -> Iterator[tuple[str, str]]:
-        """Two ways to mix at once."""
+        """Refuse two ways to mix at once."""
         if self.temperature is not None and any(s.weight != 1 for s in self.train):
             yield "temperature", "excludes weights of training sources: set only one of the two"
 

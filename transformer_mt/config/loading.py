@@ -6,19 +6,22 @@ expected an integer, got '4000'`.
 
 import difflib
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+import yaml
 from pydantic import ValidationError
 
 from transformer_mt.config.mistakes import explain
 from transformer_mt.config.overrides import override
-from transformer_mt.config.reader import Place, Unreadable, plain, read_yaml
+from transformer_mt.config.reader import Place, Unreadable, plain, read_scalar, read_yaml
 from transformer_mt.config.schema import Config
 from transformer_mt.errors import ConfigError
 
 logger = logging.getLogger(__name__)
 
+ABSENT = object()
 MAX_BYTES = 2**18  # far above any config; PyYAML needs seconds for a megabyte
 
 
@@ -129,6 +132,24 @@ def find_config(name: str) -> Path:
     raise ConfigError(message)
 
 
+def dump_config(config: Config) -> str:
+    """Write a config with all its defaults; reading it gives an equal config."""
+    return yaml.dump(
+        config.model_dump(), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100
+    )
+
+
+def config_differences(old: Config, new: Config) -> list[str]:
+    """List the settings in which two configs differ, such as `training.lr: 0.001 -> 0.002`."""
+    old_values, new_values = dict(_leaves(old.model_dump())), dict(_leaves(new.model_dump()))
+    lines = []
+    for path in dict.fromkeys([*old_values, *new_values]):
+        before, after = old_values.get(path, ABSENT), new_values.get(path, ABSENT)
+        if before != after:
+            lines.append(f"{path}: {_word(before)} -> {_word(after)}")
+    return lines
+
+
 def _recipe_dirs() -> list[Path]:
     checkout = Path(__file__).resolve().parents[2]
     in_checkout = [checkout / "configs"] if (checkout / "pyproject.toml").is_file() else []
@@ -150,3 +171,42 @@ def _message(mistakes: list[tuple[Place, str]], source: str) -> str:
         if len(lines) == 1
         else "\n".join([f"{len(lines)} mistakes in the settings:", *lines])
     )
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes what YAML 1.1 and YAML 1.2 readers understand alike."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        """Write equal values out instead of pointing from one to the other."""
+        return True
+
+    def write_text(self, text: str) -> yaml.ScalarNode:
+        """Quote a text that either version would take for something else; PyYAML knows only 1.1."""
+        try:
+            quoted = not isinstance(read_scalar(text), str)
+        except ValueError:
+            quoted = True
+        return self.represent_scalar("tag:yaml.org,2002:str", text, style="'" if quoted else None)
+
+
+_Dumper.add_representer(str, _Dumper.write_text)
+
+
+def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Walk nested values; an empty list or mapping is a leaf too."""
+    if isinstance(value, Mapping) and value:
+        for key, item in value.items():
+            yield from _leaves(item, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, list) and value:
+        for index, item in enumerate(value):
+            yield from _leaves(item, f"{path}.{index}")
+    else:
+        yield path, value
+
+
+def _word(value: Any) -> str:
+    """Write a value in one line of YAML."""
+    if value is ABSENT:
+        return "(not there)"
+    text: str = yaml.dump(value, Dumper=_Dumper, allow_unicode=True, width=10**6)
+    return text.removesuffix("...\n").strip()

@@ -62,7 +62,7 @@ class TransformerSettings(Settings):
     2019)."""
 
     def contradictions(self) -> Iterator[tuple[str, str]]:
-        """Widths that do not divide."""
+        """Refuse widths that do not divide."""
         if self.d_model % self.num_heads:
             yield "num_heads", f"{self.num_heads} heads do not divide d_model {self.d_model}"
         if self.d_model % 2:

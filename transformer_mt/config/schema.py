@@ -61,7 +61,7 @@ class Config(Settings):
         return name
 
     def contradictions(self) -> Iterator[tuple[str, str]]:
-        """Parts that do not fit each other."""
+        """Refuse parts that do not fit each other."""
         if self.model.tie_embeddings == "all" and not self.tokenizer.joint:
             yield (
                 "model.tie_embeddings",

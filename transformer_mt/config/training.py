@@ -112,7 +112,7 @@ class ValidationSettings(Settings):
     """Translations to show and keep at each validation."""
 
     def contradictions(self) -> Iterator[tuple[str, str]]:
-        """Selection by what is not computed."""
+        """Refuse selection by a metric that is not computed."""
         if self.select_by != "loss" and self.select_by not in self.metrics:
             yield (
                 "select_by",
@@ -177,7 +177,7 @@ class TrainingSettings(Settings):
     """Folder of all runs; this one is in `runs_dir/name`."""
 
     def contradictions(self) -> Iterator[tuple[str, str]]:
-        """Schedules without their rate, runs without an end, parts larger than the whole."""
+        """Refuse schedules without their rate, runs without an end, parts beyond the whole."""
         schedule = self.schedule.type
         if schedule == "noam" and self.lr is not None:
             yield (
