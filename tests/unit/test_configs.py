@@ -1,0 +1,98 @@
+"""Every recipe under configs/ loads, is complete, and says only what differs from the defaults."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from transformer_mt.config.base import Settings
+from transformer_mt.config.loading import load_config
+from transformer_mt.config.unused import unused_settings
+
+ROOT = Path(__file__).resolve().parents[2]
+RECIPES = sorted((ROOT / "configs").rglob("*.yaml"))
+NAMES = [path.relative_to(ROOT / "configs").with_suffix("").as_posix() for path in RECIPES]
+
+recipes = pytest.mark.parametrize("path", RECIPES, ids=NAMES)
+
+
+def settings_given(group: Settings, place: str) -> Iterator[tuple[str, object, object]]:
+    """Yield the place, value and default of each setting that the file gives, innermost first."""
+    for name in group.model_fields_set:
+        value, field = getattr(group, name), type(group).model_fields[name]
+        inner = value if isinstance(value, list) else value.values() if name == "test" else [value]
+        for item in inner:
+            if isinstance(item, Settings):
+                yield from settings_given(item, f"{place}.{name}")
+        if name != "type" and not isinstance(value, Settings):
+            yield f"{place}.{name}", value, field.default
+
+
+def test_all_recipes_are_found() -> None:
+    assert {
+        "demo",
+        "own_data",
+        "reverse",
+        "multi30k_tiny",
+        "multi30k_small",
+        "tatoeba_small",
+        "base",
+        "big",
+        "wmt14_en_fr_base",
+        "wmt14_en_fr_big",
+    } <= set(NAMES)
+
+
+@recipes
+def test_recipe_loads_under_its_own_name(path: Path) -> None:
+    config = load_config(path)
+    assert config.name == path.stem
+    assert config.data.test, "a recipe ends with a score"
+    assert unused_settings(config) == []
+
+
+@recipes
+def test_recipe_lists_no_default(path: Path) -> None:
+    given = list(settings_given(load_config(path), path.stem))
+    assert len(given) > 5
+    assert [place for place, value, default in given if value == default] == []
+
+
+@recipes
+def test_recipe_says_how_to_run_it(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    relative = path.relative_to(ROOT).as_posix()
+    assert f"tmt train --config {relative}" in text
+    assert max(map(len, text.splitlines())) <= 100
+
+
+def test_base_and_big_are_the_papers_models() -> None:
+    """Vaswani et al. 2017, sections 5 and 6 and the rows base and big of table 3."""
+    for name, expected in {
+        "base": (512, 2048, 8, 0.1, 100_000, 5, 37_000),
+        "big": (1024, 4096, 16, 0.3, 300_000, 20, 37_000),
+        "wmt14_en_fr_base": (512, 2048, 8, 0.1, 100_000, 5, 32_000),
+        "wmt14_en_fr_big": (1024, 4096, 16, 0.1, 300_000, 20, 32_000),
+    }.items():
+        config = load_config(ROOT / "configs" / f"{name}.yaml")
+        model, training = config.model, config.training
+        assert (
+            model.d_model,
+            model.d_ff,
+            model.num_heads,
+            model.dropout,
+            training.max_steps,
+            training.checkpoints.keep_last,
+            config.tokenizer.vocab_size,
+        ) == expected
+        assert (model.num_encoder_layers, model.num_decoder_layers) == (6, 6)
+        assert (model.norm, model.tie_embeddings, model.activation) == ("post", "all", "relu")
+        assert (training.max_tokens, training.label_smoothing) == (25_000, 0.1)
+        assert (training.schedule.type, training.schedule.warmup_steps) == ("noam", 4000)
+        adam = training.optimizer
+        assert (adam.type, adam.beta1, adam.beta2, adam.eps) == ("adam", 0.9, 0.98, 1e-9)
+        assert training.checkpoints.average == "last"
+        decoding = config.decoding
+        assert (decoding.beam_size, decoding.length_penalty) == (4, 0.6)
+        assert (decoding.max_length_factor, decoding.max_length_offset) == (1.0, 50)
+        assert (config.tokenizer.type, config.tokenizer.joint) == ("bpe", True)
