@@ -17,6 +17,7 @@ and the exit code. Results go to stdout, everything else to stderr through `logg
 import errno
 import importlib
 import importlib.util
+import io
 import logging
 import os
 import sys
@@ -147,9 +148,10 @@ for command in COMMANDS:
 
 def main() -> None:
     """Run the command line; the process ends with its exit code."""
-    for stream in (sys.stdout, sys.stderr):
-        # Translations are UTF-8 with bare line feeds whatever the locale says.
-        stream.reconfigure(encoding="utf-8", newline="\n")  # type: ignore[union-attr]
+    # Translations are UTF-8 with bare line feeds whatever the locale says.
+    for stream, errors in ((sys.stdout, "surrogateescape"), (sys.stderr, "backslashreplace")):
+        assert isinstance(stream, io.TextIOWrapper)
+        stream.reconfigure(encoding="utf-8", errors=errors, newline="\n")
     try:
         app()
     except SystemExit as stop:

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from transformer_mt.config.mistakes import explain
 from transformer_mt.config.overrides import override
-from transformer_mt.config.reader import Place, Unreadable, plain, read_scalar, read_yaml
+from transformer_mt.config.reader import Place, Unreadable, is_text, plain, read_yaml
 from transformer_mt.config.schema import Config
 from transformer_mt.errors import ConfigError
 
@@ -182,11 +182,10 @@ class _Dumper(yaml.SafeDumper):
 
     def write_text(self, text: str) -> yaml.ScalarNode:
         """Quote a text that either version would take for something else; PyYAML knows only 1.1."""
-        try:
-            quoted = not isinstance(read_scalar(text), str)
-        except ValueError:
-            quoted = True
-        return self.represent_scalar("tag:yaml.org,2002:str", text, style="'" if quoted else None)
+        style = None if is_text(text) else "'"
+        if not text.isprintable():  # PyYAML loses some line ends (U+0085) in other styles
+            style = '"'
+        return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
 _Dumper.add_representer(str, _Dumper.write_text)

@@ -4,7 +4,14 @@ import logging
 from typing import Any
 
 from transformer_mt.config.mistakes import child
-from transformer_mt.config.reader import Node, Place, Unreadable, read_value
+from transformer_mt.config.reader import (
+    UNUSABLE,
+    Node,
+    Place,
+    Unreadable,
+    has_unusable_character,
+    read_value,
+)
 from transformer_mt.config.schema import Config
 from transformer_mt.config.structure import below, group_of_type, groups
 
@@ -23,6 +30,8 @@ def override(root: Node, assignment: str) -> list[tuple[Place, str]]:
         What is wrong with the assignment itself: place and message.
     """
     place = Place(0, 0, f"--set {assignment if len(assignment) <= 80 else assignment[:77] + '...'}")
+    if has_unusable_character(assignment):
+        return [(place, UNUSABLE)]
     path, equals, text = assignment.partition("=")
     parts = path.strip().split(".")
     if not equals or not all(parts):

@@ -14,6 +14,7 @@ import yaml
 
 MAX_NODES = 20_000
 MAX_DEPTH = 32
+UNUSABLE = "text with a NUL or half of a surrogate pair cannot be used"
 SCALAR_PATTERNS = {
     "null": re.compile(r"~|null|Null|NULL|"),
     "bool": re.compile(r"true|True|TRUE|false|False|FALSE"),
@@ -91,8 +92,7 @@ def read_scalar(text: str) -> Scalar:
     Raises:
         ValueError: If it is an integer beyond 64 bits.
     """
-    kind = next((k for k, pattern in SCALAR_PATTERNS.items() if pattern.fullmatch(text)), "str")
-    match kind:
+    match _kind(text):
         case "null":
             return None
         case "bool":
@@ -106,7 +106,22 @@ def read_scalar(text: str) -> Scalar:
             return value
         case "float":
             return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
-    return text
+        case _:
+            return text
+
+
+def is_text(text: str) -> bool:
+    """Tell whether a plain scalar is text, and not a number or the like."""
+    return _kind(text) == "str"
+
+
+def _kind(text: str) -> str:
+    return next((k for k, pattern in SCALAR_PATTERNS.items() if pattern.fullmatch(text)), "str")
+
+
+def has_unusable_character(text: str) -> bool:
+    """Tell whether a text cannot be part of a file name, or not be written as UTF-8."""
+    return any(c == "\0" or "\ud800" <= c <= "\udfff" for c in text)
 
 
 def plain(node: Node) -> Any:
@@ -173,8 +188,8 @@ class _Builder:
 
     def _build_scalar(self, node: yaml.ScalarNode, result: Node) -> None:
         result.value = node.value
-        if any("\ud800" <= c <= "\udfff" for c in node.value):
-            self.problems.append((result.place, "half of a surrogate pair is not a character"))
+        if has_unusable_character(node.value):
+            self.problems.append((result.place, UNUSABLE))
         if node.style is not None:  # quoted, or a block: text whatever it says
             return
         result.text = node.value
@@ -189,6 +204,9 @@ class _Builder:
             place = self.place(key_node.start_mark)
             if not isinstance(key_node, yaml.ScalarNode) or not key_node.value:
                 self.problems.append((place, "a name of a setting must be a word"))
+                continue
+            if has_unusable_character(key_node.value):
+                self.problems.append((place, UNUSABLE))
                 continue
             key = key_node.value  # as typed: a test set may be called 2016, a language no
             if key in children:

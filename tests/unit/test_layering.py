@@ -1,0 +1,136 @@
+"""The rules on what may import what, read from the syntax trees of the package."""
+
+import ast
+import graphlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[2] / "transformer_mt"
+
+# A module imports only from layers below its own; those in one layer never meet.
+LAYERS = [
+    {"errors"},
+    {"config", "log", "storage", "versions"},
+    {"text", "metrics"},
+    {"data", "nn"},
+    {"models"},
+    {"bundle"},
+    {"decoding"},
+    {"evaluation"},
+    {"training", "export", "serving"},
+    {"cli"},
+    {"__main__"},
+]
+RANK = {unit: rank for rank, units in enumerate(LAYERS) for unit in units}
+WITHOUT_TORCH = {unit for units in LAYERS[:3] for unit in units}
+PICKLERS = {"pickle", "cloudpickle", "dill", "joblib", "shelve", "marshal"}
+VAGUE_NAMES = {"utils", "util", "helpers", "common", "constants", "misc"}
+
+
+def modules() -> list[Path]:
+    found = [path for path in sorted(PACKAGE.rglob("*.py")) if path.name != "__init__.py"]
+    assert len(found) >= 25
+    return found
+
+
+def name_of(path: Path) -> str:
+    return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
+
+
+def imports(tree: ast.AST) -> Iterator[str]:
+    """Yield the full name of everything imported, in functions too."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "relative import"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def complaints(name: str, source: str) -> list[str]:
+    """List what a module of the package does against the rules."""
+    unit = name.split(".")[1]
+    tree = ast.parse(source)
+    found = []
+    for imported in imports(tree):
+        first, _, rest = imported.partition(".")
+        other = rest.split(".")[0]
+        if first == "torch" and unit in WITHOUT_TORCH:
+            found.append(f"{name} imports torch")
+        if first in PICKLERS:
+            found.append(f"{name} imports {first}")
+        if first == PACKAGE.name and other in RANK and other != unit and RANK[other] >= RANK[unit]:
+            found.append(f"{name} imports {imported}")
+    for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+        keywords = {keyword.arg: ast.unparse(keyword.value) for keyword in call.keywords}
+        loads = ast.unparse(call.func) == "torch.load"
+        if loads and keywords.get("weights_only") != "True":
+            found.append(f"{name}:{call.lineno} loads a pickle")
+        if keywords.get("allow_pickle", "False") != "False":
+            found.append(f"{name}:{call.lineno} allows pickles")
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "complaint"),
+    [
+        ("nn.loss", "from transformer_mt.data.batches import Batch", "imports transformer_mt.data"),
+        ("data.batches", "from transformer_mt.nn import packing", "imports transformer_mt.nn"),
+        ("config.base", "import transformer_mt.log", "imports transformer_mt.log"),
+        ("models.build", "from transformer_mt import bundle", "imports transformer_mt.bundle"),
+        (
+            "models.build",
+            "def f():\n    import transformer_mt.cli.main",
+            "imports transformer_mt.c",
+        ),
+        ("text.lines", "def f():\n    from torch import nn", "imports torch"),
+        ("training.state", "import pickle", "imports pickle"),
+        ("export.marian", "torch.load(path)", "loads a pickle"),
+        ("data.corpus", "np.load(path, allow_pickle=True)", "allows pickles"),
+    ],
+)
+def test_rules_catch_what_they_forbid(name: str, source: str, complaint: str) -> None:
+    found = complaints(f"transformer_mt.{name}", source)
+    assert len(found) == 1
+    assert complaint in found[0]
+
+
+def test_imports_point_downwards_and_nothing_pickles() -> None:
+    found = [
+        complaint
+        for path in modules()
+        for complaint in complaints(name_of(path), path.read_text(encoding="utf-8"))
+    ]
+    assert found == []
+
+
+def test_every_module_has_a_layer() -> None:
+    units = {path.relative_to(PACKAGE).parts[0].removesuffix(".py") for path in modules()}
+    assert units - set(RANK) == set()
+
+
+def test_modules_do_not_import_each_other_in_circles() -> None:
+    names = {name_of(path) for path in modules()}
+    graph: dict[str, set[str]] = {}
+    for path in modules():
+        imported = set(imports(ast.parse(path.read_text(encoding="utf-8"))))
+        imported |= {name.rpartition(".")[0] for name in imported}
+        graph[name_of(path)] = imported & names
+    graphlib.TopologicalSorter(graph).prepare()  # raises CycleError with the circle
+
+
+def test_init_files_are_empty() -> None:
+    found = [path for path in PACKAGE.glob("*/**/__init__.py") if path.read_text().strip()]
+    assert found == []
+
+
+def test_every_folder_is_a_package() -> None:
+    folders = {path.parent for path in PACKAGE.rglob("*.py")}
+    assert [folder for folder in folders if not (folder / "__init__.py").exists()] == []
+
+
+def test_names_say_what_is_inside() -> None:
+    names = {part for path in modules() for part in path.relative_to(PACKAGE).with_suffix("").parts}
+    assert names & VAGUE_NAMES == set()
