@@ -153,7 +153,7 @@ def main() -> None:
         assert isinstance(stream, io.TextIOWrapper)
         stream.reconfigure(encoding="utf-8", errors=errors, newline="\n")
     try:
-        app()
+        app(prog_name="tmt")  # also when started as `python -m transformer_mt`
     except SystemExit as stop:
         try:
             sys.stdout.flush()

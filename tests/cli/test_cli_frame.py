@@ -1,0 +1,298 @@
+"""The frame of `tmt`: start-up, help, exit codes, and what errors look like."""
+
+import errno
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from transformer_mt import __version__
+from transformer_mt.cli.main import COMMANDS, CommandGroup, app, tmt
+from transformer_mt.errors import (
+    ConfigError,
+    DataError,
+    DivergedError,
+    InterruptedRun,
+    ModelError,
+    TmtError,
+)
+
+GOOD = """\
+name: good
+data:
+  src_lang: "no"
+  tgt_lang: en
+  train: [{type: reverse, num_pairs: 10}]
+  valid: {type: reverse, num_pairs: 10}
+training: {max_steps: 10000}
+"""
+SLOW_TO_IMPORT = {"torch", "datasets", "numpy", "sentencepiece", "sacrebleu", "pyarrow", "rich"}
+
+
+PROGRAM = [sys.executable, "-m", "transformer_mt"]
+
+
+def run(*arguments: str, **environment: str) -> tuple[int, str, str]:
+    done = subprocess.run(
+        [*PROGRAM, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=os.environ | environment,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def command_lines(app: typer.Typer) -> Iterator[list[str]]:
+    """Find the command line of every command and group, the program itself included."""
+
+    def walk(command: object, line: list[str]) -> Iterator[list[str]]:
+        yield line
+        for name, inner in getattr(command, "commands", {}).items():
+            yield from walk(inner, [*line, name])
+
+    return walk(typer.main.get_command(app), [])
+
+
+LINES = list(command_lines(app))
+
+
+# --- start-up -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--help"], ["--version"], ["train", "--help"], ["config", "show", "CONFIG"]],
+    ids=" ".join,
+)
+def test_start_up_imports_nothing_slow(arguments: list[str], tmp_path: Path) -> None:
+    config = tmp_path / "good.yaml"
+    config.write_text(GOOD)
+    arguments = [str(config) if word == "CONFIG" else word for word in arguments]
+    program = (
+        "import sys\nfrom transformer_mt.cli.main import main\n"
+        f"sys.argv = ['tmt', *{arguments!r}]\n"
+        "try:\n    main()\nexcept SystemExit as stop:\n    assert not stop.code, stop.code\n"
+        f"print(sorted({SLOW_TO_IMPORT!r} & set(sys.modules)), file=sys.stderr)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == "[]\n"
+    assert done.stdout
+
+
+def test_version_names_what_decides_results() -> None:
+    code, out, err = run("--version")
+    assert (code, err) == (0, "")
+    pattern = rf"tmt {re.escape(__version__)}( \(\S+\))?, torch \S+, CUDA \S+, Python [\d.]+\n"
+    assert re.fullmatch(pattern, out)
+
+
+def test_the_installed_program_is_this_one() -> None:
+    program = Path(sys.executable).parent / "tmt"
+    if not program.exists():
+        pytest.skip("the package is not installed")
+    done = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith(f"tmt {__version__}")
+
+
+# --- help -----------------------------------------------------------------------------------------
+
+
+def test_every_command_of_the_list_is_there() -> None:
+    assert len(LINES) > len(COMMANDS)
+    assert [line[0] for line in LINES if len(line) == 1] == list(COMMANDS)
+
+
+@pytest.mark.parametrize("line", LINES, ids=lambda line: " ".join(["tmt", *line]))
+def test_help_ends_with_examples_of_the_command(line: list[str]) -> None:
+    result = CliRunner().invoke(app, [*line, "--help"], env={"NO_COLOR": "1"})
+    assert result.exit_code == 0
+    _, _, examples = result.stdout.partition("Examples:\n")
+    lines = [text.strip() for text in examples.strip().splitlines()]
+    assert sum(" ".join(["tmt", *line]) in text for text in lines) >= 1, result.stdout
+    assert "\x1b" not in result.stdout
+
+
+@pytest.mark.parametrize("line", LINES, ids=lambda line: " ".join(["tmt", *line]))
+def test_dash_h_is_help(line: list[str]) -> None:
+    long, short = (CliRunner().invoke(app, [*line, option]) for option in ("--help", "-h"))
+    assert long.stdout == short.stdout
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_completion_script_can_be_shown(shell: str) -> None:
+    code, out, err = run(_TMT_COMPLETE=f"source_{shell}")
+    assert (code, err) == (0, "")
+    assert f"_TMT_COMPLETE=complete_{shell}" in out
+
+
+def test_commands_and_options_are_completed() -> None:
+    code, out, err = run(_TMT_COMPLETE="complete_bash", COMP_WORDS="tmt conf", COMP_CWORD="1")
+    assert (code, out, err) == (0, "config\n", "")
+    code, out, _ = run(_TMT_COMPLETE="complete_bash", COMP_WORDS="tmt train --co", COMP_CWORD="2")
+    assert (code, out) == (0, "--config\n")
+
+
+# --- errors ---------------------------------------------------------------------------------------
+
+ERRORS: dict[str, Exception] = {
+    "config": ConfigError("base.yaml:3:11: seed: expected an integer, got 'x'"),
+    "data": DataError("train.de:7: byte 3 is not UTF-8"),
+    "model": ModelError("model.safetensors: damaged"),
+    "diverged": DivergedError("the loss is not finite since step 100"),
+    "interrupted": InterruptedRun("stopped by SIGTERM after step 100; the same command goes on"),
+    "general": TmtError("something to mend"),
+    "several": ConfigError("2 mistakes:\na: b\nc: d"),
+    "full": OSError(errno.ENOSPC, "No space left on device", "runs/x/model.safetensors"),
+    "forbidden": PermissionError(errno.EACCES, "Permission denied", "runs"),
+    "other": OSError(errno.EROFS, "Read-only file system", "runs"),
+    "pipe": BrokenPipeError(errno.EPIPE, "Broken pipe"),
+    "bug": RuntimeError("shapes (3, 4) and (5,)\ndo not fit"),
+    "memory": type("OutOfMemoryError", (RuntimeError,), {})("CUDA out of memory. Tried .."),
+    "escape": DataError("train.de:7: \x1b[31m"),
+}
+MESSAGES = {
+    "config": (2, "base.yaml:3:11: seed: expected an integer, got 'x'"),
+    "data": (3, "train.de:7: byte 3 is not UTF-8"),
+    "model": (4, "model.safetensors: damaged"),
+    "diverged": (5, "the loss is not finite since step 100"),
+    "interrupted": (75, "stopped by SIGTERM after step 100; the same command goes on"),
+    "general": (1, "something to mend"),
+    "several": (2, "2 mistakes:\na: b\nc: d"),
+    "full": (1, "no space left on the device: runs/x/model.safetensors"),
+    "forbidden": (1, "permission denied: runs"),
+    "other": (1, "read-only file system: runs"),
+    "bug": (
+        1,
+        "internal error: RuntimeError: shapes (3, 4) and (5,). This is a fault of the program; "
+        "`tmt --debug COMMAND ..` shows where",
+    ),
+    "memory": (1, "the device is out of memory: lower training.micro_batch_tokens or the beam"),
+    "escape": (3, r"train.de:7: \x1b[31m"),
+}
+
+
+def failing_app() -> typer.Typer:
+    failing = typer.Typer(cls=CommandGroup, rich_markup_mode=None, pretty_exceptions_enable=False)
+    failing.callback()(tmt)
+
+    @failing.command()
+    def fail(kind: str) -> None:
+        if kind == "interrupt":
+            raise KeyboardInterrupt
+        raise ERRORS[kind]
+
+    return failing
+
+
+@pytest.mark.parametrize("kind", MESSAGES)
+def test_an_error_is_one_line_and_an_exit_code(kind: str) -> None:
+    result = CliRunner().invoke(failing_app(), ["fail", kind])
+    code, message = MESSAGES[kind]
+    assert (result.exit_code, result.stdout) == (code, "")
+    assert result.stderr == f"tmt: error: {message}\n"
+
+
+@pytest.mark.parametrize("kind", MESSAGES)
+def test_debug_shows_the_stack_before_the_line(kind: str) -> None:
+    result = CliRunner().invoke(failing_app(), ["--debug", "fail", kind])
+    code, message = MESSAGES[kind]
+    assert result.exit_code == code
+    assert result.stderr.startswith("Traceback (most recent call last):\n")
+    assert result.stderr.endswith(f"tmt: error: {message}\n")
+
+
+def test_debug_can_come_from_the_environment() -> None:
+    result = CliRunner().invoke(failing_app(), ["fail", "bug"], env={"TMT_DEBUG": "1"})
+    assert result.stderr.startswith("Traceback")
+
+
+def test_ctrl_c_is_130_and_a_closed_pipe_is_quiet() -> None:
+    assert CliRunner().invoke(failing_app(), ["fail", "interrupt"]).exit_code == 130
+    result = CliRunner().invoke(failing_app(), ["fail", "pipe"])
+    assert (result.exit_code, result.stderr) == (141, "")
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    command = [*PROGRAM, "config", "schema"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()  # the program cannot have written yet: Python is still starting
+        assert process.stderr.read() == b""
+        assert process.wait(timeout=60) == 141
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "Usage: tmt"),
+        (["trian"], "No such command 'trian'. Did you mean 'train'"),
+        (["--quiet", "--verbose", "config", "schema"], "exclude each other"),
+        (["config", "show"], "Missing argument 'config'"),
+        (["config", "show", "a", "b"], "unexpected extra argument"),
+        (["config", "show", "--sett", "x"], "No such option: --sett"),
+    ],
+)
+def test_wrong_usage_is_2(arguments: list[str], message: str) -> None:
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 2
+    assert message in result.output
+
+
+# --- tmt config -----------------------------------------------------------------------------------
+
+
+def test_config_show_prints_what_reads_back_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "good.yaml"
+    path.write_text(GOOD)
+    shown = CliRunner().invoke(app, ["config", "show", str(path), "--set", "seed=7"])
+    assert (shown.exit_code, shown.stderr) == (0, "")
+    assert "seed: 7\n" in shown.stdout
+    again = tmp_path / "again.yaml"
+    again.write_text(shown.stdout)
+    assert CliRunner().invoke(app, ["config", "show", str(again)]).stdout == shown.stdout
+
+
+def test_config_check_reports_all_files(tmp_path: Path) -> None:
+    good, bad, worse = (tmp_path / name for name in ("good.yaml", "bad.yaml", "worse.yaml"))
+    good.write_text(GOOD)
+    bad.write_text(GOOD.replace("10000", "x"))
+    worse.write_text(GOOD.replace("10000", "x").replace("name:", "nmae:"))
+    paths = [str(bad), str(good), str(worse), str(tmp_path / "none.yaml")]
+    result = CliRunner().invoke(app, ["config", "check", *paths])
+    assert result.exit_code == 2
+    assert result.stdout == f"{good}: ok\n"
+    lines = result.stderr.splitlines()
+    assert lines[0].startswith(f"tmt: error: {bad}:7:23: training.max_steps: ")
+    assert sum(line.startswith(f"{worse}:") for line in lines) == 3
+    assert "none.yaml: no such config file" in lines[-1]
+
+
+def test_config_check_warns_of_settings_without_effect(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "good.yaml"
+    path.write_text(GOOD)
+    code, out, err = run(
+        "config", "check", str(path), "--set", "tokenizer.path=x", "--set", "tokenizer.type=unigram"
+    )
+    assert (code, out) == (0, f"{path}: ok\n")
+    assert err.endswith(
+        f"tmt: warning: {path}: tokenizer.type has no effect: the tokenizer in tokenizer.path is "
+        "trained already\n"
+    )
+    assert err.count("\n") == 1
+
+
+def test_config_schema_is_json(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["config", "schema"])
+    assert json.loads(result.stdout)["title"] == "Config"
