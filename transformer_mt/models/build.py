@@ -1,0 +1,149 @@
+"""From settings to a model: the one place where models meet settings."""
+
+from collections.abc import Callable
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from transformer_mt.config import model as settings_of
+from transformer_mt.config.model import TransformerSettings
+from transformer_mt.errors import ConfigError
+from transformer_mt.models.seq2seq import Seq2Seq
+from transformer_mt.models.transformer import TransformerDecoder, TransformerEncoder
+from transformer_mt.nn.attention import CrossAttention, SelfAttention
+from transformer_mt.nn.init import Init, radford2019, vaswani2017, zhang2019
+from transformer_mt.nn.layers import (
+    DecoderLayer,
+    EncoderLayer,
+    FeedForward,
+    GatedFeedForward,
+    Residual,
+    TokenEmbedding,
+    post_norm,
+    pre_norm,
+)
+from transformer_mt.nn.positions import LearnedPositions, Positions, SinusoidalPositions
+
+RESIDUALS: dict[str, Residual] = {"post": post_norm, "pre": pre_norm}
+INITS: dict[str, Init] = {
+    "vaswani2017": vaswani2017,
+    "radford2019": radford2019,
+    "zhang2019": zhang2019,
+}
+
+
+def build_model(
+    settings: TransformerSettings, *, src_vocab_size: int, tgt_vocab_size: int
+) -> Seq2Seq:
+    """Build a model with fresh weights, drawn from torch's random numbers.
+
+    Args:
+        settings: The model part of a config.
+        src_vocab_size: Tokens of the source language.
+        tgt_vocab_size: Tokens of the target language.
+
+    Raises:
+        ConfigError: If one embedding matrix should serve vocabularies of different sizes.
+    """
+    return MODELS[settings.type](settings, src_vocab_size, tgt_vocab_size)
+
+
+def _transformer(
+    settings: TransformerSettings, src_vocab_size: int, tgt_vocab_size: int
+) -> Seq2Seq:
+    d_model, dropout = settings.d_model, settings.dropout
+    residual = RESIDUALS[settings.norm]
+
+    def embedding(vocab_size: int) -> TokenEmbedding:
+        return TokenEmbedding(
+            vocab_size,
+            d_model,
+            positions=_positions(settings.positions, d_model),
+            dropout=dropout if settings.embedding_dropout is None else settings.embedding_dropout,
+        )
+
+    def self_attention(positions: Positions) -> SelfAttention:
+        return SelfAttention(
+            d_model,
+            settings.num_heads,
+            positions=positions,
+            dropout=settings.attention_dropout,
+        )
+
+    def cross_attention() -> CrossAttention:
+        return CrossAttention(d_model, settings.num_heads, dropout=settings.attention_dropout)
+
+    def feed_forward() -> nn.Module:
+        return FEED_FORWARDS[settings.activation](
+            d_model, settings.d_ff, settings.activation_dropout
+        )
+
+    def final_norm() -> nn.Module:
+        return nn.LayerNorm(d_model) if settings.norm == "pre" else nn.Identity()
+
+    src_embedding, tgt_embedding = embedding(src_vocab_size), embedding(tgt_vocab_size)
+    encoder = TransformerEncoder(
+        src_embedding,
+        [
+            EncoderLayer(
+                d_model,
+                self_attention(src_embedding.positions),
+                feed_forward(),
+                residual=residual,
+                dropout=dropout,
+            )
+            for _ in range(settings.num_encoder_layers)
+        ],
+        final_norm=final_norm(),
+    )
+    decoder = TransformerDecoder(
+        tgt_embedding,
+        [
+            DecoderLayer(
+                d_model,
+                self_attention(tgt_embedding.positions),
+                cross_attention(),
+                feed_forward(),
+                residual=residual,
+                dropout=dropout,
+            )
+            for _ in range(settings.num_decoder_layers)
+        ],
+        final_norm=final_norm(),
+        # No bias: the output is tied to the embedding, which has none (section 3.4).
+        output=nn.Linear(d_model, tgt_vocab_size, bias=False),
+    )
+    if settings.tie_embeddings in ("all", "target"):
+        decoder.output.weight = tgt_embedding.weight
+    if settings.tie_embeddings == "all":
+        if src_vocab_size != tgt_vocab_size:
+            raise ConfigError(
+                "model.tie_embeddings 'all' needs one vocabulary, but the source has "
+                f"{src_vocab_size} tokens and the target {tgt_vocab_size}: set it to 'target'"
+            )
+        src_embedding.weight = tgt_embedding.weight
+    # The decoder's `step` takes states of its own only, which the protocol cannot say.
+    model = Seq2Seq(encoder, decoder)  # type: ignore[arg-type]
+    INITS[settings.init](model)
+    return model
+
+
+def _positions(settings: settings_of.Positions, d_model: int) -> Positions:
+    if settings.type == "learned":
+        return LearnedPositions(settings.max_length, d_model)
+    return SinusoidalPositions(d_model)
+
+
+def _plain(activation: Callable[[Tensor], Tensor]) -> Callable[[int, int, float], nn.Module]:
+    return lambda d_model, d_ff, dropout: FeedForward(
+        d_model, d_ff, activation=activation, dropout=dropout
+    )
+
+
+FEED_FORWARDS: dict[str, Callable[[int, int, float], nn.Module]] = {
+    "relu": _plain(F.relu),
+    "gelu": _plain(F.gelu),
+    "swiglu": lambda d_model, d_ff, dropout: GatedFeedForward(d_model, d_ff, dropout=dropout),
+}
+
+MODELS = {"transformer": _transformer}

@@ -1,0 +1,37 @@
+"""An encoder and a decoder, together."""
+
+from torch import Tensor, nn
+
+from transformer_mt.models.interfaces import Decoder, Encoder, Memory
+from transformer_mt.nn.packing import Segments
+
+
+class Seq2Seq(nn.Module):
+    """A model of target sentences given source sentences.
+
+    Attributes:
+        encoder: Reads the source.
+        decoder: Predicts the target.
+    """
+
+    encoder: Encoder
+    decoder: Decoder
+
+    def __init__(self, encoder: Encoder, decoder: Decoder) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.decoder = decoder
+
+    def encode(self, src: Tensor, segments: Segments) -> Memory:
+        """Encode packed source tokens (Ns,)."""
+        return self.encoder(src, segments)
+
+    def forward(
+        self, src: Tensor, src_segments: Segments, tgt_in: Tensor, tgt_segments: Segments
+    ) -> Tensor:
+        """Return the decoder's states (Nt, D) for packed tokens (Ns,) and (Nt,).
+
+        Both sides must have the same number of sentences, in the same order. The projection to
+        logits is the business of the loss, which never makes all of them: see `nn.loss`.
+        """
+        return self.decoder(tgt_in, tgt_segments, self.encode(src, src_segments))

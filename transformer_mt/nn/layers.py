@@ -1,0 +1,198 @@
+"""The layers of the Transformer: embeddings, feed-forward blocks, encoder and decoder layers.
+
+Every block acts on packed tokens (N, D) and takes the blocks that it is made of.
+"""
+
+import math
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from transformer_mt.nn.attention import CrossAttention, KeysValues, Layout, SelfAttention
+from transformer_mt.nn.dropout import Dropout
+from transformer_mt.nn.positions import Positions
+
+
+class TokenEmbedding(nn.Module):
+    """A trained vector for each token, times sqrt(D), and its position.
+
+    Source: Vaswani et al. 2017, sections 3.4 and 3.5. Dropout acts on the sum (section 5.4).
+    """
+
+    def __init__(
+        self, vocab_size: int, d_model: int, *, positions: Positions, dropout: float = 0.0
+    ) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(vocab_size, d_model))
+        self.scale = math.sqrt(d_model)
+        self.positions = positions
+        self.dropout = Dropout(dropout)
+
+    def forward(self, tokens: Tensor, positions: Tensor, *, longest: int) -> Tensor:
+        """Embed tokens of any shape (..) at `positions`, all less than `longest`: (.., D)."""
+        x = F.embedding(tokens, self.weight) * self.scale
+        embedded: Tensor = self.dropout(self.positions.embed(x, positions, longest=longest))
+        return embedded
+
+
+class FeedForward(nn.Module):
+    """Two linear maps with a non-linear function between them, the same for each token.
+
+    Source: Vaswani et al. 2017, section 3.3. Dropout after the activation is not in the paper but
+    in tensor2tensor (`relu_dropout`).
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        d_ff: int,
+        *,
+        activation: Callable[[Tensor], Tensor] = F.relu,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.input = nn.Linear(d_model, d_ff)
+        self.output = nn.Linear(d_ff, d_model)
+        self.activation = activation
+        self.dropout = Dropout(dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (.., D) to (.., D)."""
+        output: Tensor = self.output(self.dropout(self.activation(self.input(x))))
+        return output
+
+
+class GatedFeedForward(nn.Module):
+    """A feed-forward block whose inner channels are multiplied by a gate.
+
+    Source: Shazeer 2020, equation 6: with `silu` this is SwiGLU. differs: has biases.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        d_ff: int,
+        *,
+        activation: Callable[[Tensor], Tensor] = F.silu,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.gate = nn.Linear(d_model, d_ff)
+        self.input = nn.Linear(d_model, d_ff)
+        self.output = nn.Linear(d_ff, d_model)
+        self.activation = activation
+        self.dropout = Dropout(dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (.., D) to (.., D)."""
+        inner = self.activation(self.gate(x)) * self.input(x)
+        output: Tensor = self.output(self.dropout(inner))
+        return output
+
+
+Sublayer = Callable[[Tensor], Tensor]
+Residual = Callable[[Tensor, Sublayer, nn.LayerNorm, Dropout], Tensor]
+
+
+def post_norm(x: Tensor, sublayer: Sublayer, norm: nn.LayerNorm, dropout: Dropout) -> Tensor:
+    """Return norm(x + dropout(sublayer(x))).
+
+    Source: Vaswani et al. 2017, sections 3.1 and 5.4.
+    """
+    normed: Tensor = norm(dropout.add(x, sublayer(x)))
+    return normed
+
+
+def pre_norm(x: Tensor, sublayer: Sublayer, norm: nn.LayerNorm, dropout: Dropout) -> Tensor:
+    """Return x + dropout(sublayer(norm(x))); what comes after the last layer must be normed too.
+
+    Source: tensor2tensor since version 1.4 (`transformer_base_v2`); Xiong et al. 2020.
+    """
+    return dropout.add(x, sublayer(norm(x)))
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention, then feed-forward: the left side of Figure 1 of Vaswani et al. 2017."""
+
+    def __init__(
+        self,
+        d_model: int,
+        self_attention: SelfAttention,
+        feed_forward: nn.Module,
+        *,
+        residual: Residual,
+        dropout: float,
+    ) -> None:
+        super().__init__()
+        self.self_attention = self_attention
+        self.self_attention_norm = nn.LayerNorm(d_model)
+        self.feed_forward = feed_forward
+        self.feed_forward_norm = nn.LayerNorm(d_model)
+        self.residual = residual
+        self.dropout = Dropout(dropout)
+
+    def forward(self, x: Tensor, layout: Layout) -> Tensor:
+        """Map packed tokens (N, D) to (N, D)."""
+        x = self.residual(
+            x, lambda x: self.self_attention(x, layout), self.self_attention_norm, self.dropout
+        )
+        return self.residual(x, self.feed_forward, self.feed_forward_norm, self.dropout)
+
+
+class DecoderLayer(nn.Module):
+    """Masked self-attention, attention to the source, feed-forward: the right side of Figure 1."""
+
+    def __init__(
+        self,
+        d_model: int,
+        self_attention: SelfAttention,
+        cross_attention: CrossAttention,
+        feed_forward: nn.Module,
+        *,
+        residual: Residual,
+        dropout: float,
+    ) -> None:
+        super().__init__()
+        self.self_attention = self_attention
+        self.self_attention_norm = nn.LayerNorm(d_model)
+        self.cross_attention = cross_attention
+        self.cross_attention_norm = nn.LayerNorm(d_model)
+        self.feed_forward = feed_forward
+        self.feed_forward_norm = nn.LayerNorm(d_model)
+        self.residual = residual
+        self.dropout = Dropout(dropout)
+
+    def forward(
+        self, x: Tensor, layout: Layout, *, memory: Tensor, memory_layout: Layout
+    ) -> Tensor:
+        """Map packed target tokens (Nt, D) to (Nt, D), given packed source states (Ns, D)."""
+        return self._sublayers(
+            x,
+            lambda x: self.self_attention(x, layout),
+            lambda x: self.cross_attention(x, memory, memory_layout),
+        )
+
+    def step(
+        self, x: Tensor, past: KeysValues, *, position: int, memory: KeysValues, mask: Tensor | None
+    ) -> Tensor:
+        """Map the next token of each hypothesis (B, W, D) to (B, W, D).
+
+        Args:
+            x: The tokens.
+            past: Of the tokens before them, one row for each hypothesis; takes up the new ones.
+            position: Place of the tokens.
+            memory: Of the source, one row for each sentence.
+            mask: (B, 1, 1, S) bool, True = real source token; None: all are.
+        """
+        return self._sublayers(
+            x,
+            lambda x: self.self_attention.step(x, past, position=position),
+            lambda x: self.cross_attention.step(x, memory, mask=mask),
+        )
+
+    def _sublayers(self, x: Tensor, self_attention: Sublayer, cross_attention: Sublayer) -> Tensor:
+        x = self.residual(x, self_attention, self.self_attention_norm, self.dropout)
+        x = self.residual(x, cross_attention, self.cross_attention_norm, self.dropout)
+        return self.residual(x, self.feed_forward, self.feed_forward_norm, self.dropout)
