@@ -82,6 +82,7 @@ def test_report_counts_shares_and_adds_up() -> None:
         "kept": 1992,
         "dropped": {"empty": 1, "ratio": 7},
     }
+    assert FilterReport.from_dict(total.as_dict()) == total
 
 
 def test_an_empty_report_can_be_printed() -> None:

@@ -5,7 +5,7 @@ A dropped pair counts under exactly one reason: the first of `REASONS` that appl
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import xxhash
@@ -63,6 +63,11 @@ class FilterReport:
     def as_dict(self) -> dict[str, object]:
         """Return the counts as JSON values."""
         return {"pairs": self.num_pairs, "kept": self.num_kept, "dropped": dict(self.dropped)}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "FilterReport":
+        """Undo `as_dict`."""
+        return cls(values["pairs"], values["dropped"])
 
     def __str__(self) -> str:
         rows = [("pairs", self.num_pairs, ""), ("kept", self.num_kept, "")]

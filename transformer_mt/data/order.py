@@ -33,11 +33,12 @@ def permute(positions: NDArray[np.int64], size: int, *, key: tuple[int, ...]) ->
     Raises:
         ValueError: If a position is outside.
     """
-    if positions.size and not (0 <= int(positions.min()) and int(positions.max()) < size):
+    if positions.size and (positions.min() < 0 or positions.max() >= size):
         raise ValueError(f"positions must be in 0 .. {size - 1}")
     width = isqrt(size - 1) + 1
     height = -(-size // width)
-    round_keys = np.random.SeedSequence(key).generate_state(_NUM_ROUNDS, np.uint64)
+    words = np.random.SeedSequence(key).generate_state(_NUM_ROUNDS, np.uint64)
+    round_keys = words.astype(np.uint64)
     images = _encrypt(positions.astype(np.uint64), width, height, round_keys)
     outside = images >= size
     while outside.any():

@@ -1,0 +1,146 @@
+"""Sentence pairs from line files: two parallel ones, columns, or JSON objects.
+
+Lines are read by the rules of `text.lines`. What cannot be read is an error that names its place:
+nothing is skipped or shifted in silence.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from transformer_mt.data.cells import (
+    hash_content,
+    hash_values,
+    json_type,
+    missing_field,
+    text_of,
+)
+from transformer_mt.errors import DataError
+from transformer_mt.text.lines import open_binary, read_lines
+
+
+class TextPairs:
+    """Two line files: line N of one translates line N of the other."""
+
+    def __init__(self, src_path: Path, tgt_path: Path) -> None:
+        self.src_path, self.tgt_path = src_path, tgt_path
+        _check_readable(src_path)
+        _check_readable(tgt_path)
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        src_lines, tgt_lines = read_lines(self.src_path), read_lines(self.tgt_path)
+        count = 0
+        for src in src_lines:
+            tgt = next(tgt_lines, None)
+            if tgt is None:
+                raise self._unequal(count + 1 + sum(1 for _ in src_lines), count)
+            yield src, tgt
+            count += 1
+        if rest := sum(1 for _ in tgt_lines):
+            raise self._unequal(count, count + rest)
+
+    def _unequal(self, num_src: int, num_tgt: int) -> DataError:
+        return DataError(
+            f"{self.src_path} has {num_src} lines but {self.tgt_path} has {num_tgt}: "
+            "line N of one must translate line N of the other"
+        )
+
+    def describe(self) -> str:
+        """Name both files."""
+        return f"{self.src_path} + {self.tgt_path}"
+
+    def fingerprint(self) -> str:
+        """Hash both files."""
+        return hash_values("text", hash_content(self.src_path), hash_content(self.tgt_path))
+
+
+class TsvPairs:
+    """One file of lines with columns separated by tabs; quotes have no meaning."""
+
+    def __init__(self, path: Path, *, src_column: int, tgt_column: int) -> None:
+        self.path, self.src_column, self.tgt_column = path, src_column, tgt_column
+        _check_readable(path)
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        num_needed = max(self.src_column, self.tgt_column) + 1
+        for number, line in enumerate(read_lines(self.path), start=1):
+            columns = line.split("\t")
+            if len(columns) < num_needed:
+                raise DataError(
+                    f"{self.path}:{number}: expected at least {num_needed} columns separated by "
+                    f"tabs; got {len(columns)}. Mend the line, or set src_column and tgt_column"
+                )
+            yield columns[self.src_column], columns[self.tgt_column]
+
+    def describe(self) -> str:
+        """Name the file."""
+        return str(self.path)
+
+    def fingerprint(self) -> str:
+        """Hash the file and the choice of columns."""
+        return hash_values("tsv", hash_content(self.path), self.src_column, self.tgt_column)
+
+
+class JsonlPairs:
+    """One file with a JSON object on each line; blank lines are passed over."""
+
+    def __init__(self, path: Path, *, src_field: str, tgt_field: str) -> None:
+        self.path, self.src_field, self.tgt_field = path, src_field, tgt_field
+        _check_readable(path)
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        for number, line in enumerate(read_lines(self.path), start=1):
+            if not line or line.isspace():
+                continue
+            place = f"{self.path}:{number}"
+            row = _parse(line, place)
+            yield (
+                text_of(_value(row, self.src_field, place), field=self.src_field, place=place),
+                text_of(_value(row, self.tgt_field, place), field=self.tgt_field, place=place),
+            )
+
+    def describe(self) -> str:
+        """Name the file."""
+        return str(self.path)
+
+    def fingerprint(self) -> str:
+        """Hash the file and the choice of fields."""
+        return hash_values("jsonl", hash_content(self.path), self.src_field, self.tgt_field)
+
+
+def _check_readable(path: Path) -> None:
+    open_binary(path).close()
+
+
+def _parse(line: str, place: str) -> dict[str, object]:
+    try:
+        row = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise DataError(
+            f"{place}: not valid JSON: {error.msg} at character {error.pos + 1}"
+        ) from error
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{place}: not valid JSON: {error}") from error
+    if not isinstance(row, dict):
+        raise DataError(f"{place}: expected a JSON object on each line; got {json_type(row)}")
+    return row
+
+
+def _value(row: dict[str, object], field: str, place: str) -> object:
+    """Find `a.b` as a name of its own, or as `b` inside the object `a`."""
+    if field in row:
+        return row[field]
+    value: object = row
+    for name in field.split("."):
+        if not isinstance(value, dict) or name not in value:
+            raise missing_field(field, place=place, known=_names(row))
+        value = value[name]
+    return value
+
+
+def _names(row: dict[str, object], prefix: str = "") -> list[str]:
+    names = []
+    for name, value in row.items():
+        inner = _names(value, f"{prefix}{name}.") if isinstance(value, dict) else []
+        names += inner or [prefix + name]
+    return names

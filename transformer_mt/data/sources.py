@@ -1,0 +1,133 @@
+"""Where sentence pairs come from: every kind of source of the settings, behind one protocol.
+
+Formats whose texts may hold line breaks (JSON lines, Parquet, hub) get a space for them, since a
+sentence is one line everywhere else; their missing values (null) are empty texts, which the
+filters count.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from transformer_mt.config import data as config
+from transformer_mt.data.cells import hash_values
+from transformer_mt.data.line_sources import JsonlPairs, TextPairs, TsvPairs
+from transformer_mt.data.table_sources import HubPairs, ParquetPairs
+from transformer_mt.errors import DataError
+
+
+class PairSource(Protocol):
+    """Sentence pairs in a fixed order, readable any number of times."""
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        """Yield (source, target) texts; DataError with the place where reading fails."""
+        ...
+
+    def describe(self) -> str:
+        """Name the source in messages."""
+        ...
+
+    def fingerprint(self) -> str:
+        """Identify the content: it changes when the pairs change, not when files are moved."""
+        ...
+
+
+class ReversePairs:
+    """Made-up pairs: digits with spaces between them, and the same digits in reverse order."""
+
+    def __init__(self, num_pairs: int, *, min_length: int, max_length: int, seed: int) -> None:
+        self.num_pairs, self.min_length, self.max_length = num_pairs, min_length, max_length
+        self.seed = seed
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        rng = np.random.default_rng([abs(self.seed), int(self.seed < 0)])
+        for _ in range(self.num_pairs):
+            length = rng.integers(self.min_length, self.max_length, endpoint=True)
+            digits = rng.integers(0, 10, length).astype(str).tolist()
+            yield " ".join(digits), " ".join(reversed(digits))
+
+    def describe(self) -> str:
+        """Say how many pairs of which lengths."""
+        return f"{self.num_pairs} reversals of {self.min_length} to {self.max_length} digits"
+
+    def fingerprint(self) -> str:
+        """Hash the settings, which decide the pairs."""
+        return hash_values("reverse", self.num_pairs, self.min_length, self.max_length, self.seed)
+
+
+def open_source(settings: config.Source, *, src_lang: str, tgt_lang: str) -> PairSource:
+    """Open the source that the settings describe, and check at once that it is there.
+
+    Raises:
+        DataError: When a file is missing or not readable, a field is not there, or the hub cannot
+            be reached.
+    """
+    return _OPENERS[settings.type](settings, f"translation.{src_lang}", f"translation.{tgt_lang}")
+
+
+def read_pairs(source: PairSource) -> tuple[list[str], list[str]]:
+    """Read all pairs as two lists of equal length; nothing is filtered.
+
+    Raises:
+        DataError: When there are none, or reading fails.
+    """
+    pairs = list(source)
+    if not pairs:
+        raise DataError(f"{source.describe()}: holds no sentence pairs")
+    return [src for src, _ in pairs], [tgt for _, tgt in pairs]
+
+
+def _open_text(source: config.TextSource, _src_field: str, _tgt_field: str) -> PairSource:
+    return TextPairs(Path(source.src), Path(source.tgt))
+
+
+def _open_tsv(source: config.TsvSource, _src_field: str, _tgt_field: str) -> PairSource:
+    return TsvPairs(Path(source.path), src_column=source.src_column, tgt_column=source.tgt_column)
+
+
+def _open_jsonl(source: config.JsonlSource, src_field: str, tgt_field: str) -> PairSource:
+    return JsonlPairs(
+        Path(source.path),
+        src_field=source.src_field or src_field,
+        tgt_field=source.tgt_field or tgt_field,
+    )
+
+
+def _open_parquet(source: config.ParquetSource, src_field: str, tgt_field: str) -> PairSource:
+    return ParquetPairs(
+        Path(source.path),
+        src_field=source.src_field or src_field,
+        tgt_field=source.tgt_field or tgt_field,
+    )
+
+
+def _open_hub(source: config.HubSource, src_field: str, tgt_field: str) -> PairSource:
+    return HubPairs(
+        source.path,
+        split=source.split,
+        subset=source.subset,
+        revision=source.revision,
+        src_field=source.src_field or src_field,
+        tgt_field=source.tgt_field or tgt_field,
+    )
+
+
+def _open_reverse(source: config.ReverseSource, _src_field: str, _tgt_field: str) -> PairSource:
+    return ReversePairs(
+        source.num_pairs,
+        min_length=source.min_length,
+        max_length=source.max_length,
+        seed=source.seed,
+    )
+
+
+_OPENERS: dict[str, Callable[[Any, str, str], PairSource]] = {
+    "text": _open_text,
+    "tsv": _open_tsv,
+    "jsonl": _open_jsonl,
+    "parquet": _open_parquet,
+    "hub": _open_hub,
+    "reverse": _open_reverse,
+}
