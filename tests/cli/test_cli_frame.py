@@ -231,6 +231,15 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
         assert process.wait(timeout=60) == 141
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has /dev/full")
+@pytest.mark.parametrize("arguments", [["config", "schema"], ["--version"]], ids=" ".join)
+def test_a_full_disk_under_stdout_is_one_line(arguments: list[str]) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([*PROGRAM, *arguments], stdout=full, stderr=subprocess.PIPE)
+    assert done.returncode == 1
+    assert done.stderr == b"tmt: error: no space left on the device\n"
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -57,13 +57,17 @@ class CommandGroup(TyperGroup):
         except (typer.Exit, typer.Abort, typer.TyperException):
             raise  # usage errors, which typer prints with exit code 2
         except Exception as error:
-            if ctx.params.get("debug"):
-                traceback.print_exc()
-            if isinstance(error, BrokenPipeError):
-                raise typer.Exit(CLOSED_PIPE) from error
-            exit_code = error.exit_code if isinstance(error, TmtError) else 1
-            typer.echo(printable(f"tmt: error: {describe(error)}"), err=True)
-            raise typer.Exit(exit_code) from error
+            raise typer.Exit(report(error, debug=ctx.params.get("debug", False))) from error
+
+
+def report(error: Exception, *, debug: bool) -> int:
+    """Print an error on stderr, its stack only for `debug`, and choose the exit code."""
+    if debug:
+        traceback.print_exception(error)
+    if isinstance(error, BrokenPipeError):
+        return CLOSED_PIPE
+    print(printable(f"tmt: error: {describe(error)}"), file=sys.stderr)
+    return error.exit_code if isinstance(error, TmtError) else 1
 
 
 def describe(error: Exception) -> str:
@@ -154,15 +158,18 @@ def main() -> None:
         stream.reconfigure(encoding="utf-8", errors=errors, newline="\n")
     try:
         app(prog_name="tmt")  # also when started as `python -m transformer_mt`
+        code: str | int | None = 0
     except SystemExit as stop:
-        try:
-            sys.stdout.flush()
-        except BrokenPipeError:
-            stop.code = CLOSED_PIPE
-        if stop.code == CLOSED_PIPE:
-            # Python flushes once more at its end; let that go nowhere instead of to a closed pipe.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise
+        code = stop.code
+    except Exception as error:  # outside of commands: while help or version are printed
+        code = report(error, debug=False)
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        code = code or report(error, debug=False)
+        # Python flushes once more at its end; let that go nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(code)
 
 
 if __name__ == "__main__":
