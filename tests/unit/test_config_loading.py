@@ -22,10 +22,12 @@ from transformer_mt.config.loading import (
     parse_config,
 )
 from transformer_mt.config.model import LearnedPositions
+from transformer_mt.config.reader import plain, read_yaml
 from transformer_mt.config.schema import Config
 from transformer_mt.config.training import LinearSchedule, NoamSchedule
 from transformer_mt.errors import ConfigError
 
+ROOT = Path(__file__).parents[2]
 GOOD = """\
 name: good
 data:
@@ -562,6 +564,21 @@ def test_every_setting_has_a_description() -> None:
             assert name == "type" or {"description", "$ref"} & set(field), (
                 f"{group['title']}.{name}"
             )
+
+
+def test_the_published_schema_is_current() -> None:
+    path = ROOT / "docs" / "config.schema.json"
+    published = json.loads(path.read_text(encoding="utf-8"))
+    assert published == config_schema(), "run: tmt config schema > docs/config.schema.json"
+
+
+def test_the_json_schema_accepts_the_recipes() -> None:
+    validator = jsonschema.Draft202012Validator(config_schema())
+    recipes = sorted((ROOT / "configs").glob("*.yaml"))
+    assert len(recipes) >= 10
+    for recipe in recipes:
+        node, _ = read_yaml(recipe.read_text(encoding="utf-8"), recipe.name)
+        assert list(validator.iter_errors(plain(node))) == [], recipe.name
 
 
 # --- any input ------------------------------------------------------------------------------------

@@ -89,12 +89,10 @@ def located(place: Place, path: str, message: str) -> tuple[Place, str]:
     return place, f"{path}: {message}"
 
 
-def suggestion(word: str, known: Sequence[str]) -> str:
-    """Offer the known word that was probably meant, or else all of them if they are few."""
-    near = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
-    if near:
-        return f"; did you mean '{near[0]}'?"
-    return f"; known here: {', '.join(known)}" if 0 < len(known) <= 12 else ""
+def suggestion(word: object, known: Sequence[str]) -> str:
+    """Offer the known word that was probably meant; nothing if none is near."""
+    near = difflib.get_close_matches(word, known, n=1) if isinstance(word, str) else []
+    return f"; did you mean '{near[0]}'?" if near else ""
 
 
 def _explain(detail: ErrorDetails, root: Node) -> list[tuple[Place, str]]:
@@ -110,7 +108,8 @@ def _explain(detail: ErrorDetails, root: Node) -> list[tuple[Place, str]]:
         case "extra_forbidden":
             group = group_of_type(spot.parent, None)
             known = [] if group is None else list(group.model_fields)
-            message = f"unknown setting{suggestion(spot.path[-1], known)}"
+            few = f"; known here: {', '.join(known)}" if 0 < len(known) <= 12 else ""
+            message = f"unknown setting{suggestion(spot.path[-1], known) or few}"
             return [located(spot.written.key_place, path, message)]
         case "missing":
             message = f"missing; {_wanted(spot.annotation)}"
@@ -119,9 +118,7 @@ def _explain(detail: ErrorDetails, root: Node) -> list[tuple[Place, str]]:
             return [_wrong_type(spot, path)]
         case "literal_error":
             words = choices(spot.annotation)
-            got = spot.written.value
-            near = suggestion(got, words) if isinstance(got, str) else ""
-            near = near if "did you mean" in near else ""
+            near = suggestion(spot.written.value, words)
             message = f"expected one of {', '.join(words)}, got {_shown(spot.written)}{near}"
             return [located(spot.written.place, path, message)]
     expected = EXPECTED.get(detail["type"])
@@ -159,9 +156,8 @@ def _wrong_type(spot: _Spot, path: str) -> tuple[Place, str]:
     tag = node.value.get("type")
     if tag is None:
         return located(node.key_place, f"{path}.type", f"missing; {expected}")
-    near = suggestion(tag.value, words) if isinstance(tag.value, str) else ""
-    near = near if "did you mean" in near else ""
-    return located(tag.place, f"{path}.type", f"{expected}, got {_shown(tag)}{near}")
+    message = f"{expected}, got {_shown(tag)}{suggestion(tag.value, words)}"
+    return located(tag.place, f"{path}.type", message)
 
 
 def _wanted(annotation: Any) -> str:
