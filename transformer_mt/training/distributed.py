@@ -116,8 +116,15 @@ def open_world() -> Iterator[World]:
         dist.destroy_process_group()
 
 
-def choose_device(wanted: str, *, local_rank: int = 0) -> torch.device:
-    """Return the device to compute on; for `auto` the first of cuda, mps and cpu that is there.
+def choose_device(
+    wanted: str, *, local_rank: int = 0, setting: str = "training.device"
+) -> torch.device:
+    """Return the device to compute on.
+
+    Args:
+        wanted: `cuda`, `cuda:N`, `mps`, `cpu`, or `auto`: the first that is there.
+        local_rank: Number of this process on its machine; each gets its own CUDA device.
+        setting: What the user set, for messages.
 
     Raises:
         ConfigError: When the wanted device is not there.
@@ -127,19 +134,22 @@ def choose_device(wanted: str, *, local_rank: int = 0) -> torch.device:
         "mps": torch.backends.mps.is_available(),
         "cpu": True,
     }
-    name = next(name for name in there if there[name]) if wanted == "auto" else wanted
-    if not there[name]:
+    if wanted == "auto":
+        wanted = next(name for name in there if there[name])
+    kind, _, number = wanted.partition(":")
+    if not there.get(kind) or (number and (kind != "cuda" or not number.isdecimal())):
         found = ", ".join(name for name in there if there[name])
         raise ConfigError(
-            f"training.device: '{name}' is not there; this machine and this build of torch "
-            f"({torch.__version__}) have: {found}. Set training.device to one of these or to auto"
+            f"{setting}: '{wanted}' is not there; this machine and this build of torch "
+            f"({torch.__version__}) have: {found}. Set {setting} to one of these or to auto"
         )
-    if name != "cuda":
-        return torch.device(name)
-    if local_rank >= torch.cuda.device_count():
+    if kind != "cuda":
+        return torch.device(kind)
+    index = int(number) if number else local_rank
+    if index >= torch.cuda.device_count():
         raise ConfigError(
-            f"process {local_rank} of this machine has no CUDA device: there are "
-            f"{torch.cuda.device_count()}. Start fewer processes (torchrun --nproc-per-node)"
+            f"{setting}: CUDA device {index} is not there: this machine has "
+            f"{torch.cuda.device_count()}, and each process on it needs its own"
         )
-    torch.cuda.set_device(local_rank)
-    return torch.device("cuda", local_rank)
+    torch.cuda.set_device(index)
+    return torch.device("cuda", index)

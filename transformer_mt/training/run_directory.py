@@ -58,6 +58,8 @@ class RunDirectory:
         self.events_path = root / "events.jsonl"
         self.preparation_path = root / "preparation.json"
         self.result_path = root / "result.json"
+        self.curve_path = root / "curve.png"
+        self.tensorboard_dir = root / "tensorboard"
         self.lock_path = root / "lock"
         self.samples_dir = root / "samples"
         self.tokenizer_dir = root / "tokenizer"
@@ -200,7 +202,7 @@ def _hardware(device: torch.device) -> dict[str, JsonValue]:
 
 def _processor() -> str:
     try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").split("\n")
         return next(line.split(":", 1)[1].strip() for line in lines if "model name" in line)
     except (OSError, StopIteration):
         return platform.processor()

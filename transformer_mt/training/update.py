@@ -9,7 +9,6 @@ from transformer_mt.data.batches import Batch
 from transformer_mt.errors import DivergedError
 from transformer_mt.evaluation import batch_loss
 from transformer_mt.models.seq2seq import Seq2Seq
-from transformer_mt.text.tokenizer import BOS_ID, EOS_ID
 from transformer_mt.training.distributed import World
 from transformer_mt.training.optimizers import apply_update, set_learning_rate
 
@@ -69,16 +68,14 @@ class Updater:
             self._device.type, dtype=self._dtype, enabled=self._dtype != torch.float32
         )
 
-    def __call__(
-        self, micro_batches: Sequence[Batch | None], *, num_tokens: float, lr: float
-    ) -> None:
+    def __call__(self, micro_batches: Sequence[Batch], *, num_tokens: float, lr: float) -> None:
         """Update the weights once; leave all as it was if a gradient is not finite.
 
         The loss sum of each micro-batch is divided by the tokens of the whole update, so that
         neither the split into micro-batches and ranks nor their unequal lengths change the result.
 
         Args:
-            micro_batches: The share of this rank; None where it has no part in a round.
+            micro_batches: The share of this rank, equally many on all ranks.
             num_tokens: Target tokens of the update over all micro-batches and ranks.
             lr: Learning rate.
         """
@@ -118,41 +115,43 @@ class Updater:
 
         Returns:
             `loss_nats` and `nll_nats` for each target token and the mean `gradient_norm`, all of
-            usable updates; how many were `unusable`.
-
-        Raises:
-            DivergedError: When too many updates in a row were unusable.
+            usable updates; how many were not: `num_unusable`.
         """
         tally = self.total_tally()
-        scale = self.scaler.get_scale()
-        # Under fp16 unusable updates are how the scale finds its place, until it is too small.
-        if tally[_UNUSABLE_IN_A_ROW] >= MAX_UNUSABLE_IN_A_ROW and scale <= 1:
-            raise DivergedError(
-                f"the last {tally[_UNUSABLE_IN_A_ROW]:.0f} updates had gradients that are not "
-                "finite: lower training.lr, lengthen the warm-up, set training.clip_norm, or "
-                "choose precision bf16 or fp32"
-            )
         tokens, updates = max(1.0, tally[_TOKENS]), max(1.0, tally[_UPDATES])
         return {
             "loss_nats": tally[_LOSS] / tokens,
             "nll_nats": tally[_NLL] / tokens,
             "gradient_norm": tally[_NORM] / updates,
-            "unusable": tally[_UNUSABLE],
+            "num_unusable": tally[_UNUSABLE],
         }
+
+    def check(self) -> None:
+        """Wait for the device and see whether updates are still being made.
+
+        Raises:
+            DivergedError: When too many in a row were unusable.
+        """
+        in_a_row = self.tally[_UNUSABLE_IN_A_ROW].item()
+        # Under fp16 unusable updates are how the scale finds its place, until it is too small.
+        if in_a_row >= MAX_UNUSABLE_IN_A_ROW and self.scaler.get_scale() <= 1:
+            raise DivergedError(
+                f"the last {in_a_row:.0f} updates had gradients that are not finite: lower "
+                "training.lr, lengthen the warm-up, set training.clip_norm, or choose precision "
+                "bf16 or fp32"
+            )
 
     def reset_tally(self) -> None:
         """Begin to count anew, but for unusable updates in a row."""
         self.tally[:_UNUSABLE_IN_A_ROW] = 0
 
-    def _backward(self, batch: Batch | None, num_tokens: float) -> Tensor:
+    def _backward(self, batch: Batch, num_tokens: float) -> Tensor:
         """Add the gradient of a micro-batch; return its two loss sums, detached."""
-        # A rank without a batch still takes part in the exchange of gradients, with zeros.
-        part = 1.0 if batch is not None else 0.0
         with self.autocast():
-            loss, nll = self.model((batch or _smallest_batch()).to(self._device))
+            loss, nll = self.model(batch.to(self._device))
         # Data parallelism takes the mean over ranks; the sum is wanted.
-        self.scaler.scale(loss * (part * self._world.size / num_tokens)).backward()
-        return torch.stack([loss.detach(), nll.detach()]) * part
+        self.scaler.scale(loss * (self._world.size / num_tokens)).backward()
+        return torch.stack([loss.detach(), nll.detach()])
 
     def _count(self, losses: Tensor, num_tokens: float, norm: Tensor, unusable: Tensor) -> None:
         usable = 1 - unusable
@@ -168,18 +167,3 @@ class Updater:
         )
         self.tally[:_UNUSABLE_IN_A_ROW] += facts
         self.tally[_UNUSABLE_IN_A_ROW] = (self.tally[_UNUSABLE_IN_A_ROW] + 1) * unusable
-
-
-def _smallest_batch() -> Batch:
-    one = torch.ones(1, dtype=torch.int64)
-    return Batch(
-        src=one * EOS_ID,
-        src_lengths=one,
-        tgt_in=one * BOS_ID,
-        tgt_out=one * EOS_ID,
-        tgt_lengths=one,
-        num_tgt_tokens=1,
-        num_pairs=1,
-        max_src_length=1,
-        max_tgt_length=1,
-    )

@@ -1,0 +1,45 @@
+"""`tmt average`: the mean of the weights of several checkpoints as a model."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from transformer_mt.cli.help import examples
+from transformer_mt.errors import ConfigError
+
+
+def register(app: typer.Typer) -> None:
+    """Add `tmt average` to the program."""
+    app.command(
+        epilog=examples(
+            "tmt average --run runs/base --last 5 -o averaged",
+            "tmt average --run runs/base --best 3 -o averaged",
+            "tmt translate --model averaged < input.txt",
+        )
+    )(average)
+
+
+def average(
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the new model.")],
+    run: Annotated[
+        Path, typer.Option("--run", help="Folder of a run; default the newest run.")
+    ] = Path("runs/latest"),
+    last: Annotated[
+        int | None, typer.Option("--last", min=1, help="Take so many of the newest checkpoints.")
+    ] = None,
+    best: Annotated[
+        int | None, typer.Option("--best", min=1, help="Take so many of the best checkpoints.")
+    ] = None,
+) -> None:
+    """Average the weights of the last or best checkpoints that a run has kept."""
+    if (last is None) == (best is None):
+        raise ConfigError("give one of --last N and --best N")
+
+    from transformer_mt.training.averaging import average_run
+    from transformer_mt.training.run_directory import find_run
+
+    steps = average_run(
+        find_run(run), output, which="last" if last else "best", number=last or best or 1
+    )
+    typer.echo(f"{output}: mean of {len(steps)} checkpoints (steps {', '.join(map(str, steps))})")

@@ -1,0 +1,35 @@
+"""`tmt plot`: learning curves as a picture."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from transformer_mt.cli.help import examples
+
+
+def register(app: typer.Typer) -> None:
+    """Add `tmt plot` to the program."""
+    app.command(
+        epilog=examples(
+            "tmt plot",
+            "tmt plot runs/base -o curve.svg",
+            "tmt plot runs/base runs/big -o both.png",
+        )
+    )(plot)
+
+
+def plot(
+    runs: Annotated[
+        list[Path] | None, typer.Argument(help="Folders of runs; default the newest run.")
+    ] = None,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="The picture: .png, .svg or .pdf.")
+    ] = Path("curve.png"),
+) -> None:
+    """Draw loss, BLEU, chrF and learning rate of one or more runs over their steps."""
+    from transformer_mt.training.plotting import plot_runs
+    from transformer_mt.training.run_directory import find_run
+
+    plot_runs([find_run(run) for run in runs or [Path("runs/latest")]], output)
+    typer.echo(output)

@@ -1,0 +1,59 @@
+"""`tmt train`: train a model, or go on with a run that was interrupted."""
+
+import json
+import logging
+from typing import Annotated
+
+import typer
+
+from transformer_mt.cli.help import examples
+from transformer_mt.cli.options import Overrides
+from transformer_mt.config.loading import find_config, load_config
+from transformer_mt.config.unused import unused_settings
+
+logger = logging.getLogger(__name__)
+
+
+def register(app: typer.Typer) -> None:
+    """Add `tmt train` to the program."""
+    app.command(
+        epilog=examples(
+            "tmt train --config base.yaml",
+            "tmt train --config base.yaml --set training.max_steps=1000 --set name=short",
+            "tmt train --config base.yaml            again: goes on where it stopped",
+            "tmt train --config base.yaml --fresh    puts the old run aside, starts anew",
+            "torchrun --nproc-per-node 4 -m transformer_mt train --config base.yaml",
+        )
+    )(train)
+
+
+def train(
+    config: Annotated[
+        str, typer.Option("--config", "-c", help="Config file, or name of a recipe.")
+    ],
+    settings: Overrides = [],  # noqa: B006 - typer reads the default; nothing changes it
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Put an older run of this name aside and start anew.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """Train a model as a config says.
+
+    A run that was interrupted goes on exactly where it stopped when the same command is given
+    again. The model is in runs/NAME/best, where `tmt translate` finds it.
+    """
+    path = find_config(config)
+    loaded = load_config(path, settings)
+    for warning in unused_settings(loaded):
+        logger.warning("%s: %s", path, warning)
+
+    from transformer_mt.training.trainer import train as train_model
+
+    result = train_model(loaded, fresh=fresh)
+    if not result.is_main:
+        return
+    if as_json:
+        typer.echo(json.dumps(result.as_dict(), ensure_ascii=False))
+    else:
+        for name, value in result.as_lines():
+            typer.echo(f"{name:<8} {value}")

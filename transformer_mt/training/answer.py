@@ -1,0 +1,154 @@
+"""Which weights a run answers with: `best/`, and the average that may take its place at the end."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from transformer_mt.bundle import save_bundle
+from transformer_mt.config.schema import Config
+from transformer_mt.storage import MANIFEST, replace_file
+from transformer_mt.text.tokenizer import Tokenizers
+from transformer_mt.training.run_directory import RunDirectory
+from transformer_mt.training.validation import WORST, Findings
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What a run came to.
+
+    Attributes:
+        run_dir: Its folder.
+        step: Updates made.
+        reason: Why it ended.
+        scores: Of the model in `best/`, on the validation set.
+        averaged_steps: Checkpoints that this model is the mean of; empty when it is one of them.
+        is_main: False on the ranks that write nothing.
+    """
+
+    run_dir: str
+    step: int
+    reason: str
+    scores: Mapping[str, float] = field(default_factory=dict)
+    averaged_steps: list[int] = field(default_factory=list)
+    is_main: bool = True
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the result as JSON values."""
+        return asdict(self) | {"model_dir": str(RunDirectory(Path(self.run_dir)).best_dir)}
+
+    def as_lines(self) -> list[tuple[str, str]]:
+        """Return the result for people, as (name, value)."""
+        run = RunDirectory(Path(self.run_dir))
+        lines = [("ended", f"step {self.step}: {self.reason}"), ("model", str(run.best_dir))]
+        if self.averaged_steps:
+            steps = ", ".join(map(str, self.averaged_steps))
+            lines.append(("", f"the mean of the weights at steps {steps}"))
+        lines.append(("scores", f"{describe_scores(self.scores)} (validation set)"))
+        if run.curve_path.exists():
+            lines.append(("curve", str(run.curve_path)))
+        lines.append(("metrics", str(run.metrics_path)))
+        return lines
+
+
+def describe_scores(scores: Mapping[str, float]) -> str:
+    """Put scores in words, with their units."""
+    words = {
+        "loss_nats": "loss {:.4f} nats",
+        "perplexity": "perplexity {:.3f}",
+        "bleu": "BLEU {:.2f}",
+        "chrf": "chrF {:.2f}",
+        "ter": "TER {:.2f}",
+    }
+    return ", ".join(text.format(scores[name]) for name, text in words.items() if name in scores)
+
+
+class Answer:
+    """The bundles of a run and its result."""
+
+    def __init__(self, run: RunDirectory, config: Config, tokenizers: Tokenizers) -> None:
+        self._run = run
+        self._config = config
+        self._tokenizers = tokenizers
+
+    def keep_if_best(
+        self, findings: Findings, weights: Mapping[str, Tensor], steps: list[int]
+    ) -> bool:
+        """Make weights the answer unless an equally good or better one is there.
+
+        The bundle that is there says itself how good it is: it may come from a later step than the
+        checkpoint that the run went on from, or be an average.
+
+        Args:
+            findings: Of these weights.
+            weights: By name, tied ones once.
+            steps: The step they are from, or those they are the mean of.
+
+        Returns:
+            True when they are the answer now.
+        """
+        if findings.rank <= self._best().get("rank", WORST):
+            return False
+        self._write(self._run.best_dir, findings, weights, steps)
+        return True
+
+    def keep_average(
+        self, findings: Findings, weights: Mapping[str, Tensor], steps: list[int]
+    ) -> bool:
+        """Keep averaged weights, and make them the answer if they are better than it."""
+        self._write(self._run.averaged_dir, findings, weights, steps)
+        return self.keep_if_best(findings, weights, steps)
+
+    def old_result(self, step: int) -> RunResult | None:
+        """Return the result if the run had ended at this step before."""
+        try:
+            result = RunResult(**json.loads(self._run.result_path.read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError):
+            return None
+        return result if result.step == step else None
+
+    def new_result(self, step: int, reason: str) -> RunResult:
+        """Write down that the run has ended, and with which model."""
+        best = self._best()
+        steps = best.get("steps", [])
+        result = RunResult(
+            run_dir=str(self._run.root),
+            step=step,
+            reason=reason,
+            scores=best.get("validation", {}),
+            averaged_steps=steps if len(steps) > 1 else [],
+        )
+        text = json.dumps(asdict(result), indent=2, ensure_ascii=False)
+        replace_file(self._run.result_path, text + "\n")
+        return result
+
+    def _best(self) -> dict[str, Any]:
+        try:
+            manifest = json.loads((self._run.best_dir / MANIFEST).read_text(encoding="utf-8"))
+            scores: dict[str, Any] = manifest["scores"]
+        except (OSError, ValueError, KeyError):
+            return {}
+        return scores
+
+    def _write(
+        self,
+        directory: Path,
+        findings: Findings,
+        weights: Mapping[str, Tensor],
+        steps: list[int],
+    ) -> None:
+        save_bundle(
+            directory,
+            config=self._config,
+            tokenizers=self._tokenizers,
+            state_dict=weights,
+            scores={
+                "steps": steps,
+                "rank": findings.rank,
+                "validation": dict(findings.scores),
+                "signatures": dict(findings.signatures),
+            },
+        )

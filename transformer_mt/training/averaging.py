@@ -1,0 +1,90 @@
+"""The mean of the weights of several checkpoints.
+
+Source: Vaswani et al. 2017, section 6.1: the last 5 checkpoints for base, the last 20 for big.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from transformer_mt.bundle import WEIGHTS, save_bundle
+from transformer_mt.config.loading import load_config
+from transformer_mt.errors import ModelError
+from transformer_mt.text.tokenizer import Tokenizers
+from transformer_mt.training.checkpoint import (
+    list_checkpoints,
+    newest_checkpoint,
+    read_checkpoint,
+    step_of,
+)
+from transformer_mt.training.run_directory import RunDirectory
+from transformer_mt.training.state import TrainState, best_validations
+
+
+def average_run(
+    run: RunDirectory, output_dir: Path, *, which: Literal["last", "best"], number: int
+) -> list[int]:
+    """Write a bundle with the mean of the last or best checkpoints of a run.
+
+    Returns:
+        The steps that it is made of.
+
+    Raises:
+        ModelError: When the run has no checkpoints, or one of them is damaged.
+    """
+    directories = choose_checkpoints(run, which=which, number=number)
+    if not directories:
+        raise ModelError(f"{run.checkpoints_dir}: no checkpoints to average")
+    steps = [step_of(directory) for directory in directories]
+    save_bundle(
+        output_dir,
+        config=load_config(run.config_path),
+        tokenizers=Tokenizers.load(run.tokenizer_dir),
+        state_dict=average_checkpoints(directories),
+        scores={"averaged_steps": steps},
+    )
+    return steps
+
+
+def choose_checkpoints(
+    run: RunDirectory, *, which: Literal["last", "best"], number: int
+) -> list[Path]:
+    """Return the kept checkpoints that are the newest or were validated best, oldest first."""
+    directories = list_checkpoints(run.checkpoints_dir)
+    if which == "last":
+        return directories[-number:]
+    newest = newest_checkpoint(run.checkpoints_dir)
+    if newest is None:
+        return []
+    kept = {step_of(directory) for directory in directories}
+    validations = TrainState.from_dict(newest.state).validations
+    best = best_validations([found for found in validations if found.step in kept], number)
+    steps = {found.step for found in best}
+    return [directory for directory in directories if step_of(directory) in steps]
+
+
+def average_checkpoints(directories: Sequence[Path]) -> dict[str, Tensor]:
+    """Return the mean of the weights of checkpoints, summed in float64.
+
+    Raises:
+        ModelError: When a checkpoint is damaged or of another architecture than the first.
+    """
+    total: dict[str, Tensor] = {}
+    dtypes: dict[str, torch.dtype] = {}
+    for directory in directories:
+        read_checkpoint(directory)
+        weights = load_file(directory / WEIGHTS)
+        if total and _shapes(weights) != _shapes(total):
+            raise ModelError(f"{directory}: of another architecture than {directories[0]}")
+        for name, weight in weights.items():
+            dtypes[name] = weight.dtype
+            total[name] = total[name] + weight if name in total else weight.double()
+    return {name: (sum_ / len(directories)).to(dtypes[name]) for name, sum_ in total.items()}
+
+
+def _shapes(tensors: dict[str, Tensor]) -> dict[str, torch.Size]:
+    return {name: tensor.shape for name, tensor in tensors.items()}

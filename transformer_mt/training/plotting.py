@@ -1,0 +1,68 @@
+"""Pictures of how runs went, drawn from their metrics."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from transformer_mt.errors import ConfigError
+from transformer_mt.log import read_metrics
+from transformer_mt.storage import explain_write_errors
+from transformer_mt.training.run_directory import RunDirectory
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+SUFFIXES = (".png", ".svg", ".pdf")
+
+
+def plot_runs(runs: Sequence[RunDirectory], output_path: Path) -> None:
+    """Draw loss, translation scores and learning rate of runs over their steps, one color a run.
+
+    Args:
+        runs: One or more.
+        output_path: The picture; its suffix names the format.
+
+    Raises:
+        ConfigError: When matplotlib is missing or the suffix is none it knows.
+        TmtError: When the picture cannot be written.
+    """
+    if output_path.suffix.lower() not in SUFFIXES:
+        raise ConfigError(f"{output_path}: expected a name that ends in {', '.join(SUFFIXES)}")
+    try:
+        # The object interface: no window system, no state shared with other plots.
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ConfigError("pictures need matplotlib: pip install 'transformer_mt[plot]'") from error
+
+    figure = Figure(figsize=(8, 9), layout="constrained")
+    FigureCanvasAgg(figure)
+    loss, score, rate = figure.subplots(3, sharex=True)
+    for number, run in enumerate(runs):
+        color = f"C{number % 10}"
+        records: list[dict[str, Any]] = read_metrics(run.metrics_path)
+        name = run.root.resolve().name
+        _draw(loss, records, "loss_nats", label=f"{name}: training", color=color, alpha=0.4)
+        _draw(loss, records, "valid_loss_nats", label=f"{name}: validation", color=color)
+        _draw(score, records, "valid_bleu", label=f"{name}: BLEU", color=color)
+        _draw(score, records, "valid_chrf", label=f"{name}: chrF", color=color, linestyle="--")
+        _draw(rate, records, "lr", label=name, color=color)
+    loss.set_ylabel("loss (nats per target token)")
+    score.set_ylabel("validation BLEU and chrF")
+    rate.set_ylabel("learning rate")
+    rate.set_xlabel("step")
+    for axes in (loss, score, rate):
+        axes.grid(alpha=0.3)
+        if axes.get_legend_handles_labels()[0]:
+            axes.legend(fontsize="small")
+    with explain_write_errors(output_path):
+        output_path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(output_path, dpi=120)
+
+
+def _draw(axes: "Axes", records: Sequence[dict[str, Any]], key: str, **style: Any) -> None:
+    points = [(record["step"], record[key]) for record in records if record.get(key) is not None]
+    if points:
+        steps, values = zip(*points, strict=True)
+        marker = "o" if len(points) < 50 else None
+        axes.plot(steps, values, marker=marker, markersize=3, **style)

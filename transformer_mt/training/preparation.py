@@ -1,0 +1,205 @@
+"""From the sources that a config names to what training reads: tokenizers, corpora, validation."""
+
+import json
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import xxhash
+
+from transformer_mt.config.schema import Config
+from transformer_mt.data.corpus import Corpus, prepare_corpus
+from transformer_mt.data.filters import Filters
+from transformer_mt.data.mixture import Mixture, temperature_weights
+from transformer_mt.data.pairs import TokenPairs, tokenize_pairs
+from transformer_mt.data.sources import PairSource, open_source, read_pairs
+from transformer_mt.errors import ConfigError, DataError, ModelError
+from transformer_mt.storage import new_directory, read_manifest, replace_file
+from transformer_mt.text.tokenizer import Tokenizers
+from transformer_mt.text.tokenizer_training import train_tokenizers
+from transformer_mt.training.checkpoint import list_checkpoints
+from transformer_mt.training.run_directory import RunDirectory
+
+TOKENIZER_KIND = "transformer_mt tokenizer"
+TOKENIZER_VERSION = 1
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Data:
+    """All that a run reads.
+
+    Attributes:
+        tokenizers: Text to tokens and back.
+        mixture: Training pairs and their order.
+        tokens_per_epoch: Target tokens of an epoch, without sampling.
+        valid_src: Validation sources, as text.
+        valid_tgt: Their references.
+        valid_pairs: The same as tokens.
+        facts: What was read, for the manifest of the run.
+    """
+
+    tokenizers: Tokenizers
+    mixture: Mixture
+    tokens_per_epoch: float
+    valid_src: list[str]
+    valid_tgt: list[str]
+    valid_pairs: TokenPairs
+    facts: dict[str, Any]
+
+
+def prepare_data(config: Config, run: RunDirectory, *, is_main: bool) -> Data:
+    """Open the sources, train or load tokenizers, tokenize what is not tokenized yet.
+
+    All sources are checked to be there before the first expensive act.
+
+    Args:
+        config: All settings.
+        run: Where the tokenizers and the facts are kept.
+        is_main: True for the one process that writes in the folder of the run.
+
+    Raises:
+        DataError: When a source cannot be read, nothing is left of it, or it is not what the run
+            was started with.
+    """
+    data = config.data
+    languages = {"src_lang": data.src_lang, "tgt_lang": data.tgt_lang}
+    sources = [open_source(source, **languages) for source in data.train]
+    valid_source = open_source(data.valid, **languages)
+    valid_src, valid_tgt = read_pairs(valid_source)
+    tokenizers = find_tokenizers(config, run, sources)
+    corpora = [
+        prepare_corpus(
+            source,
+            tokenizers,
+            filters=Filters(**data.filters.model_dump()),
+            corpus_dir=Path(data.corpus_dir),
+            num_workers=data.num_workers,
+        )
+        for source in sources
+    ]
+    weights = [source.weight for source in data.train]
+    if data.temperature is not None:
+        weights = temperature_weights([len(corpus) for corpus in corpora], data.temperature)
+    facts = {
+        "tokenizers": tokenizers.fingerprint(),
+        "train": [
+            _facts_of(source, corpus, weight)
+            for source, corpus, weight in zip(sources, corpora, weights, strict=True)
+        ],
+        "valid": {
+            "source": valid_source.describe(),
+            "texts": valid_source.fingerprint(),
+            "pairs": len(valid_src),
+        },
+    }
+    if is_main:
+        _check_unchanged(run, facts)
+        if not list_checkpoints(run.checkpoints_dir):
+            _save_tokenizers(tokenizers, run.tokenizer_dir)
+        replace_file(run.preparation_path, json.dumps(facts, indent=2, ensure_ascii=False) + "\n")
+        _tell(facts)
+    return Data(
+        tokenizers=tokenizers,
+        mixture=Mixture(corpora, weights, seed=config.seed),
+        tokens_per_epoch=sum(
+            corpus.num_tgt_tokens * weight for corpus, weight in zip(corpora, weights, strict=True)
+        ),
+        valid_src=valid_src,
+        valid_tgt=valid_tgt,
+        valid_pairs=tokenize_pairs(valid_src, valid_tgt, tokenizers=tokenizers),
+        facts=facts,
+    )
+
+
+def find_tokenizers(config: Config, run: RunDirectory, sources: Sequence[PairSource]) -> Tokenizers:
+    """Return the tokenizers of a run that goes on; else those that the config names or describes.
+
+    Trained ones are kept in the folder of the corpora, under the hash of texts and settings.
+
+    Raises:
+        ConfigError: When the named ones are joint and should not be, or the other way round.
+        DataError: When they are damaged, or the text does not suffice for the vocabulary.
+    """
+    settings = config.tokenizer
+    if list_checkpoints(run.checkpoints_dir):
+        return Tokenizers.load(run.tokenizer_dir)
+    if settings.path is not None:
+        tokenizers = Tokenizers.load(Path(settings.path))
+        if tokenizers.joint != settings.joint:
+            has = "one vocabulary" if tokenizers.joint else "two vocabularies"
+            raise ConfigError(
+                f"tokenizer.path: {settings.path} has {has} but tokenizer.joint is "
+                f"{str(settings.joint).lower()}: set it to {str(tokenizers.joint).lower()}"
+            )
+        return tokenizers
+    arguments = settings.model_dump(exclude={"path", "sampling"})
+    identity = json.dumps([[source.fingerprint() for source in sources], arguments])
+    name = f"tokenizer-{xxhash.xxh3_128_hexdigest(identity.encode())[:16]}"
+    directory = Path(config.data.corpus_dir) / name
+    try:
+        read_manifest(directory, TOKENIZER_KIND, newest_version=TOKENIZER_VERSION)
+        tokenizers = Tokenizers.load(directory)
+        logger.info("found the tokenizer of these texts: %s", directory)
+    except (DataError, ModelError) as error:
+        if directory.exists():
+            logger.warning("%s. It is trained again now", error)
+        tokenizers = train_tokenizers(
+            (src for source in sources for src, _ in source),
+            (tgt for source in sources for _, tgt in source),
+            **arguments,
+        )
+        _save_tokenizers(tokenizers, directory)
+    return tokenizers
+
+
+def _save_tokenizers(tokenizers: Tokenizers, directory: Path) -> None:
+    about = {"kind": TOKENIZER_KIND, "format_version": TOKENIZER_VERSION}
+    with new_directory(directory, about, hash_name="sha256") as folder:
+        tokenizers.save(folder)
+
+
+def _facts_of(source: PairSource, corpus: Corpus, weight: float) -> dict[str, Any]:
+    return {
+        "source": source.describe(),
+        "texts": source.fingerprint(),
+        "corpus": corpus.directory.name,
+        "weight": weight,
+        "report": corpus.report.as_dict(),
+        "src_tokens": corpus.num_src_tokens,
+        "tgt_tokens": corpus.num_tgt_tokens,
+    }
+
+
+def _check_unchanged(run: RunDirectory, facts: dict[str, Any]) -> None:
+    """Refuse to go on with texts that are not those that the run was started with."""
+    if not list_checkpoints(run.checkpoints_dir):
+        return
+    try:
+        before = json.loads(run.preparation_path.read_text(encoding="utf-8"))
+        old = [part["texts"] for part in (*before["train"], before["valid"])]
+    except (OSError, ValueError, KeyError, TypeError):
+        return
+    for part, texts in zip((*facts["train"], facts["valid"]), old, strict=True):
+        if part["texts"] != texts:
+            raise DataError(
+                f"{part['source']}: not the text that the run {run.root} was started with: "
+                "bring it back, choose another name, or start anew with --fresh"
+            )
+
+
+def _tell(facts: dict[str, Any]) -> None:
+    for part in facts["train"]:
+        report = part["report"]
+        logger.info(
+            "training on %s: %s of %s pairs, %s source and %s target tokens",
+            part["source"],
+            f"{report['kept']:,}",
+            f"{report['pairs']:,}",
+            f"{part['src_tokens']:,}",
+            f"{part['tgt_tokens']:,}",
+        )
+    logger.info("validating on %s: %s pairs", facts["valid"]["source"], facts["valid"]["pairs"])

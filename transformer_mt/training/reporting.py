@@ -1,0 +1,119 @@
+"""What a run tells while it goes: files for programs, lines and a bar on stderr for people."""
+
+import logging
+import sys
+from collections.abc import Mapping
+
+from tqdm import tqdm
+
+from transformer_mt.config.training import TrainingSettings
+from transformer_mt.errors import TmtError
+from transformer_mt.log import JsonValue, MetricsLog
+from transformer_mt.storage import explain_write_errors
+from transformer_mt.training.answer import describe_scores
+from transformer_mt.training.plotting import plot_runs
+from transformer_mt.training.run_directory import RunDirectory
+from transformer_mt.training.state import Stopwatch
+from transformer_mt.training.tracking import NoTracker, TensorBoardTracker, Tracker
+from transformer_mt.training.validation import Findings
+
+logger = logging.getLogger(__name__)
+
+
+class Reporter:
+    """Writes metrics, events, samples and the bar of one run; only the main rank has one."""
+
+    def __init__(
+        self, run: RunDirectory, settings: TrainingSettings, *, step: int, progress: float
+    ) -> None:
+        """Open the files of a run that goes on after `step`.
+
+        Raises:
+            ConfigError: When TensorBoard is asked for and not installed.
+            TmtError: When the files cannot be written.
+        """
+        self._run = run
+        self._tracker: Tracker = NoTracker()
+        if settings.tensorboard:
+            self._tracker = TensorBoardTracker(run.tensorboard_dir, last_step=step)
+        with explain_write_errors(run.root):
+            self._metrics = MetricsLog(run.metrics_path, last_step=step)
+            self._events = MetricsLog(run.events_path, last_step=sys.maxsize)
+        self._progress_before = progress
+        self._stopwatch = Stopwatch()
+        # Off a terminal there is no bar but a line for each record: the bar's text would be noise.
+        self._has_bar = sys.stderr.isatty() and logger.isEnabledFor(logging.INFO)
+        self._bar = tqdm(
+            total=100.0,
+            initial=100 * progress,
+            disable=not self._has_bar,
+            file=sys.stderr,
+            dynamic_ncols=True,
+            mininterval=0.5,
+            bar_format="{l_bar}{bar}| [{elapsed}<{remaining}{postfix}]",
+        )
+
+    def advance(self, step: int, progress: float) -> None:
+        """Move the bar; `progress` is the share of the run that is over."""
+        if self._has_bar:
+            self._bar.set_description(f"step {step}", refresh=False)
+            self._bar.update(100 * min(1.0, progress) - self._bar.n)
+
+    def metrics(self, step: int, progress: float, values: Mapping[str, float]) -> None:
+        """Report what the updates since the last report were like."""
+        self._metrics.write(step, values)
+        self._tracker.write(step, values)
+        loss, speed = f"{values['loss_nats']:.3f}", f"{values['tokens_per_second']:,.0f}"
+        self._bar.set_postfix_str(f"loss {loss}, {speed} tokens/s", refresh=False)
+        if not self._has_bar:
+            logger.info(
+                "step %d (%.1f%%, %s left): loss %s, %s tokens/s, lr %.3g",
+                step,
+                100 * progress,
+                self._time_left(progress),
+                loss,
+                speed,
+                values["lr"],
+            )
+
+    def validation(self, step: int, findings: Findings, *, is_best: bool) -> None:
+        """Report a validation, with its samples."""
+        values = {f"valid_{name}": score for name, score in findings.scores.items()}
+        self._metrics.write(step, values)
+        self._tracker.write(step, values)
+        note = " (best so far)" if is_best else ""
+        logger.info("step %d: validation %s%s", step, describe_scores(findings.scores), note)
+        for source, reference, hypothesis in findings.samples:
+            logger.info("    source     %s", source)
+            logger.info("    reference  %s", reference)
+            logger.info("    hypothesis %s", hypothesis)
+        if findings.samples:
+            self._run.write_samples(step, findings.samples)
+
+    def event(self, step: int, name: str, **facts: JsonValue) -> None:
+        """Write down that something happened."""
+        with explain_write_errors(self._run.events_path):
+            self._events.write(step, {"event": name, **facts})
+
+    def picture(self) -> None:
+        """Draw the learning curve; without matplotlib say so and go on."""
+        try:
+            plot_runs([self._run], self._run.curve_path)
+        except TmtError as error:
+            logger.warning("no learning curve: %s", error)
+        except Exception as error:  # no fault of a picture is worth a run
+            logger.warning("no learning curve: %s: %s", type(error).__name__, error)
+
+    def close(self) -> None:
+        """Close all files."""
+        self._bar.close()
+        self._tracker.close()
+        self._metrics.close()
+        self._events.close()
+
+    def _time_left(self, progress: float) -> str:
+        made = progress - self._progress_before
+        if made <= 0:
+            return "?"
+        seconds = self._stopwatch.seconds() * max(0.0, 1 - progress) / made
+        return str(tqdm.format_interval(seconds))

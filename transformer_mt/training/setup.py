@@ -1,0 +1,136 @@
+"""What a session of a run starts with: weights, the state to go on from, batches, and a hello."""
+
+import logging
+
+import torch
+from torch import nn
+
+from transformer_mt.config.schema import Config
+from transformer_mt.config.training import TrainingSettings
+from transformer_mt.data.batches import BatchStream
+from transformer_mt.errors import ModelError
+from transformer_mt.models.build import build_model
+from transformer_mt.models.seq2seq import Seq2Seq
+from transformer_mt.training.checkpoint import newest_checkpoint, restore, restore_rng
+from transformer_mt.training.distributed import World
+from transformer_mt.training.preparation import Data
+from transformer_mt.training.run_directory import RunDirectory
+from transformer_mt.training.state import TrainState
+from transformer_mt.training.update import Updater
+
+logger = logging.getLogger(__name__)
+
+
+def build_first_model(config: Config, data: Data, *, world: World, device: torch.device) -> Seq2Seq:
+    """Build the model with its first weights, the same on all ranks, and seed what comes after."""
+    torch.manual_seed(config.seed)
+    model = build_model(
+        config.model,
+        src_vocab_size=data.tokenizers.src.vocab_size,
+        tgt_vocab_size=data.tokenizers.tgt.vocab_size,
+    ).to(device)
+    seed_dropout(config, world, step=0)
+    return model
+
+
+def seed_dropout(config: Config, world: World, *, step: int) -> None:
+    """Give each rank random numbers of its own: the ranks must not drop the same activations."""
+    torch.manual_seed((config.seed * 1_000_003 + step) * 4096 + 1 + world.rank)
+
+
+def resume(
+    config: Config,
+    run: RunDirectory,
+    updater: Updater,
+    *,
+    model: nn.Module,
+    world: World,
+    device: torch.device,
+) -> TrainState:
+    """Continue from the newest sound checkpoint; without one, begin at step 0.
+
+    Raises:
+        ModelError: When all checkpoints are damaged, or belong to another architecture.
+    """
+    checkpoint = newest_checkpoint(run.checkpoints_dir)
+    if checkpoint is None:
+        return TrainState()
+    try:
+        state = TrainState.from_dict(checkpoint.state)
+    except (KeyError, TypeError) as error:
+        raise ModelError(f"{checkpoint.directory}: state.json does not fit: {error}") from error
+    restore(checkpoint, model=model, optimizer=updater.optimizer)
+    updater.restore_tally(state.tally)
+    updater.scaler.load_state_dict(state.scaler)
+    if not restore_rng(checkpoint, world, device):
+        seed_dropout(config, world, step=state.step)
+        logger.warning(
+            "%s was made on another kind or number of devices: the run goes on, "
+            "but not bit for bit as it would have there",
+            checkpoint.directory,
+        )
+    logger.info("%s: goes on from step %d", run.root, state.step)
+    return state
+
+
+def split_update(
+    max_tokens: int, *, micro_batch_tokens: int | None, num_ranks: int
+) -> tuple[int, int]:
+    """Divide an update into equal micro-batches.
+
+    Returns:
+        How many micro-batches each rank takes, and the target tokens of one. Their product over
+        all ranks is `max_tokens`, whatever the number of ranks.
+    """
+    largest = micro_batch_tokens or max_tokens
+    accumulation = -(-max_tokens // (min(largest, max_tokens) * num_ranks))
+    return accumulation, max_tokens // (accumulation * num_ranks)
+
+
+def open_stream(
+    config: Config, data: Data, state: TrainState, *, world: World, device: torch.device
+) -> tuple[BatchStream, int]:
+    """Return the batches of this rank from where the run stands, and how many make an update."""
+    accumulation, micro_batch_tokens = split_update(
+        config.training.max_tokens,
+        micro_batch_tokens=config.training.micro_batch_tokens,
+        num_ranks=world.size,
+    )
+    stream = BatchStream(
+        data.mixture,
+        max_tokens=micro_batch_tokens,
+        seed=config.seed,
+        rank=world.rank,
+        world_size=world.size,
+        start=state.position,
+        sampling=config.tokenizer.sampling,
+        tokenizers=data.tokenizers,
+        pin_memory=device.type == "cuda",
+    )
+    return stream, accumulation
+
+
+def introduce(
+    settings: TrainingSettings,
+    data: Data,
+    *,
+    model: nn.Module,
+    world: World,
+    device: torch.device,
+    accumulation: int,
+) -> None:
+    """Say what is about to be trained on what."""
+    num_parameters = sum(weight.numel() for weight in model.parameters())
+    threads = f", {torch.get_num_threads()} threads" if device.type == "cpu" else ""
+    logger.info("model: %s parameters; %s%s", f"{num_parameters:,}", device, threads)
+    logger.info(
+        "update: %s target tokens (%d ranks x %d micro-batches x %s), %s; an epoch has about "
+        "%s target tokens, %s updates",
+        f"{settings.max_tokens:,}",
+        world.size,
+        accumulation,
+        f"{settings.max_tokens // (accumulation * world.size):,}",
+        settings.precision,
+        f"{data.tokens_per_epoch:,.0f}",
+        f"{max(1, round(data.tokens_per_epoch / settings.max_tokens)):,}",
+    )

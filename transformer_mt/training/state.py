@@ -1,0 +1,108 @@
+"""Where a run stands: the numbers that a checkpoint keeps beside weights and optimizer."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from transformer_mt.data.batches import Position
+
+
+@dataclass(frozen=True)
+class Validation:
+    """What one validation found.
+
+    Attributes:
+        step: Updates made before it.
+        rank: The score that selects, turned so that more is better.
+        scores: All scores by name, in their own units.
+    """
+
+    step: int
+    rank: float
+    scores: Mapping[str, float]
+
+
+@dataclass
+class TrainState:
+    """How far a run is; the same on all ranks.
+
+    Attributes:
+        step: Updates made, those with unusable gradients included.
+        position: Where the next batch begins.
+        num_tokens: Target tokens seen by all ranks.
+        seconds: Time used by earlier sessions.
+        num_unusable: Updates whose gradients were not finite.
+        window_tokens: Target tokens since the last line of metrics.
+        window_seconds: Time spent on updates since then.
+        tally: What the updates since then were like, see `update.Updater`.
+        scaler: State of the loss scale under fp16.
+        validations: All so far, oldest first.
+    """
+
+    step: int = 0
+    position: Position = field(default_factory=Position)
+    num_tokens: int = 0
+    seconds: float = 0.0
+    num_unusable: int = 0
+    window_tokens: int = 0
+    window_seconds: float = 0.0
+    tally: list[float] = field(default_factory=list)
+    scaler: dict[str, Any] = field(default_factory=dict)
+    validations: list[Validation] = field(default_factory=list)
+
+    def advance(self, position: Position, num_tokens: float, seconds: float) -> None:
+        """Count one update of so many target tokens and so much time."""
+        self.step += 1
+        self.position = position
+        self.num_tokens += round(num_tokens)
+        self.window_tokens += round(num_tokens)
+        self.window_seconds += seconds
+
+    def is_validated(self) -> bool:
+        """Say whether these very weights have been validated."""
+        return bool(self.validations) and self.validations[-1].step == self.step
+
+    def validations_since_best(self) -> int:
+        """Count the validations after the best one; 0 = the newest is the best."""
+        if not self.validations:
+            return 0
+        best = best_validations(self.validations, 1)[0]
+        return len(self.validations) - 1 - self.validations.index(best)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the state as JSON values."""
+        return asdict(self) | {"position": self.position.as_dict()}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "TrainState":
+        """Read the state from what `as_dict` returned."""
+        return cls(
+            **{
+                **values,
+                "position": Position.from_dict(values["position"]),
+                "validations": [Validation(**found) for found in values["validations"]],
+            }
+        )
+
+
+class Stopwatch:
+    """Seconds since its start, never set back by the clock of the machine."""
+
+    def __init__(self) -> None:
+        self._started_at = time.monotonic()
+
+    def seconds(self) -> float:
+        """Return the seconds since the start or since `restart`."""
+        return time.monotonic() - self._started_at
+
+    def restart(self) -> float:
+        """Return the seconds so far and begin anew."""
+        seconds = self.seconds()
+        self._started_at += seconds
+        return seconds
+
+
+def best_validations(validations: Sequence[Validation], number: int) -> list[Validation]:
+    """Return the best validations, best first; of equal ones the oldest first."""
+    return sorted(validations, key=lambda found: (-found.rank, found.step))[:number]

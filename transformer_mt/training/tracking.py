@@ -1,0 +1,69 @@
+"""Metrics for TensorBoard. A tracker that fails warns once and never touches the run."""
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+
+from transformer_mt.errors import ConfigError
+
+logger = logging.getLogger(__name__)
+
+
+class Tracker(Protocol):
+    """Takes the metrics of a run."""
+
+    def write(self, step: int, values: Mapping[str, object]) -> None:
+        """Take the numbers of a step."""
+        ...
+
+    def close(self) -> None:
+        """Write what is still in memory."""
+        ...
+
+
+class NoTracker:
+    """Takes nothing."""
+
+    def write(self, step: int, values: Mapping[str, object]) -> None:
+        """Do nothing."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+class TensorBoardTracker:
+    """Writes TensorBoard's event files.
+
+    Raises:
+        ConfigError: When TensorBoard is not installed.
+    """
+
+    def __init__(self, directory: Path, *, last_step: int) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError as error:
+            raise ConfigError(
+                "training.tensorboard: TensorBoard is not installed: "
+                "pip install 'transformer_mt[tensorboard]', or set it to false"
+            ) from error
+        # What an interrupted session had written beyond the checkpoint is hidden.
+        self._writer = SummaryWriter(directory, purge_step=last_step + 1 if last_step else None)
+        self._has_failed = False
+
+    def write(self, step: int, values: Mapping[str, object]) -> None:
+        """Write the numbers among the values."""
+        if self._has_failed:
+            return
+        try:
+            for name, value in values.items():
+                if isinstance(value, int | float):
+                    self._writer.add_scalar(name, value, step)
+        except Exception as error:  # no fault of a tracker is worth a run
+            self._has_failed = True
+            logger.warning("TensorBoard failed and is left out from here on: %s", error)
+
+    def close(self) -> None:
+        """Write what is still in memory."""
+        if not self._has_failed:
+            self._writer.close()

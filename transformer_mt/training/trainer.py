@@ -1,0 +1,357 @@
+"""Training, from settings to a scored model.
+
+`Trainer.run` is the recipe. What it is made of lives beside it: one update in `update`, data in
+`preparation`, scores in `validation`, which weights are kept in `answer`, what goes to disk in
+`checkpoint` and `run_directory`, what people see in `reporting`.
+"""
+
+import logging
+from collections.abc import Generator
+from contextlib import closing
+from itertools import islice
+from pathlib import Path
+from typing import NoReturn
+
+import torch
+
+from transformer_mt.bundle import weights_of
+from transformer_mt.config.schema import Config
+from transformer_mt.data.batches import Batch, Position
+from transformer_mt.errors import InterruptedRun, ModelError
+from transformer_mt.training.allocator import keep_freed_memory
+from transformer_mt.training.answer import Answer, RunResult, describe_scores
+from transformer_mt.training.averaging import average_checkpoints, choose_checkpoints
+from transformer_mt.training.checkpoint import (
+    prune_checkpoints,
+    rng_states,
+    save_checkpoint,
+    step_of,
+)
+from transformer_mt.training.distributed import World, choose_device, open_world
+from transformer_mt.training.limits import Limits
+from transformer_mt.training.optimizers import build_optimizer
+from transformer_mt.training.preparation import Data, prepare_data
+from transformer_mt.training.reporting import Reporter
+from transformer_mt.training.run_directory import RunDirectory
+from transformer_mt.training.schedules import build_schedule
+from transformer_mt.training.setup import build_first_model, introduce, open_stream, resume
+from transformer_mt.training.signals import Interrupted, StopRequest, stop_request
+from transformer_mt.training.state import Stopwatch, Validation, best_validations
+from transformer_mt.training.update import MAX_UNUSABLE_IN_A_ROW, Updater
+from transformer_mt.training.validation import Validator
+
+logger = logging.getLogger(__name__)
+
+
+def train(config: Config, *, fresh: bool = False) -> RunResult:
+    """Train a model as the settings say, or go on with the run of this name.
+
+    Under `torchrun` all processes call this; they share the work and end with the same result.
+
+    Args:
+        config: All settings.
+        fresh: Put an older run of this name aside instead of going on with it.
+
+    Returns:
+        Where the model is, and how good.
+
+    Raises:
+        ConfigError: When settings do not fit this machine or the run that goes on.
+        DataError: When the data cannot be read or used.
+        ModelError: When the checkpoints cannot be used.
+        DivergedError: When the gradients are no numbers any more.
+        InterruptedRun: When a signal stopped the run, after saving.
+    """
+    keep_freed_memory()
+    with open_world() as world, stop_request() as stop:
+        device = choose_device(config.training.device, local_rank=world.local_rank)
+        run = RunDirectory(Path(config.training.runs_dir) / config.name)
+        try:
+            with world.main_first():
+                if world.is_main:
+                    run.claim(config, fresh=fresh)
+                data = prepare_data(config, run, is_main=world.is_main)
+            trainer = Trainer(config, run=run, data=data, world=world, device=device, stop=stop)
+            return trainer.run()
+        finally:
+            run.release()
+
+
+class Trainer:
+    """One session of a run, on one rank.
+
+    Attributes:
+        state: How far the run is; the same on all ranks.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        run: RunDirectory,
+        data: Data,
+        world: World,
+        device: torch.device,
+        stop: StopRequest,
+    ) -> None:
+        self.config, self.settings = config, config.training
+        self.directory, self.data = run, data
+        self.world, self.device, self.stop = world, device, stop
+        self.model = build_first_model(config, data, world=world, device=device)
+        rule = self.settings.optimizer.model_dump()
+        self.optimizer = build_optimizer(self.model, rule.pop("type"), **rule)
+        self.updater = Updater(
+            self.model,
+            self.optimizer,
+            world=world,
+            device=device,
+            precision=self.settings.precision,
+            label_smoothing=self.settings.label_smoothing,
+            clip_norm=self.settings.clip_norm,
+        )
+        self.schedule = build_schedule(self.settings, d_model=config.model.d_model)
+        self.limits = Limits(
+            max_steps=self.settings.max_steps,
+            max_epochs=self.settings.max_epochs,
+            max_total_tokens=self.settings.max_total_tokens,
+            max_minutes=self.settings.max_minutes,
+        )
+        self.validator = Validator(config, data, device=device)
+        self.answer = Answer(run, config, data.tokenizers)
+        self.state = resume(config, run, self.updater, model=self.model, world=world, device=device)
+        self.stream, self.accumulation = open_stream(
+            config, data, self.state, world=world, device=device
+        )
+        self.saved_step = self.state.step
+        self.seconds_before = self.seconds = self.state.seconds
+        self.session, self.lap = Stopwatch(), Stopwatch()
+        self.lr = 0.0
+        self.must_stop = False
+        self.reporter = None
+        if world.is_main:
+            self.reporter = Reporter(
+                run, self.settings, step=self.state.step, progress=self.progress()
+            )
+
+    def run(self) -> RunResult:
+        """Train until a limit is reached, then choose the answer.
+
+        Raises:
+            DivergedError: When the gradients are no numbers any more.
+            InterruptedRun: When a signal stopped the run, after saving.
+        """
+        self.begin()
+        with closing(self.updates()) as updates:
+            while True:
+                if self.validation_is_due():
+                    self.validate()
+                    self.save()
+                if self.must_stop:
+                    self.leave()
+                if self.end_reason():
+                    return self.finish()
+                micro_batches, position = next(updates)
+                self.update(micro_batches, position)
+                if self.every(self.settings.log_every_steps):
+                    self.write_metrics()
+
+    def begin(self) -> None:
+        """Say and write down what is about to happen."""
+        introduce(
+            self.settings,
+            self.data,
+            model=self.model,
+            world=self.world,
+            device=self.device,
+            accumulation=self.accumulation,
+        )
+        if self.reporter is not None:
+            self.directory.write_manifest(self.config, device=self.device, facts=self.data.facts)
+            self.reporter.event(
+                self.state.step,
+                "resumed" if self.state.step else "started",
+                device=str(self.device),
+                num_ranks=self.world.size,
+            )
+
+    def updates(self) -> Generator[tuple[list[Batch], Position]]:
+        """Yield the micro-batches of one update after the other, and the position after them."""
+        with closing(iter(self.stream)) as batches:
+            while True:
+                taken = list(islice(batches, self.accumulation))
+                yield [batch for batch, _ in taken], taken[-1][1]
+
+    def update(self, micro_batches: list[Batch], position: Position) -> None:
+        """Update the weights once."""
+        seconds = self.seconds_before + self.session.seconds()
+        num_tokens, num_stopping, self.seconds = self.world.sum_numbers(
+            [
+                sum(batch.num_tgt_tokens for batch in micro_batches),
+                float(bool(self.stop)),
+                seconds if self.world.is_main else 0.0,
+            ]
+        )
+        self.lr = self.schedule(self.state.step + 1, self.progress())
+        self.updater(micro_batches, num_tokens=num_tokens, lr=self.lr)
+        self.state.advance(position, num_tokens, self.lap.restart())
+        self.must_stop = num_stopping > 0
+        if self.every(MAX_UNUSABLE_IN_A_ROW):
+            self.updater.check()
+        if self.reporter is not None:
+            self.reporter.advance(self.state.step, self.progress())
+
+    def write_metrics(self) -> None:
+        """Report what the updates since the last report were like."""
+        facts = self.updater.read_tally()
+        self.updater.reset_tally()
+        state = self.state
+        state.num_unusable += round(facts.pop("num_unusable"))
+        if self.reporter is not None:
+            speed = state.window_tokens / max(1e-9, state.window_seconds)
+            values = facts | {
+                "lr": self.lr,
+                "tokens_per_second": speed,
+                "epoch": self.stream.epochs_at(state.position),
+                "num_tokens": state.num_tokens,
+                "num_unusable": state.num_unusable,
+                "seconds": self.seconds,
+            }
+            self.reporter.metrics(state.step, self.progress(), values)
+        state.window_tokens, state.window_seconds = 0, 0.0
+
+    def validate(self) -> None:
+        """Score the weights, and keep them if they are the best so far; a signal cuts it short."""
+        findings = None
+        if self.world.is_main:
+            try:
+                with self.stop.leaves_at_once():
+                    findings = self.validator(self.model, self.updater.autocast())
+            except Interrupted:
+                pass
+        is_done, rank = self.world.sum_numbers([1.0, findings.rank] if findings else [0.0, 0.0])
+        if not is_done:
+            self.must_stop = True
+            return
+        scores = findings.scores if findings else {}
+        self.state.validations.append(Validation(self.state.step, rank, scores))
+        if findings is not None and self.reporter is not None:
+            steps = [self.state.step]
+            is_best = self.answer.keep_if_best(findings, weights_of(self.model), steps)
+            self.reporter.validation(self.state.step, findings, is_best=is_best)
+
+    def save(self) -> None:
+        """Write a checkpoint, then delete those that need not be kept."""
+        state = self.state
+        rng = rng_states(self.world, self.device)
+        state.tally = self.updater.total_tally()
+        state.scaler = self.updater.scaler.state_dict()
+        if self.world.is_main:
+            state.seconds = self.seconds_before + self.session.seconds()
+            save_checkpoint(
+                self.directory.checkpoints_dir / f"step-{state.step}",
+                model=self.model,
+                optimizer=self.optimizer,
+                rng=rng,
+                state=state.as_dict(),
+            )
+            best = best_validations(state.validations, self.settings.checkpoints.keep_best)
+            prune_checkpoints(
+                self.directory.checkpoints_dir,
+                keep_last=self.settings.checkpoints.keep_last,
+                keep_steps={validation.step for validation in best},
+            )
+        self.saved_step = state.step
+        self.lap.restart()
+
+    def leave(self) -> NoReturn:
+        """Save what is not saved, and stop in the middle of the run."""
+        if self.saved_step != self.state.step:
+            self.save()
+        if self.reporter is not None:
+            self.reporter.event(self.state.step, "interrupted", signal=self.stop.signal_name)
+        raise InterruptedRun(
+            f"stopped by {self.stop.signal_name or 'a signal'} and saved at step "
+            f"{self.state.step}: the same command goes on from there"
+        )
+
+    def finish(self) -> RunResult:
+        """Choose the answer among the best checkpoint and the average, and write the result."""
+        reason, step = self.end_reason() or "", self.state.step
+        result = self.answer.old_result(step) if self.world.is_main else None
+        if self.reporter is not None and result is None:
+            try:
+                with self.stop.leaves_at_once():
+                    self.average()
+            except Interrupted:
+                self.leave()
+            self.reporter.picture()
+            result = self.answer.new_result(step, reason)
+            self.reporter.event(step, "finished", reason=reason)
+        elif result is not None:
+            logger.info(
+                "%s: this run is finished: %s. To go on, raise a limit (training.max_steps, ..); "
+                "to start anew, give --fresh or another name",
+                self.directory.root,
+                reason,
+            )
+        self.world.sum_numbers([0.0])
+        return result or RunResult(str(self.directory.root), step, reason, is_main=False)
+
+    def average(self) -> None:
+        """Score the mean of the kept checkpoints; make it the answer if it is better."""
+        settings = self.settings.checkpoints
+        if settings.average == "none":
+            return
+        number = settings.keep_last if settings.average == "last" else settings.keep_best
+        try:
+            chosen = choose_checkpoints(self.directory, which=settings.average, number=number)
+            if len(chosen) < 2:
+                return
+            average = average_checkpoints(chosen)
+        except ModelError as error:
+            logger.warning("no average: %s", error)
+            return
+        with torch.no_grad():
+            for name, weight in weights_of(self.model).items():
+                weight.copy_(average[name])
+        findings = self.validator(self.model, self.updater.autocast())
+        is_best = self.answer.keep_average(findings, average, [step_of(path) for path in chosen])
+        logger.info(
+            "mean of the %s %d checkpoints: %s; %s",
+            settings.average,
+            len(chosen),
+            describe_scores(findings.scores),
+            "it is the answer" if is_best else "not better: the answer stays",
+        )
+
+    def every(self, num_steps: int) -> bool:
+        """Say whether so many steps have passed since the last time."""
+        return self.state.step % num_steps == 0
+
+    def validation_is_due(self) -> bool:
+        """Say whether the weights should be scored now and have not been."""
+        if self.state.step == 0 or self.state.is_validated():
+            return False
+        return self.every(self.settings.validation.every_steps) or self.end_reason() is not None
+
+    def progress(self) -> float:
+        """Return the share of the run that is over, by the limit that is closest."""
+        return min(1.0, max(self._limit_shares().values()))
+
+    def end_reason(self) -> str | None:
+        """Say why the run is over; None while it is not."""
+        for name, share in self._limit_shares().items():
+            if share >= 1:
+                return f"{name} {getattr(self.settings, name):g} is reached"
+        patience = self.settings.validation.patience
+        if patience is not None and self.state.validations_since_best() >= patience:
+            return f"no better {self.settings.validation.select_by} in {patience} validations"
+        return None
+
+    def _limit_shares(self) -> dict[str, float]:
+        return self.limits.shares(
+            step=self.state.step,
+            epochs=self.stream.epochs_at(self.state.position),
+            num_tokens=self.state.num_tokens,
+            seconds=self.seconds,
+        )

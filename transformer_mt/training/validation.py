@@ -1,0 +1,115 @@
+"""How good the model is in the middle of training, by the same path as `tmt evaluate`."""
+
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+
+import torch
+
+from transformer_mt.bundle import Bundle
+from transformer_mt.config.schema import Config
+from transformer_mt.data.batches import eval_batches
+from transformer_mt.decoding.translator import Translator
+from transformer_mt.evaluation import translate_and_score, validation_loss
+from transformer_mt.models.seq2seq import Seq2Seq
+from transformer_mt.training.preparation import Data
+
+# The rank of a model whose score is no number: below all others, and still a number in JSON.
+WORST = -sys.float_info.max
+
+HIGHER_IS_BETTER = {"loss_nats": False, "bleu": True, "chrf": True, "ter": False}
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What a validation found.
+
+    Attributes:
+        scores: `loss_nats`, `nll_nats`, `perplexity` and the chosen metrics by name; those that are
+            no finite numbers are left out.
+        rank: The score that selects, turned so that more is better.
+        signatures: How sacreBLEU computed its scores.
+        samples: A few (source, reference, hypothesis).
+    """
+
+    scores: Mapping[str, float]
+    rank: float
+    signatures: Mapping[str, str] = field(default_factory=dict)
+    samples: Sequence[tuple[str, str, str]] = ()
+
+
+class Validator:
+    """Validates models on the validation pairs of a run."""
+
+    def __init__(self, config: Config, data: Data, *, device: torch.device) -> None:
+        self._config = config
+        self._data = data
+        self._device = device
+
+    def __call__(self, model: Seq2Seq, autocast: AbstractContextManager[object]) -> Findings:
+        """Validate a model; neither its weights nor any random numbers change.
+
+        Args:
+            model: On the device of the run.
+            autocast: Context of the run's precision.
+        """
+        settings = self._config.training.validation
+        with autocast:
+            loss = validation_loss(
+                model,
+                eval_batches(self._data.valid_pairs, max_tokens=self._batch_tokens()),
+                device=self._device,
+                label_smoothing=self._config.training.label_smoothing,
+            )
+            scores = {
+                "loss_nats": loss.loss_nats,
+                "nll_nats": loss.nll_nats,
+                "perplexity": loss.perplexity,
+            }
+            signatures: dict[str, str] = {}
+            hypotheses: list[str] = []
+            num_samples = min(settings.num_samples, len(self._data.valid_src))
+            if settings.metrics:
+                evaluation = translate_and_score(
+                    self._translator(model),
+                    self._data.valid_src,
+                    self._data.valid_tgt,
+                    metrics=settings.metrics,
+                    tgt_lang=self._config.data.tgt_lang,
+                )
+                scores |= {found.name: found.value for found in evaluation.scores}
+                signatures = {found.name: found.signature for found in evaluation.scores}
+                hypotheses = evaluation.hypotheses
+            elif num_samples:
+                translations = self._translator(model).translate(self._data.valid_src[:num_samples])
+                hypotheses = [translation.text for translation in translations]
+        scores = {name: score for name, score in scores.items() if math.isfinite(score)}
+        return Findings(
+            scores=scores,
+            rank=self._rank(scores),
+            signatures=signatures,
+            samples=[
+                (self._data.valid_src[i], self._data.valid_tgt[i], hypotheses[i])
+                for i in range(num_samples)
+            ],
+        )
+
+    def _rank(self, scores: Mapping[str, float]) -> float:
+        chosen = self._config.training.validation.select_by
+        name = "loss_nats" if chosen == "loss" else chosen
+        if name not in scores:
+            return WORST
+        return scores[name] if HIGHER_IS_BETTER[name] else -scores[name]
+
+    def _batch_tokens(self) -> int:
+        settings = self._config.training
+        return settings.micro_batch_tokens or settings.max_tokens
+
+    def _translator(self, model: Seq2Seq) -> Translator:
+        arguments = self._config.decoding.model_dump()
+        if self._config.training.validation.beam_size is not None:
+            arguments["beam_size"] = self._config.training.validation.beam_size
+        bundle = Bundle(config=self._config, tokenizers=self._data.tokenizers, model=model)
+        return Translator(bundle, **arguments)
