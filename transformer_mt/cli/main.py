@@ -83,7 +83,7 @@ def describe(error: Exception) -> str:
         return f"{error.strerror.lower()}{_where(error)}"
     if name == "OutOfMemoryError":  # torch's; importing torch to name it would take seconds
         return "the device is out of memory: lower training.micro_batch_tokens or the beam"
-    first_line = str(error).strip().partition("\n")[0]
+    first_line = str(error).strip().partition("\n")[0] or "no message"
     return (
         f"internal error: {name}: {first_line}. "
         "This is a fault of the program; `tmt --debug COMMAND ..` shows where"
@@ -91,7 +91,7 @@ def describe(error: Exception) -> str:
 
 
 def _where(error: OSError) -> str:
-    return "" if error.filename is None else f": {os.fsdecode(error.filename)}"
+    return "" if error.filename is None else f": {error.filename}"
 
 
 def print_version(wanted: bool) -> None:
