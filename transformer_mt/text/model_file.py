@@ -1,0 +1,84 @@
+"""What the file of a SentencePiece model says that the library does not tell.
+
+The library hides a model's type and which pieces are user symbols, and takes a file that was cut
+between two pieces for a whole one. Its own reader of the format needs the protobuf package, so
+here is the little of protobuf that the format needs; the numbers are from
+`sentencepiece_model.proto`.
+"""
+
+from collections.abc import Iterator
+from typing import Literal, TypeAlias
+
+ModelType = Literal["unigram", "bpe", "word", "char"]
+
+Value: TypeAlias = int | bytes
+
+_PIECE, _TRAINER_SPEC, _NORMALIZER_SPEC = 1, 2, 3
+_TRAINER_MODEL_TYPE = 3
+_MODEL_TYPES: dict[Value, ModelType] = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
+_PIECE_TYPE = 3
+_NORMAL = 1
+
+
+def model_type(model: bytes) -> ModelType:
+    """Find the type of a model.
+
+    Raises:
+        ValueError: If the model is not whole.
+    """
+    parts = dict(_fields(model))
+    trainer_spec = parts.get(_TRAINER_SPEC)
+    if not isinstance(trainer_spec, bytes) or _NORMALIZER_SPEC not in parts:
+        raise ValueError("not a whole SentencePiece model")
+    value = dict(_fields(trainer_spec)).get(_TRAINER_MODEL_TYPE, 1)
+    if value not in _MODEL_TYPES:
+        raise ValueError("not a sound SentencePiece model")
+    return _MODEL_TYPES[value]
+
+
+def normal_pieces(model: bytes) -> list[bool]:
+    """Say of each id whether it is a piece of text: not a byte, a special or a user symbol."""
+    records = [part for number, part in _fields(model) if number == _PIECE]
+    return [
+        isinstance(record, bytes) and dict(_fields(record)).get(_PIECE_TYPE, _NORMAL) == _NORMAL
+        for record in records
+    ]
+
+
+def _fields(message: bytes) -> Iterator[tuple[int, Value]]:
+    """Walk over the fields of a protobuf message: number and value of each.
+
+    Raises:
+        ValueError: If the message is damaged.
+    """
+    position = 0
+    try:
+        while position < len(message):
+            key, position = _varint(message, position)
+            number, wire_type = divmod(key, 8)
+            if wire_type == 0:
+                value, position = _varint(message, position)
+                yield number, value
+                continue
+            if wire_type == 2:
+                size, position = _varint(message, position)
+            else:
+                size = {1: 8, 5: 4}[wire_type]
+            if position + size > len(message):
+                raise ValueError("not a whole SentencePiece model")
+            yield number, message[position : position + size]
+            position += size
+    except (IndexError, KeyError) as error:
+        raise ValueError("not a sound SentencePiece model") from error
+
+
+def _varint(message: bytes, position: int) -> tuple[int, int]:
+    """Read a number of seven bits a byte, lowest first; return it and the place after it."""
+    value = shift = 0
+    while True:
+        byte = message[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+        shift += 7

@@ -1,0 +1,278 @@
+"""Subword units: text to ids and back, and the files that hold them.
+
+How models are trained is in `text.tokenizer_training`, how text is cut at random in
+`text.segmentation`.
+"""
+
+import hashlib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import sentencepiece
+
+from transformer_mt.errors import DataError
+from transformer_mt.text.model_file import ModelType, model_type, normal_pieces
+from transformer_mt.text.segmentation import (
+    SPACE,
+    BpeDropout,
+    Sampler,
+    UnigramSampling,
+    split_words,
+)
+
+PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3
+
+MAX_MODEL_BYTES = 1 << 26
+
+NONCHARACTERS = "".join(map(chr, range(0xFDD0, 0xFDF0)))
+"""Code points that Unicode keeps out of text for programs' own use; never pieces of our models."""
+
+
+class Tokenizer:
+    """A SentencePiece model (Kudo and Richardson 2018) with the ids of this project.
+
+    Models trained here keep text as it is: `decode(encode(line)) == line` for every string, if
+    bytes stand in for characters without a piece. Nothing is normalised, as each rule has its
+    victims: NFKC rewrites letters, and `nmt_nfkc`, the usual choice, also breaks emoji and Sinhala
+    at the zero-width joiner. Spaces at the ends and in a row stay too: in message catalogs they
+    matter. Cleaning belongs to filters, which count what they do.
+
+    Text never becomes a special symbol: `</s>` in a sentence is five characters.
+    """
+
+    def __init__(self, model: bytes) -> None:
+        """Read a model.
+
+        Args:
+            model: A serialised SentencePiece `ModelProto`.
+
+        Raises:
+            ValueError: If it is damaged or has other ids for pad, unk, bos and eos.
+        """
+        self.type: ModelType = model_type(model)
+        self._model = model
+        self._processor = sentencepiece.SentencePieceProcessor()
+        try:
+            self._processor.LoadFromSerializedProto(model)
+            ids = list(range(self._processor.GetPieceSize()))
+            self._pieces: list[str] = self._processor.IdToPiece(ids)
+        except (RuntimeError, UnicodeDecodeError) as error:
+            raise ValueError("not a sound SentencePiece model") from error
+        special = [
+            self._processor.pad_id(),
+            self._processor.unk_id(),
+            self._processor.bos_id(),
+            self._processor.eos_id(),
+        ]
+        if special != [PAD_ID, UNK_ID, BOS_ID, EOS_ID]:
+            raise ValueError(
+                "expected the ids pad {}, unk {}, bos {}, eos {}; got {}, {}, {}, {}".format(
+                    PAD_ID, UNK_ID, BOS_ID, EOS_ID, *special
+                )
+            )
+        self.vocab_size = len(ids)
+        self.byte_ids: list[int] = [
+            i for i, is_byte in zip(ids, self._processor.IsByte(ids), strict=True) if is_byte
+        ]
+        """Ids of the bytes 0 to 255, in order; empty for a model without byte fallback."""
+
+    @classmethod
+    def load(cls, path: Path) -> "Tokenizer":
+        """Read a model file.
+
+        Raises:
+            DataError: If it is missing, damaged or not a model with this project's ids.
+        """
+        try:
+            with open(path, "rb") as file:
+                model = file.read(MAX_MODEL_BYTES + 1)
+        except FileNotFoundError as error:
+            raise DataError(f"{path}: no such tokenizer file") from error
+        except OSError as error:
+            raise DataError(f"{path}: cannot be read: {error.strerror or error}") from error
+        if len(model) > MAX_MODEL_BYTES:
+            raise DataError(
+                f"{path}: expected a tokenizer; the file has more than {MAX_MODEL_BYTES:,} bytes"
+            )
+        try:
+            return cls(model)
+        except ValueError as error:
+            raise DataError(
+                f"{path}: {error}; copy it again, or make one with `tmt tokenizer train`"
+            ) from error
+
+    def save(self, path: Path) -> None:
+        """Write the model file, whole or not at all.
+
+        Raises:
+            OSError: If it cannot be written.
+        """
+        temporary = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            temporary.write_bytes(self._model)
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def fingerprint(self) -> str:
+        """Hash the model: equal models cut every text alike."""
+        return hashlib.sha256(self._model).hexdigest()
+
+    def encode(self, line: str) -> list[int]:
+        """Cut text into ids, without bos and eos; lone surrogates count as U+FFFD."""
+        if SPACE in line:
+            return self._encode_space_sign(line)
+        ids: list[int] = self._processor.Encode(to_utf8(line))
+        return ids
+
+    def encode_batch(self, lines: Sequence[str]) -> list[list[int]]:
+        """Cut many texts in one thread; somewhat faster than one by one."""
+        batch: list[list[int]] = self._processor.Encode(list(map(to_utf8, lines)), num_threads=1)
+        for i, line in enumerate(lines):
+            if SPACE in line:
+                batch[i] = self._encode_space_sign(line)
+        return batch
+
+    def _encode_space_sign(self, line: str) -> list[int]:
+        """Encode text with U+2581, the sign by which SentencePiece knows spaces, as its bytes.
+
+        SentencePiece would make it a space. A character without a piece takes its place, and the
+        bytes of that one are exchanged.
+        """
+        stand_in = next((c for c in NONCHARACTERS if c not in line and c not in self._ids), None)
+        if stand_in is None or not self.byte_ids:
+            ids: list[int] = self._processor.Encode(to_utf8(line))
+            return ids
+        ids = self._processor.Encode(to_utf8(line.replace(SPACE, stand_in)))
+        wrong = [self.byte_ids[byte] for byte in stand_in.encode()]
+        right = [self.byte_ids[byte] for byte in SPACE.encode()]
+        for i in range(len(ids) - len(wrong) + 1):
+            if ids[i : i + len(wrong)] == wrong:
+                ids[i : i + len(wrong)] = right
+        return ids
+
+    def sample(self, ids: Sequence[int], rng: np.random.Generator, *, strength: float) -> list[int]:
+        """Cut the same text in another way, as noise for training.
+
+        Args:
+            ids: What `encode` returned.
+            rng: The only source of chance: equal generators give equal cuts.
+            strength: For BPE the probability to leave out a merge (Provilkov et al. 2020), for
+                unigram models the exponent alpha on the probability of a cut (Kudo 2018), where
+                smaller is noisier; between 0 and 1. 0 is the usual cut for both.
+
+        Returns:
+            Ids with the same `decode`.
+        """
+        if strength == 0 or self._sampler is None:
+            return list(ids)
+        return self._sampler.sample(split_words(ids, self._texts), rng, strength=strength)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Join pieces to text, without pad, bos and eos; unk becomes U+2047 between spaces.
+
+        Bytes that are not UTF-8 become U+FFFD. The text of a model can contain line feeds.
+
+        Raises:
+            IndexError: For an id outside the vocabulary.
+        """
+        text: str = self._processor.Decode([int(i) for i in ids])
+        return text
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """Show ids as SentencePiece writes them: U+2581 for a space, `<0xE2>` for a byte."""
+        return [self._pieces[i] for i in ids]
+
+    @cached_property
+    def _ids(self) -> dict[str, int]:
+        """Ids of all pieces."""
+        return {piece: i for i, piece in enumerate(self._pieces)}
+
+    @cached_property
+    def _texts(self) -> list[str | None]:
+        """Text of each piece that may be cut; None for bytes, special and user symbols."""
+        return [
+            piece if normal else None
+            for piece, normal in zip(self._pieces, normal_pieces(self._model), strict=True)
+        ]
+
+    @cached_property
+    def _sampler(self) -> Sampler | None:
+        """None for models that know one cut only."""
+        samplers: dict[ModelType, type[BpeDropout | UnigramSampling]] = {
+            "bpe": BpeDropout,
+            "unigram": UnigramSampling,
+        }
+        if self.type not in samplers:
+            return None
+        ids = {piece: i for i, piece in enumerate(self._texts) if piece is not None}
+        scores = {piece: self._processor.GetScore(i) for piece, i in ids.items()}
+        return samplers[self.type](scores, ids)
+
+    def __reduce__(self) -> tuple[type["Tokenizer"], tuple[bytes]]:
+        return Tokenizer, (self._model,)
+
+
+@dataclass(frozen=True)
+class Tokenizers:
+    """The tokenizers of a language pair; one object for both sides if they share a vocabulary."""
+
+    src: Tokenizer
+    tgt: Tokenizer
+
+    @property
+    def joint(self) -> bool:
+        """Whether both sides have one vocabulary."""
+        return self.src is self.tgt
+
+    def save(self, directory: Path) -> None:
+        """Write `joint.model`, or `src.model` and `tgt.model`, in place of any that are there.
+
+        Raises:
+            OSError: If they cannot be written.
+        """
+        models = {"joint": self.src} if self.joint else {"src": self.src, "tgt": self.tgt}
+        directory.mkdir(parents=True, exist_ok=True)
+        for name, tokenizer in models.items():
+            tokenizer.save(directory / f"{name}.model")
+        for name in {"joint", "src", "tgt"} - set(models):
+            (directory / f"{name}.model").unlink(missing_ok=True)
+
+    @classmethod
+    def load(cls, directory: Path) -> "Tokenizers":
+        """Read what `save` wrote.
+
+        Raises:
+            DataError: If files are missing or damaged.
+        """
+        if not directory.is_dir():
+            what = "expected a folder; this is a file" if directory.exists() else "no such folder"
+            raise DataError(f"{directory}: {what} (of a tokenizer)")
+        if (directory / "joint.model").exists():
+            joint = Tokenizer.load(directory / "joint.model")
+            return cls(src=joint, tgt=joint)
+        if not any((directory / f"{side}.model").exists() for side in ("src", "tgt")):
+            raise DataError(
+                f"{directory}: no tokenizer here: expected joint.model, or src.model and tgt.model"
+            )
+        return cls(
+            src=Tokenizer.load(directory / "src.model"), tgt=Tokenizer.load(directory / "tgt.model")
+        )
+
+    def fingerprint(self) -> str:
+        """Hash both models: equal pairs cut every text alike."""
+        return hashlib.sha256(
+            f"{self.src.fingerprint()} {self.tgt.fingerprint()}".encode()
+        ).hexdigest()
+
+
+def to_utf8(text: str) -> bytes:
+    """Encode text; lone surrogates, which UTF-8 cannot hold, become U+FFFD."""
+    try:
+        return text.encode("utf-8")
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode("utf-8")
