@@ -1,0 +1,93 @@
+"""What tests of many modules use: a small text, and a model bundle with random weights."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+WORDS = {
+    "dog": "Hund", "cat": "Katze", "house": "Haus", "tree": "Baum", "man": "Mann", "car": "Auto",
+    "red": "rot", "big": "gross", "old": "alt", "sees": "sieht", "runs": "läuft", "has": "hat",
+    "a": "ein", "the": "das", "and": "und", "in": "in", "near": "nahe", "quickly": "schnell",
+}  # fmt: skip
+
+
+def small_text(num_lines: int, *, seed: int = 0) -> tuple[list[str], list[str]]:
+    """Lines of an invented English, and the same word by word in an invented German."""
+    rng = random.Random(seed)
+    sources, targets = [], []
+    for _ in range(num_lines):
+        words = rng.choices(list(WORDS), k=rng.randint(2, 10))
+        sources.append(" ".join(words).capitalize() + ".")
+        targets.append(" ".join(WORDS[word] for word in words).capitalize() + ".")
+    return sources, targets
+
+
+@pytest.fixture(scope="session")
+def tiny_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A bundle directory: a tokenizer of 400 pieces, a random Transformer of 2 + 2 small layers.
+
+    Its config has the test sets `first` and `second` of 12 and 7 lines, and 9 for validation.
+    """
+    import torch
+
+    from transformer_mt.bundle import save_bundle, weights_of
+    from transformer_mt.config.schema import Config
+    from transformer_mt.models.build import build_model
+    from transformer_mt.text.tokenizer_training import train_tokenizers
+
+    folder = tmp_path_factory.mktemp("tiny")
+    text = small_text(400)
+    tokenizers = train_tokenizers(*text, joint=True, type="bpe", vocab_size=400)
+    sets = {}
+    for name, size in {"train": 20, "valid": 9, "first": 12, "second": 7}.items():
+        sets[name] = {"type": "text"}
+        for side, lines in zip(("src", "tgt"), small_text(size, seed=size), strict=True):
+            path = folder / f"{name}.{side}"
+            path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+            sets[name][side] = str(path)
+    config = Config.model_validate(
+        {
+            "name": "tiny",
+            "data": {
+                "src_lang": "en",
+                "tgt_lang": "de",
+                "train": [sets["train"]],
+                "valid": sets["valid"],
+                "test": {name: sets[name] for name in ("first", "second")},
+            },
+            "model": {
+                "d_model": 32,
+                "d_ff": 64,
+                "num_heads": 4,
+                "num_encoder_layers": 2,
+                "num_decoder_layers": 2,
+                "tie_embeddings": "none",
+            },
+            "tokenizer": {"vocab_size": 400},
+            "training": {"max_steps": 1},
+            "decoding": {"max_length_offset": 8},
+        }
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        model = build_model(
+            config.model,
+            src_vocab_size=tokenizers.src.vocab_size,
+            tgt_vocab_size=tokenizers.tgt.vocab_size,
+        )
+    # Sharper than fresh weights, so that candidates are never nearly equal.
+    weights = {
+        name: 6 * weight if name == "decoder.output.weight" else weight
+        for name, weight in weights_of(model).items()
+    }
+    save_bundle(
+        folder / "bundle", config=config, tokenizers=tokenizers, state_dict=weights, scores={}
+    )
+    return folder / "bundle"
+
+
+@pytest.fixture(scope="session")
+def tiny_text() -> tuple[list[str], list[str]]:
+    """30 sources that `tiny_bundle` has pieces for, and their targets."""
+    return small_text(30, seed=7)

@@ -1,4 +1,4 @@
-"""Small decoders with the interface of `models.interfaces`, to test search without a Transformer."""
+"""Small decoders as `models.interfaces` wants them, to test search without a Transformer."""
 
 import torch
 from torch import Tensor, nn
@@ -130,3 +130,66 @@ class GruDecoder(nn.Module):
         inputs = torch.cat((self.embedding(tokens), context), dim=-1).flatten(0, 1)
         hidden = self.cell(inputs, state.hidden.flatten(0, 1)).view_as(state.hidden)
         return self.output(hidden), GruState(state.context, hidden)
+
+
+class CopyState:
+    def __init__(self, sources: Tensor, position: int):
+        self.sources = sources  # (B, S), eos behind the end
+        self.position = position
+
+    def select(self, rows: Tensor, sentences: Tensor | None = None) -> "CopyState":
+        sources = self.sources if sentences is None else self.sources[sentences]
+        return CopyState(sources, self.position)
+
+
+class CopyModel(nn.Module):
+    """Encoder and decoder in one, whose most probable translation is the source itself.
+
+    Other tokens are far less probable, the nearer to the right one the more.
+    """
+
+    def __init__(self, vocab_size: int, *, max_length: int | None = None):
+        super().__init__()
+        self.place = nn.Parameter(torch.zeros(1))
+        self.max_length = max_length
+        self.vocab_size = vocab_size
+        self.batches: list[list[int]] = []
+        self.modes: list[bool] = []
+
+    @property
+    def encoder(self) -> "CopyModel":
+        return self
+
+    @property
+    def decoder(self) -> "CopyModel":
+        return self
+
+    def encode(self, src: Tensor, segments: Segments) -> Memory:
+        self.batches.append(segments.lengths.tolist())
+        self.modes.append(self.training)
+        return Memory(src[:, None].float(), segments)
+
+    def _sources(self, memory: Memory) -> Tensor:
+        parts = memory.states[:, 0].long().split(memory.segments.lengths.tolist())
+        return nn.utils.rnn.pad_sequence(parts, batch_first=True, padding_value=EOS)
+
+    def _logits(self, wanted: Tensor) -> Tensor:
+        distance = (torch.arange(self.vocab_size) - wanted[..., None]).abs()
+        return -torch.where(distance > 0, 10.0 + distance / self.vocab_size, 0.0)
+
+    def forward(self, tgt_in: Tensor, segments: Segments, memory: Memory) -> Tensor:
+        pairs = zip(self._sources(memory), segments.lengths.tolist(), strict=True)
+        ends = torch.full((segments.max_length,), EOS)
+        wanted = [torch.cat((source, ends))[:length] for source, length in pairs]
+        return self._logits(torch.cat(wanted))
+
+    def output_weight(self) -> tuple[Tensor, None]:
+        return torch.eye(self.vocab_size), None
+
+    def init_state(self, memory: Memory, *, max_length: int) -> CopyState:
+        return CopyState(self._sources(memory), 0)
+
+    def step(self, tokens: Tensor, state: CopyState) -> tuple[Tensor, CopyState]:
+        place = min(state.position, state.sources.shape[1] - 1)
+        wanted = state.sources[:, place, None].expand_as(tokens)
+        return self._logits(wanted), CopyState(state.sources, state.position + 1)

@@ -318,7 +318,7 @@ def test_logits_that_are_no_numbers_are_reported(value, place):
                 logits[2, -1, place] = value
             return logits, state
 
-    with pytest.raises(ModelError, match="not a number .* at target token 3"):
+    with pytest.raises(ModelError, match=r"not a number .* at target token 3"):
         run(Broken(300), random_sources(5), [9] * 5)
 
 

@@ -1,0 +1,126 @@
+"""What search promises with every decoder: made-up ones, and all that `models.build` knows."""
+
+import random
+from collections.abc import Callable
+
+import pytest
+import torch
+from fake_decoders import BANNED, BOS, EOS, GruDecoder, TableDecoder, memory_of, packed
+
+from transformer_mt.config.model import TransformerSettings
+from transformer_mt.decoding.search import beam_search, score_targets
+from transformer_mt.models.build import build_model
+from transformer_mt.models.interfaces import Decoder, Memory
+
+VOCAB_SIZE = 100
+Case = tuple[Decoder, Callable[[list[list[int]]], Memory]]
+
+
+def transformer(**settings) -> Case:
+    sizes = {"d_model": 32, "d_ff": 64, "num_heads": 4, "tie_embeddings": "none"}
+    layers = {"num_encoder_layers": 2, "num_decoder_layers": 2}
+    with torch.random.fork_rng():
+        torch.manual_seed(2)
+        model = build_model(
+            TransformerSettings.model_validate(sizes | layers | settings),
+            src_vocab_size=VOCAB_SIZE,
+            tgt_vocab_size=VOCAB_SIZE,
+        ).eval()
+    with torch.no_grad():
+        # Sharper than fresh weights; and ends are likely enough to come at different times.
+        model.decoder.output_weight()[0].mul_(5.0)
+        model.decoder.output_weight()[0][EOS].mul_(2.0)
+    return model.decoder, lambda sources: model.encode(*packed(sources))
+
+
+CASES: dict[str, Callable[[], Case]] = {
+    "table": lambda: (TableDecoder(VOCAB_SIZE, spread=2.0), memory_of),
+    "gru": lambda: (GruDecoder(VOCAB_SIZE).eval(), memory_of),
+    "post-norm": lambda: transformer(norm="post"),
+    "pre-norm": lambda: transformer(norm="pre"),
+    "gated": lambda: transformer(activation="swiglu"),
+    "learned positions": lambda: transformer(positions={"type": "learned", "max_length": 40}),
+}
+
+
+@pytest.fixture(scope="module", params=list(CASES))
+def case(request) -> Case:
+    return CASES[request.param]()
+
+
+def sources_for_search(count: int = 12) -> list[list[int]]:
+    rng = random.Random(4)
+    return [
+        [*(rng.randrange(4, VOCAB_SIZE) for _ in range(rng.randrange(1, 14))), EOS]
+        for _ in range(count)
+    ]
+
+
+@torch.inference_mode()
+def search(case: Case, sources: list[list[int]], *, beam_size: int, n_best: int = 1):
+    decoder, encode = case
+    return beam_search(
+        decoder,
+        encode(sources),
+        beam_size=beam_size,
+        length_penalty=0.6,
+        max_lengths=torch.tensor([len(source) + 9 for source in sources]),
+        bos_id=BOS,
+        eos_id=EOS,
+        banned_ids=BANNED,
+        n_best=n_best,
+    )
+
+
+def test_search_scores_equal_forced_scores_of_the_same_targets(case):
+    decoder, encode = case
+    sources = sources_for_search()
+    for rank in range(4):
+        found = [best[rank] for best in search(case, sources, beam_size=4, n_best=4)]
+        tgt_in, segments = packed([[BOS, *h.tokens] for h in found])
+        tgt_out, _ = packed([[*h.tokens, EOS] for h in found])
+        with torch.inference_mode():
+            log_probs = score_targets(
+                decoder, encode(sources), tgt_in=tgt_in, tgt_out=tgt_out, segments=segments
+            )
+        parts = log_probs.split(segments.lengths.tolist())
+        for hypothesis, part in zip(found, parts, strict=True):
+            assert hypothesis.log_prob == pytest.approx(float(part.sum()), abs=1e-4)
+            norm = ((5 + len(part)) / 6) ** 0.6
+            assert hypothesis.score == pytest.approx(float(part.sum()) / norm, abs=1e-4)
+
+
+def test_beam_of_one_takes_the_most_probable_token_each_time(case):
+    decoder, encode = case
+    sources = sources_for_search()
+    for source, (found,) in zip(sources, search(case, sources, beam_size=1), strict=True):
+        tgt_in, segments = packed([[BOS, *found.tokens]])
+        weight, bias = decoder.output_weight()
+        with torch.inference_mode():
+            states = decoder(tgt_in, segments, encode([source]))
+            logits = torch.nn.functional.linear(states, weight, bias)
+            logits[:, list(BANNED)] = -torch.inf
+        best = logits.argmax(dim=1).tolist()
+        if len(found.tokens) == len(source) + 8:  # at the greatest length eos is not a choice
+            best[-1] = EOS
+        assert [*found.tokens, EOS] == best
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_a_sentence_does_not_notice_its_batch(case, beam_size):
+    sources = sources_for_search()
+    expected = search(case, sources, beam_size=beam_size, n_best=beam_size)
+    order = random.Random(5).sample(range(len(sources)), len(sources))
+    shuffled = search(case, [sources[i] for i in order], beam_size=beam_size, n_best=beam_size)
+    alone = [search(case, [s], beam_size=beam_size, n_best=beam_size)[0] for s in sources]
+    for place, line in enumerate(order):
+        for found in (shuffled[place], alone[line]):
+            assert [h.tokens for h in found] == [h.tokens for h in expected[line]]
+            assert [h.score for h in found] == pytest.approx(
+                [h.score for h in expected[line]], abs=1e-4
+            )
+
+
+def test_the_cases_end_at_different_lengths(case):
+    lengths = {len(best[0].tokens) for best in search(case, sources_for_search(), beam_size=4)}
+    assert len(lengths) > 2

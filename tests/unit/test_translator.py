@@ -1,0 +1,358 @@
+"""From lines to lines: order, batches, blank and long lines, streams."""
+
+import itertools
+import logging
+import random
+import threading
+import time
+from dataclasses import replace
+
+import pytest
+import torch
+from fake_decoders import CopyModel
+
+from transformer_mt.bundle import Bundle, load_bundle
+from transformer_mt.decoding import chunks, translator
+from transformer_mt.decoding.long_lines import split_line
+from transformer_mt.decoding.translator import Translator
+from transformer_mt.errors import ConfigError, DataError, ModelError, TmtError
+
+SETTINGS = {
+    "beam_size": 4,
+    "length_penalty": 0.6,
+    "max_length_factor": 1.0,
+    "max_length_offset": 8,
+    "batch_tokens": 400,
+}
+
+
+@pytest.fixture(scope="module")
+def bundle(tiny_bundle) -> Bundle:
+    return load_bundle(tiny_bundle)
+
+
+@pytest.fixture
+def copying(bundle) -> Bundle:
+    """A bundle whose translations are the sources."""
+    return replace(bundle, model=CopyModel(bundle.tokenizers.tgt.vocab_size).eval())
+
+
+def make(bundle: Bundle, **options) -> Translator:
+    return Translator(bundle, **(SETTINGS | options))
+
+
+def texts(translations) -> list[str]:
+    return [translation.text for translation in translations]
+
+
+def test_translations_come_in_the_order_of_the_lines(copying, tiny_text):
+    lines, _ = tiny_text
+    assert texts(make(copying).translate(lines)) == lines
+
+
+def test_sentences_of_like_length_share_a_batch_and_batches_keep_to_their_tokens(
+    copying, tiny_text
+):
+    make(copying, batch_tokens=240).translate(tiny_text[0])
+    batches = copying.model.batches
+    assert len(batches) > 3
+    flat = list(itertools.chain(*batches))
+    assert flat == sorted(flat, reverse=True)
+    assert all(sum(batch) * 4 <= 240 for batch in batches)
+
+
+def test_a_sentence_larger_than_a_batch_is_translated_alone(copying, tiny_text):
+    lines = tiny_text[0][:4]
+    assert texts(make(copying, batch_tokens=1).translate(lines)) == lines
+    assert [len(batch) for batch in copying.model.batches] == [1] * 4
+
+
+@pytest.mark.parametrize("size", [1, 2, 63, 64, 65, 70])
+def test_blank_lines_stay_blank_at_every_place(copying, tiny_text, size):
+    blanks = ("", " ", "\t", "\u3000", "\u00a0 ")
+    for blank_every in (1, 2, 3):
+        words = itertools.cycle(tiny_text[0])
+        lines = [
+            blanks[i % len(blanks)] if i % blank_every == 0 else next(words) for i in range(size)
+        ]
+        expected = [line if line.strip() else "" for line in lines]
+        assert texts(make(copying).translate(lines)) == expected
+        assert texts(make(copying).translate_stream(iter(lines))) == expected
+
+
+def test_blank_lines_do_not_reach_the_model(copying):
+    (translation,) = make(copying, n_best=3).translate([" "])
+    assert copying.model.batches == []
+    (candidate,) = translation.n_best
+    assert (candidate.text, candidate.tokens) == ("", [])
+    assert (candidate.log_prob, candidate.score, translation.score) == (0, 0, 0)
+
+
+def test_no_lines_give_no_translations(copying):
+    assert make(copying).translate([]) == []
+    assert list(make(copying).translate_stream([])) == []
+
+
+def test_equal_sentences_are_translated_once(copying, tiny_text):
+    line = tiny_text[0][0]
+    assert texts(make(copying).translate([line] * 50)) == [line] * 50
+    assert list(map(len, copying.model.batches)) == [1]
+
+
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_translation_does_not_depend_on_batch_size_or_neighbours(bundle, tiny_text, beam_size):
+    lines, _ = tiny_text
+    expected = make(bundle, beam_size=beam_size).translate(lines)
+    order = random.Random(0).sample(range(len(lines)), len(lines))
+    for batch_tokens in (1, 150, 100_000):
+        translate = make(bundle, beam_size=beam_size, batch_tokens=batch_tokens).translate
+        found = translate([lines[i] for i in order])
+        for i, translation in zip(order, found, strict=True):
+            assert translation.text == expected[i].text
+            assert translation.score == pytest.approx(expected[i].score, abs=1e-4)
+
+
+def test_search_scores_equal_forced_scores_of_the_same_text(bundle, tiny_text):
+    lines, _ = tiny_text
+    candidates = [t.n_best[0] for t in make(bundle).translate(lines)]
+    scores = make(bundle).score(lines, [candidate.text for candidate in candidates])
+    compared = 0
+    for candidate, score in zip(candidates, scores, strict=True):
+        # Random weights also choose pieces that no text is cut into.
+        if score.tokens == [*candidate.tokens, "</s>"]:
+            assert score.log_prob == pytest.approx(candidate.log_prob, abs=1e-4)
+            compared += 1
+    assert compared
+
+
+def test_forced_scores_do_not_depend_on_batches(bundle, tiny_text):
+    together = make(bundle).score(*tiny_text)
+    for pair, expected in zip(zip(*tiny_text, strict=True), together, strict=True):
+        (alone,) = make(bundle).score(*([line] for line in pair))
+        assert alone.tokens == expected.tokens
+        assert alone.token_log_probs == pytest.approx(expected.token_log_probs, abs=1e-4)
+        assert alone.log_prob == pytest.approx(sum(alone.token_log_probs))
+
+
+def test_blank_lines_can_be_scored(bundle):
+    (score,) = make(bundle).score([""], [""])
+    assert score.tokens == ["</s>"]
+    assert score.log_prob < 0
+
+
+def test_n_best_candidates_are_different_and_fall(bundle, tiny_text):
+    for translation in make(bundle, n_best=4).translate(tiny_text[0]):
+        assert len(translation.n_best) == 4
+        assert len({tuple(candidate.tokens) for candidate in translation.n_best}) == 4
+        scores = [candidate.score for candidate in translation.n_best]
+        assert scores == sorted(scores, reverse=True)
+
+
+def test_text_has_no_line_breaks_whatever_the_model_says(copying):
+    spelled = "a\nb\r\nc\x0bd\x0ce\x1cf\x85g\u2028h\u2029i"
+    (translation,) = make(copying, max_length_factor=9).translate([spelled])
+    assert translation.text.splitlines() == ["a b  c d e f g h i"]
+    (translation,) = make(copying).translate(["a\0b"])
+    assert translation.text == "a b"
+
+
+@pytest.mark.parametrize("max_length", [20, None])
+def test_lines_too_long_for_the_model_are_translated_in_parts(
+    copying, tiny_text, max_length, monkeypatch, caplog
+):
+    monkeypatch.setattr(translator, "MAX_SOURCE_LENGTH", 20 if max_length is None else 1024)
+    copying.model.max_length = max_length
+    long = " ".join(tiny_text[0])
+    lines = [tiny_text[0][0], long, tiny_text[0][1]]
+    with caplog.at_level(logging.WARNING):
+        found = make(copying).translate(lines, first_line=101)
+    assert texts(found) == lines
+    assert max(itertools.chain(*copying.model.batches)) <= 20
+    assert "line 102: " in caplog.text
+    assert "translated in" in caplog.text
+    assert caplog.text.count("\n") == 1
+    assert found[1].n_best[0].log_prob < found[0].n_best[0].log_prob
+
+
+def test_a_line_of_a_hundred_thousand_characters_is_translated(copying):
+    line = "dog cat " * 12_500
+    copying.model.max_length = 256
+    assert texts(make(copying).translate([line])) == [line.strip() + " "]
+    assert max(map(len, copying.model.batches)) * 256 * 4 < 100_000
+
+
+def test_targets_keep_to_the_positions_of_the_model(bundle, tiny_text, monkeypatch):
+    monkeypatch.setattr(type(bundle.model.decoder), "max_length", 5)
+    for translation in make(bundle, max_length_offset=50).translate(tiny_text[0]):
+        assert len(translation.n_best[0].tokens) <= 4
+
+
+@pytest.mark.parametrize(
+    ("line", "parts"),
+    [
+        ("one two. three four", ["one two.", "three four"]),
+        ("one, two three four", ["one, two", "three four"]),
+        ("one two three. four five six seven eight", None),
+        ("onetwothreefour", None),
+        ("\u4e00" * 9 + "\u3002" + "\u4e01" * 9, ["\u4e00" * 9 + "\u3002", "\u4e01" * 9]),
+    ],
+)
+def test_long_lines_are_cut_at_the_best_place_and_nothing_is_lost(line, parts):
+    def encode(text: str) -> list[int]:
+        return list(map(ord, text))
+
+    found = split_line(line, encode, 10)
+    assert all(len(part.tokens) <= 10 for part in found)
+    assert "".join("".join(map(chr, part.tokens)) + part.glue for part in found) == line
+    if parts is not None:
+        assert ["".join(map(chr, part.tokens)) for part in found] == parts
+
+
+def test_lines_too_long_to_score_are_named(copying, tiny_text):
+    copying.model.max_length = 12
+    long = " ".join(tiny_text[0])
+    with pytest.raises(DataError, match=r"line 8: the target has \d+ tokens; at most 11"):
+        make(copying).score(["dog", "dog"], ["Hund", long], first_line=7)
+    with pytest.raises(DataError, match=r"line 1: the source has"):
+        make(copying).score([long], ["Hund"])
+
+
+def test_the_mode_of_the_model_is_left_as_it_was(copying, tiny_text):
+    copying.model.train()
+    make(copying).translate(tiny_text[0])
+    make(copying).score(*tiny_text)
+    assert copying.model.training
+    assert not any(copying.model.modes)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"beam_size": 401}, "beam size 401 is larger than the vocabulary of 400 tokens"),
+        ({"n_best": 5}, "a beam of 4 cannot give 5 translations"),
+    ],
+)
+def test_impossible_beams_are_refused(copying, options, words):
+    with pytest.raises(ConfigError, match=words):
+        make(copying, **options)
+
+
+def test_a_batch_too_large_for_the_device_is_halved(copying, tiny_text, monkeypatch):
+    encode = copying.model.encode
+
+    def small_device(src, segments):
+        if segments.num_sentences > 3:
+            raise torch.OutOfMemoryError("too much")
+        return encode(src, segments)
+
+    monkeypatch.setattr(copying.model, "encode", small_device)
+    assert texts(make(copying).translate(tiny_text[0])) == tiny_text[0]
+    scores = make(copying).score(*tiny_text)
+    assert len(scores) == len(tiny_text[0])
+
+
+def test_a_sentence_too_large_for_the_device_is_an_error(copying, monkeypatch):
+    def no_device(src, segments):
+        raise torch.OutOfMemoryError("too much")
+
+    monkeypatch.setattr(copying.model, "encode", no_device)
+    with pytest.raises(TmtError, match="out of memory with a single sentence"):
+        make(copying).translate(["dog", "cat"])
+
+
+def test_weights_that_are_no_numbers_are_reported(tiny_bundle):
+    bundle = load_bundle(tiny_bundle)
+    with torch.no_grad():
+        next(bundle.model.decoder.parameters())[5] = torch.nan
+        bundle.model.decoder.output_weight()[0][7] = torch.nan
+    with pytest.raises(ModelError, match="not a number"):
+        make(bundle).translate(["dog"])
+
+
+def test_progress_counts_sentences(copying, tiny_text):
+    calls: list[tuple[int, int]] = []
+    lines = [*tiny_text[0], "", tiny_text[0][0]]
+    make(copying, batch_tokens=240).translate(lines, on_progress=lambda *call: calls.append(call))
+    different = len(set(tiny_text[0]))
+    assert calls[-1] == (different, different)
+    assert [done for done, _ in calls] == sorted({done for done, _ in calls})
+
+
+# --- chunks of streams ----------------------------------------------------------------------------
+
+
+def test_chunks_grow_and_keep_all_lines():
+    lines = [str(i) for i in range(3000)]
+    sizes = [len(chunk) for chunk in chunks.chunks_of(lines)]
+    assert sizes == [64, 256, 1024, 1024, 632]
+    assert list(itertools.chain(*chunks.chunks_of(lines))) == lines
+    assert list(itertools.chain(*chunks.chunks_as_they_come(lines))) == lines
+
+
+@pytest.mark.parametrize("cut", [chunks.chunks_of, chunks.chunks_as_they_come])
+def test_chunks_of_long_lines_are_small(cut, monkeypatch):
+    monkeypatch.setattr(chunks, "MAX_CHARACTERS", 1000)
+    lines = ["x" * 400] * 10 + ["y" * 5000] * 2 + ["z"]
+    found = list(cut(lines))
+    assert list(itertools.chain(*found)) == lines
+    assert max(map(len, found)) <= 3
+
+
+def test_streams_are_read_no_further_than_the_chunk_at_work(copying, tiny_text):
+    read = []
+
+    def lines():
+        for line in itertools.cycle(tiny_text[0]):
+            read.append(line)
+            yield line
+
+    stream = make(copying).translate_stream(lines())
+    assert next(stream).text == tiny_text[0][0]
+    assert len(read) == chunks.FIRST_SIZE
+
+
+def test_a_line_that_comes_alone_is_given_at_once():
+    answered = threading.Event()
+
+    def lines():
+        yield "first"
+        assert answered.wait(10), "the second line was waited for"
+        yield "second"
+
+    stream = chunks.chunks_as_they_come(lines())
+    assert next(stream) == ["first"]
+    answered.set()
+    assert list(stream) == [["second"]]
+
+
+def test_lines_are_read_ahead_from_the_start():
+    started = threading.Event()
+
+    def lines():
+        started.set()
+        yield "first"
+
+    stream = chunks.chunks_as_they_come(lines())
+    assert started.wait(10)
+    assert list(stream) == [["first"]]
+
+
+def test_a_slow_writer_does_not_hold_up_its_first_lines(monkeypatch):
+    monkeypatch.setattr(chunks, "LINGER_SECONDS", 0.0)
+
+    def lines():
+        for i in range(5):
+            time.sleep(0.02)
+            yield str(i)
+
+    assert max(map(len, chunks.chunks_as_they_come(lines()))) <= 2
+
+
+@pytest.mark.parametrize("cut", [chunks.chunks_of, chunks.chunks_as_they_come])
+def test_errors_of_the_reader_arrive(cut):
+    def lines():
+        yield "good"
+        raise DataError("stdin:2: bad")
+
+    with pytest.raises(DataError, match="stdin:2: bad"):
+        list(cut(lines()))

@@ -1,0 +1,103 @@
+"""How many lines of a stream are translated together."""
+
+import itertools
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+# The first chunks are small, so that output begins soon; later ones are large enough for batches
+# of sentences of one length.
+FIRST_SIZE = 64
+GROWTH = 4
+LAST_SIZE = 1024
+
+# Bounds the memory that a chunk of very long lines takes.
+MAX_CHARACTERS = 1_000_000
+
+# How long to wait for a second line after the first. A program that writes a text line by line
+# needs microseconds for each; a person does not notice the delay.
+LINGER_SECONDS = 0.02
+
+
+def chunks_of(lines: Iterable[str]) -> Iterator[list[str]]:
+    """Cut lines into chunks that depend on the lines alone."""
+    source = iter(lines)
+    return _chunks(lambda: source)
+
+
+def chunks_as_they_come(lines: Iterable[str]) -> Iterator[list[str]]:
+    """Cut lines into chunks of what is there, without waiting for lines that come later.
+
+    A thread reads ahead, from the moment of the call. It is left behind if the chunks are not used
+    up: a thread that waits for somebody to type cannot be stopped.
+    """
+    return _chunks(_Reader(lines).available)
+
+
+def _chunks(rest: Callable[[], Iterator[str]]) -> Iterator[list[str]]:
+    for size in _sizes():
+        chunk = list(_within(MAX_CHARACTERS, itertools.islice(rest(), size)))
+        if not chunk:
+            return
+        yield chunk
+
+
+def _sizes() -> Iterator[int]:
+    size = FIRST_SIZE
+    while True:
+        yield size
+        size = min(size * GROWTH, LAST_SIZE)
+
+
+def _within(max_characters: int, lines: Iterator[str]) -> Iterator[str]:
+    """Yield lines until they have so many characters together, at least one line."""
+    num_characters = 0
+    for line in lines:
+        yield line
+        num_characters += len(line)
+        if num_characters >= max_characters:
+            return
+
+
+class _Reader:
+    """Reads lines in a thread."""
+
+    _END: Final = object()
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self._queue: queue.Queue[object] = queue.Queue(maxsize=2 * LAST_SIZE)
+        self._ended = False
+        threading.Thread(target=self._read, args=(lines,), daemon=True).start()
+
+    def available(self) -> Iterator[str]:
+        """Wait for one line, then yield what is there; nothing at the end of the input."""
+        deadline = None
+        while not self._ended:
+            try:
+                item = self._take(deadline)
+            except queue.Empty:
+                return
+            if isinstance(item, str):
+                yield item
+            elif isinstance(item, BaseException):
+                self._ended = True
+                raise item
+            else:
+                self._ended = True
+            deadline = deadline or time.monotonic() + LINGER_SECONDS
+
+    def _take(self, deadline: float | None) -> object:
+        if deadline is None:
+            return self._queue.get()
+        return self._queue.get(timeout=max(0.0, deadline - time.monotonic()))
+
+    def _read(self, lines: Iterable[str]) -> None:
+        last: object = self._END
+        try:
+            for line in lines:
+                self._queue.put(line)
+        except Exception as error:
+            last = error
+        self._queue.put(last)

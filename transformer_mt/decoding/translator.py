@@ -1,0 +1,360 @@
+"""Lines of text to translations: tokens, batches, search, and back in the order of the input."""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from transformer_mt.bundle import Bundle
+from transformer_mt.decoding.chunks import chunks_of
+from transformer_mt.decoding.long_lines import Part, split_line
+from transformer_mt.decoding.search import Hypothesis, beam_search, score_targets
+from transformer_mt.errors import ConfigError, DataError, TmtError
+from transformer_mt.models.interfaces import Memory
+from transformer_mt.nn.packing import Segments
+from transformer_mt.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+
+logger = logging.getLogger(__name__)
+
+# Tokens of a source, eos included, up to which it is translated in one piece. Time and memory of
+# attention grow with the square of the length, and no model is trained on sentences this long.
+MAX_SOURCE_LENGTH = 1024
+
+# Whatever some program takes for the end of a line, and NUL, which our own reader refuses. Byte
+# pieces can spell all of them.
+LINE_BREAKS = str.maketrans(dict.fromkeys("\n\v\f\r\x1c\x1d\x1e\x85\u2028\u2029\0", " "))
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One translation of a line.
+
+    Attributes:
+        text: Without any line break.
+        tokens: Pieces of the target vocabulary.
+        log_prob: Natural logarithm of its probability.
+        score: What candidates are ranked by: see `search.Hypothesis`.
+    """
+
+    text: str
+    tokens: list[str]
+    log_prob: float
+    score: float
+
+
+@dataclass(frozen=True)
+class Translation:
+    """What a line became.
+
+    A line that was translated in parts has the sums of their log-probabilities and scores.
+
+    Attributes:
+        n_best: Candidates, best first; at least one. A blank line has an empty one.
+    """
+
+    n_best: list[Candidate]
+
+    @property
+    def text(self) -> str:
+        """The best candidate's text."""
+        return self.n_best[0].text
+
+    @property
+    def score(self) -> float:
+        """The best candidate's score."""
+        return self.n_best[0].score
+
+
+@dataclass(frozen=True)
+class TargetScore:
+    """How probable a given target is.
+
+    Attributes:
+        tokens: Pieces of the target, eos last.
+        token_log_probs: Natural logarithm of the probability of each.
+    """
+
+    tokens: list[str]
+    token_log_probs: list[float]
+
+    @property
+    def log_prob(self) -> float:
+        """Of the whole target, eos included."""
+        return sum(self.token_log_probs)
+
+
+class Translator:
+    """Translates with a bundle, where its model is.
+
+    Args:
+        bundle: The model and its tokenizers.
+        beam_size: Hypotheses kept for each sentence; 1 is greedy search.
+        length_penalty: Exponent of `search.length_norm`.
+        max_length_factor: A target has at most factor * source length + offset tokens.
+        max_length_offset: See `max_length_factor`.
+        batch_tokens: Source tokens times beam in a batch; a longer sentence is alone.
+        n_best: Candidates to return for each line.
+
+    Raises:
+        ConfigError: If the beam is larger than the vocabulary, or smaller than `n_best`.
+    """
+
+    def __init__(
+        self,
+        bundle: Bundle,
+        *,
+        beam_size: int,
+        length_penalty: float,
+        max_length_factor: float,
+        max_length_offset: int,
+        batch_tokens: int,
+        n_best: int = 1,
+    ) -> None:
+        vocab_size = bundle.tokenizers.tgt.vocab_size
+        if beam_size > vocab_size:
+            raise ConfigError(
+                f"beam size {beam_size} is larger than the vocabulary of {vocab_size} tokens"
+            )
+        if n_best > beam_size:
+            raise ConfigError(
+                f"a beam of {beam_size} cannot give {n_best} translations: "
+                f"raise the beam size to {n_best}"
+            )
+        self._tokenizers = bundle.tokenizers
+        self._model = bundle.model
+        self._beam_size = beam_size
+        self._length_penalty = length_penalty
+        self._max_length_factor = max_length_factor
+        self._max_length_offset = max_length_offset
+        self._batch_tokens = batch_tokens
+        self._n_best = n_best
+        longest = bundle.model.encoder.max_length
+        self._max_source_length = min(MAX_SOURCE_LENGTH, longest or MAX_SOURCE_LENGTH)
+
+    def translate(
+        self,
+        lines: Sequence[str],
+        *,
+        first_line: int = 1,
+        on_progress: Callable[[int, int], None] | None = None,
+    ) -> list[Translation]:
+        """Translate lines; result N belongs to line N.
+
+        Blank lines stay empty. A line of more than `MAX_SOURCE_LENGTH` tokens, or more than the
+        model has positions for, is translated in parts, with a warning that names it.
+
+        Args:
+            lines: Any number of lines.
+            first_line: Number of the first, for warnings.
+            on_progress: Called after each batch with the number of sentences done and of all
+                sentences. Blank lines and repetitions are not counted.
+        """
+        parts = self._parts(lines, first_line)
+        # Each different sentence is translated once.
+        sources = list({part.tokens: None for line_parts in parts for part in line_parts})
+        lengths = [len(source) + 1 for source in sources]
+        found: list[list[Hypothesis]] = [[] for _ in sources]
+        num_done = 0
+        for batch in _batches(lengths, max(1, self._batch_tokens // self._beam_size)):
+            results = _halving(self._search, [sources[i] for i in batch])
+            for i, hypotheses in zip(batch, results, strict=True):
+                found[i] = hypotheses
+            num_done += len(batch)
+            if on_progress is not None:
+                on_progress(num_done, len(sources))
+        by_source = dict(zip(sources, found, strict=True))
+        return [self._translation(line_parts, by_source) for line_parts in parts]
+
+    def translate_stream(self, lines: Iterable[str]) -> Iterator[Translation]:
+        """Translate lines as they are read, a chunk at a time; memory stays flat."""
+        for chunk in self.translate_chunks(chunks_of(lines)):
+            yield from chunk
+
+    def translate_chunks(self, chunks: Iterable[Sequence[str]]) -> Iterator[list[Translation]]:
+        """Translate chunks of the lines of one text, each as soon as it is there."""
+        first_line = 1
+        for chunk in chunks:
+            yield self.translate(chunk, first_line=first_line)
+            first_line += len(chunk)
+
+    def score(
+        self, src_lines: Sequence[str], tgt_lines: Sequence[str], *, first_line: int = 1
+    ) -> list[TargetScore]:
+        """Compute how probable each target is as the translation of its source.
+
+        Args:
+            src_lines: Any number of lines.
+            tgt_lines: As many.
+            first_line: Number of the first, for errors.
+
+        Raises:
+            DataError: If a line is longer than the model or `MAX_SOURCE_LENGTH` allows.
+        """
+        sources = self._tokenizers.src.encode_batch(list(src_lines))
+        targets = self._tokenizers.tgt.encode_batch(list(tgt_lines))
+        pairs = list(zip(sources, targets, strict=True))
+        self._check_lengths(pairs, first_line)
+        lengths = [len(source) + len(target) + 2 for source, target in pairs]
+        scores: list[list[float]] = [[] for _ in pairs]
+        for batch in _batches(lengths, self._batch_tokens):
+            results = _halving(self._force, [pairs[i] for i in batch])
+            for i, log_probs in zip(batch, results, strict=True):
+                scores[i] = log_probs
+        return [
+            TargetScore(self._tokenizers.tgt.pieces([*target, EOS_ID]), log_probs)
+            for target, log_probs in zip(targets, scores, strict=True)
+        ]
+
+    def _parts(self, lines: Sequence[str], first_line: int) -> list[list[Part]]:
+        tokenizer = self._tokenizers.src
+        limit = self._max_source_length - 1
+        all_parts: list[list[Part]] = []
+        for number, tokens in enumerate(tokenizer.encode_batch(list(lines))):
+            line = lines[number]
+            if not tokens or not line.strip():
+                all_parts.append([])
+                continue
+            if len(tokens) <= limit:
+                all_parts.append([Part(tuple(tokens), "")])
+                continue
+            parts = split_line(line, tokenizer.encode, limit)
+            logger.warning(
+                "line %d: %d tokens are more than %d; translated in %d parts",
+                first_line + number,
+                len(tokens),
+                limit,
+                len(parts),
+            )
+            all_parts.append(parts)
+        return all_parts
+
+    @torch.inference_mode()
+    def _search(self, sources: Sequence[tuple[int, ...]]) -> list[list[Hypothesis]]:
+        longest = self._model.decoder.max_length
+        with evaluation_mode(self._model):
+            memory, lengths = self._encode(sources)
+            limits = (lengths * self._max_length_factor).long() + self._max_length_offset
+            return beam_search(
+                self._model.decoder,
+                memory,
+                beam_size=self._beam_size,
+                length_penalty=self._length_penalty,
+                max_lengths=limits if longest is None else limits.clamp(max=longest),
+                bos_id=BOS_ID,
+                eos_id=EOS_ID,
+                banned_ids=(PAD_ID, UNK_ID, BOS_ID),
+                n_best=self._n_best,
+            )
+
+    @torch.inference_mode()
+    def _force(self, pairs: Sequence[tuple[list[int], list[int]]]) -> list[list[float]]:
+        with evaluation_mode(self._model):
+            memory, _ = self._encode([source for source, _ in pairs])
+            tgt_out, lengths, segments = self._pack([[*target, EOS_ID] for _, target in pairs])
+            tgt_in, _, _ = self._pack([[BOS_ID, *target] for _, target in pairs])
+            log_probs = score_targets(
+                self._model.decoder, memory, tgt_in=tgt_in, tgt_out=tgt_out, segments=segments
+            )
+        return [part.tolist() for part in torch.split(log_probs.cpu(), lengths.tolist())]
+
+    def _encode(self, sources: Sequence[Sequence[int]]) -> tuple[Memory, Tensor]:
+        src, lengths, segments = self._pack([[*source, EOS_ID] for source in sources])
+        return self._model.encode(src, segments), lengths
+
+    def _pack(self, sentences: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor, Segments]:
+        """Lay sentences one after another on the model's device; the lengths stay on the CPU."""
+        lengths = torch.tensor([len(sentence) for sentence in sentences])
+        tokens = torch.tensor([token for sentence in sentences for token in sentence])
+        segments = Segments.from_lengths(
+            lengths, max_length=int(lengths.max()), num_tokens=len(tokens)
+        )
+        device = next(self._model.parameters()).device
+        return tokens.to(device), lengths, segments.to(device)
+
+    def _translation(
+        self, parts: list[Part], found: dict[tuple[int, ...], list[Hypothesis]]
+    ) -> Translation:
+        ranks = zip(*(found[part.tokens] for part in parts), strict=False)
+        glues = [part.glue for part in parts]
+        n_best = [self._candidate(hypotheses, glues) for hypotheses in ranks]
+        return Translation(n_best or [Candidate("", [], 0.0, 0.0)])
+
+    def _candidate(self, hypotheses: Sequence[Hypothesis], glues: Sequence[str]) -> Candidate:
+        tokenizer = self._tokenizers.tgt
+        texts = [tokenizer.decode(hypothesis.tokens) for hypothesis in hypotheses]
+        text = "".join(text + glue for text, glue in zip(texts, glues, strict=True))
+        return Candidate(
+            text=text.translate(LINE_BREAKS),
+            tokens=[piece for h in hypotheses for piece in tokenizer.pieces(h.tokens)],
+            log_prob=sum(hypothesis.log_prob for hypothesis in hypotheses),
+            score=sum(hypothesis.score for hypothesis in hypotheses),
+        )
+
+    def _check_lengths(
+        self, pairs: Sequence[tuple[list[int], list[int]]], first_line: int
+    ) -> None:
+        longest = self._model.decoder.max_length
+        limits = (self._max_source_length, min(MAX_SOURCE_LENGTH, longest or MAX_SOURCE_LENGTH))
+        for number, pair in enumerate(pairs, start=first_line):
+            for side, tokens, limit in zip(("source", "target"), pair, limits, strict=True):
+                if len(tokens) >= limit:
+                    raise DataError(
+                        f"line {number}: the {side} has {len(tokens)} tokens; at most {limit - 1} "
+                        f"can be scored: take the pair out or cut it"
+                    )
+
+
+@contextmanager
+def evaluation_mode(model: nn.Module) -> Iterator[None]:
+    """Switch dropout off, and back on at the end if it was on."""
+    was_training = model.training
+    if was_training:
+        model.eval()
+    try:
+        yield
+    finally:
+        if was_training:
+            model.train()
+
+
+def _batches(lengths: Sequence[int], max_tokens: int) -> Iterator[list[int]]:
+    """Yield the places of sentences in batches of like length, the longest first.
+
+    The longest first, so that a batch too large for the device shows at once.
+    """
+    batch: list[int] = []
+    num_tokens = 0
+    for i in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
+        if batch and num_tokens + lengths[i] > max_tokens:
+            yield batch
+            batch, num_tokens = [], 0
+        batch.append(i)
+        num_tokens += lengths[i]
+    if batch:
+        yield batch
+
+
+def _halving(
+    function: Callable[[Sequence[_Item]], list[_Result]], items: Sequence[_Item]
+) -> list[_Result]:
+    """Apply a function to all items, or to each half of them where the device is too small."""
+    try:
+        return function(items)
+    except torch.OutOfMemoryError as error:
+        if len(items) == 1:
+            raise TmtError(
+                "the device is out of memory with a single sentence: lower the beam size, or "
+                "translate on the CPU with --device cpu"
+            ) from error
+    # Outside the handler: the error holds the frames, and with them the tensors, of the failure.
+    torch.cuda.empty_cache()
+    middle = len(items) // 2
+    logger.debug("out of memory with %d sentences: halved", len(items))
+    return _halving(function, items[:middle]) + _halving(function, items[middle:])
