@@ -1,0 +1,142 @@
+"""BLEU, chrF and TER of whole test sets, by sacrebleu and with its signatures.
+
+A score means something only beside its signature: the same translations differ by several BLEU
+between tokenizations (Post 2018).
+"""
+
+import logging
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from sacrebleu.metrics import BLEU, CHRF, TER
+from sacrebleu.metrics.base import Metric
+
+from transformer_mt.config.training import MetricName
+from transformer_mt.errors import DataError
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Score:
+    """A score of a set of translations.
+
+    Attributes:
+        name: Name of the metric, as in configs.
+        value: From 0 to 100; TER can be larger.
+        signature: How sacrebleu computed it.
+        higher_is_better: False for TER, which counts edits.
+    """
+
+    name: MetricName
+    value: float
+    signature: str
+    higher_is_better: bool
+
+
+def score(
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    *,
+    metrics: Sequence[MetricName],
+    tgt_lang: str,
+) -> list[Score]:
+    """Score translations against one reference each.
+
+    Args:
+        hypotheses: Translations as users see them, not tokenized.
+        references: As many, in the same order.
+        metrics: Which scores, in the order wanted.
+        tgt_lang: Language code such as `de`, `zh-CN` or `jpn_Jpan`; chooses how words are told
+            apart. Unknown codes count as languages with spaces.
+
+    Raises:
+        DataError: If the numbers of lines differ, or there are none.
+    """
+    if len(hypotheses) != len(references):
+        raise DataError(
+            f"expected one translation for each reference; got {len(hypotheses)} translations and "
+            f"{len(references)} references"
+        )
+    if not references:
+        raise DataError("nothing to score: there are no translations and no references")
+    scores = []
+    for name in metrics:
+        kind = METRICS[name]
+        metric = kind.build(_plain_code(tgt_lang))
+        value = metric.corpus_score(list(hypotheses), [list(references)]).score
+        scores.append(
+            Score(
+                name=name,
+                value=float(value),
+                signature=str(metric.get_signature()),
+                higher_is_better=kind.higher_is_better,
+            )
+        )
+    return scores
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """How to make a metric for a language, and which end of it is good."""
+
+    build: Callable[[str], Metric]
+    higher_is_better: bool
+
+
+def _bleu(language: str) -> Metric:
+    if language in _NO_SPACES:
+        _advise(language, "BLEU counts characters, not words (tok:char in the signature)")
+        return BLEU(tokenize="char")
+    tokenizer = _BLEU_TOKENIZERS.get(language, BLEU.TOKENIZER_DEFAULT)
+    try:
+        return BLEU(tokenize=tokenizer)
+    except RuntimeError:  # the package with its dictionary is not installed
+        _advise(
+            language,
+            "BLEU counts characters, not words (tok:char in the signature), and cannot be compared "
+            f"with scores of {tokenizer}; for those: pip install 'sacrebleu[{language}]'",
+        )
+        return BLEU(tokenize="char")
+
+
+def _chrf(language: str) -> Metric:
+    return CHRF()
+
+
+def _ter(language: str) -> Metric:
+    if language in ("zh", "ja"):
+        # Without these, a whole Chinese or Japanese sentence is one word.
+        return TER(normalized=True, asian_support=True)
+    if language in _NO_SPACES:
+        _advise(language, "TER takes whole sentences for words; better look at chrF")
+    return TER()
+
+
+METRICS: dict[MetricName, _Kind] = {
+    "bleu": _Kind(_bleu, higher_is_better=True),
+    "chrf": _Kind(_chrf, higher_is_better=True),
+    "ter": _Kind(_ter, higher_is_better=False),
+}
+
+# sacrebleu's advice; every other language has spaces and its default.
+_BLEU_TOKENIZERS = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}
+_NO_SPACES = ("bo", "km", "lo", "my", "th")
+_PLAIN_CODES = {
+    **dict.fromkeys(("zho", "chi", "cmn", "yue", "wuu", "lzh"), "zh"),
+    **{"jpn": "ja", "kor": "ko", "tha": "th", "lao": "lo", "khm": "km", "mya": "my", "bod": "bo"},
+}
+
+
+def _plain_code(language: str) -> str:
+    """Reduce a language code to the one that tables here know: `zh_Hant` and `cmn` to `zh`."""
+    first = re.split("[-_]", language.strip().lower())[0]
+    return _PLAIN_CODES.get(first, first)
+
+
+@cache
+def _advise(language: str, advice: str) -> None:
+    """Warn once, not at each validation."""
+    logger.warning("target language %s: %s", language, advice)
