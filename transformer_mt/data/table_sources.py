@@ -86,11 +86,12 @@ class HubPairs:
 
     def describe(self) -> str:
         """Name the data set, its subset and its split."""
-        return " ".join(filter(None, [self.path, self.subset, self.split]))
+        return " ".join(part for part in (self.path, self.subset, self.split) if part)
 
     def fingerprint(self) -> str:
         """Hash all files of a folder, or what the hub says of the data, with subset and fields."""
         folder = Path(self.path)
+        content: list[list[str | None]]
         if folder.is_dir():
             files = sorted(path for path in folder.rglob("*") if path.is_file())
             content = [[p.relative_to(folder).as_posix(), hash_content(p)] for p in files]
