@@ -1,8 +1,10 @@
 import gzip
 import json
 import os
+import socket
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -272,6 +274,21 @@ def test_hub_offline_says_what_to_do() -> None:
     assert message.startswith("wmt/wmt14: there is no such folder, and the Hugging Face hub cannot")
     assert "hf download --repo-type dataset wmt/wmt14 --local-dir FOLDER" in message
     assert "set HF_HOME" in message
+
+
+@pytest.mark.usefixtures("hub_cache")
+def test_hub_without_network_answers_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    import datasets
+
+    def unknown(*_: object) -> None:
+        raise socket.gaierror(-2, "Name or service not known")
+
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(urllib.request, "getproxies", dict)
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    with pytest.raises(DataError, match="the Hugging Face hub cannot be reached"):
+        open_(type="hub", path="wmt/wmt14", split="train")
+    assert datasets.config.HF_HUB_OFFLINE is False
 
 
 @pytest.mark.usefixtures("hub_cache")

@@ -156,7 +156,7 @@ class BatchStream:
                 raise ValueError("sampling needs tokenizers")
             self._sampler = SubwordSampler(mixture, tokenizers, strength=sampling, seed=seed)
             growth = self._sampler.growth() * _SAMPLING_MARGIN
-            self._budget = (max_tokens / growth).astype(np.int64)
+            self._budget = np.minimum(max_tokens / growth, max_tokens).astype(np.int64)
 
     def __iter__(self) -> Generator[tuple[Batch, Position], None, None]:
         return prefetch(self._batches(), self._depth)
