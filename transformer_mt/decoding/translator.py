@@ -24,9 +24,9 @@ logger = logging.getLogger(__name__)
 # attention grow with the square of the length, and no model is trained on sentences this long.
 MAX_SOURCE_LENGTH = 1024
 
-# Whatever some program takes for the end of a line, and NUL, which our own reader refuses. Byte
-# pieces can spell all of them.
-LINE_BREAKS = str.maketrans(dict.fromkeys("\n\v\f\r\x1c\x1d\x1e\x85\u2028\u2029\0", " "))
+# What a model can spell with byte pieces and no line may hold: all that some program takes for the
+# end of a line, NUL, which our own reader refuses, and what a terminal would obey.
+NO_TEXT = dict.fromkeys([*range(9), *range(10, 32), *range(127, 160), 0x2028, 0x2029], " ")
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -37,7 +37,7 @@ class Candidate:
     """One translation of a line.
 
     Attributes:
-        text: Without any line break.
+        text: Without line breaks and other control characters, except tabs.
         tokens: Pieces of the target vocabulary.
         log_prob: Natural logarithm of its probability.
         score: What candidates are ranked by: see `search.Hypothesis`.
@@ -291,7 +291,7 @@ class Translator:
         texts = [tokenizer.decode(hypothesis.tokens) for hypothesis in hypotheses]
         text = "".join(text + glue for text, glue in zip(texts, glues, strict=True))
         return Candidate(
-            text=text.translate(LINE_BREAKS),
+            text=text.translate(NO_TEXT),
             tokens=[piece for h in hypotheses for piece in tokenizer.pieces(h.tokens)],
             log_prob=sum(hypothesis.log_prob for hypothesis in hypotheses),
             score=sum(hypothesis.score for hypothesis in hypotheses),

@@ -1,0 +1,73 @@
+"""`tmt score`: one number for each pair of lines."""
+
+import json
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from transformer_mt.cli.main import app
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["score", *map(str, arguments)], env={"TMT_MODEL": None})
+
+
+@pytest.fixture
+def files(tiny_bundle, tiny_text, tmp_path):
+    """The options for a model and two files of 30 lines, one of them blank."""
+    paths = []
+    for side, lines in zip(("src", "tgt"), tiny_text, strict=True):
+        path = tmp_path / side
+        path.write_text("".join(f"{line}\n" for line in ["", *lines[1:]]), encoding="utf-8")
+        paths += [f"--{side}", path]
+    return ["--model", tiny_bundle, *paths]
+
+
+def test_each_pair_has_a_line(files):
+    result = run(*files)
+    assert result.exit_code == 0, result.stderr
+    scores = [float(line) for line in result.stdout.splitlines()]
+    assert len(scores) == 30
+    assert all(score < 0 for score in scores)
+
+
+def test_token_scores_add_up(files):
+    totals = [float(line) for line in run(*files).stdout.splitlines()]
+    for line, total in zip(run(*files, "--per-token").stdout.splitlines(), totals, strict=True):
+        first, _, rest = line.partition("\t")
+        assert float(first) == total
+        assert sum(map(float, rest.split(" "))) == pytest.approx(total, abs=1e-4)
+    for line, total in zip(run(*files, "--json").stdout.splitlines(), totals, strict=True):
+        record = json.loads(line)
+        assert record["log_prob"] == pytest.approx(total, abs=1e-6)
+        assert sum(record["token_log_probs"]) == pytest.approx(total, abs=1e-4)
+        assert len(record["tokens"]) == len(record["token_log_probs"])
+        assert record["tokens"][-1] == "</s>"
+
+
+def test_scores_do_not_depend_on_batches(files):
+    whole = [float(line) for line in run(*files).stdout.splitlines()]
+    small = [float(line) for line in run(*files, "--batch-tokens", 1).stdout.splitlines()]
+    assert small == pytest.approx(whole, abs=1e-4)
+
+
+def test_results_can_go_to_a_file(files, tmp_path):
+    result = run(*files, "--output", tmp_path / "scores")
+    assert result.stdout == ""
+    assert (tmp_path / "scores").read_text() == run(*files).stdout
+
+
+def test_unequal_files_are_an_error(files, tmp_path):
+    (tmp_path / "tgt").write_text("one\n")
+    result = run(*files)
+    assert result.exit_code == 3
+    assert "src has 30 lines but" in result.stderr
+    assert "tgt has 1" in result.stderr
+    assert result.stdout == ""
+
+
+def test_json_and_per_token_exclude_each_other(files):
+    result = run(*files, "--json", "--per-token")
+    assert result.exit_code == 2
+    assert "drop --per-token" in result.stderr

@@ -1,0 +1,297 @@
+"""`tmt translate`: N lines in, N lines out, from anything to anything."""
+
+import gzip
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from transformer_mt.bundle import load_bundle
+from transformer_mt.cli.main import app
+from transformer_mt.decoding.translator import Translator
+
+PROGRAM = [sys.executable, "-m", "transformer_mt"]
+SLOW = {"OMP_NUM_THREADS": "1"}
+
+
+def run(*arguments: object, data: bytes = b"", **environment: str | None) -> Result:
+    # The workplace of a person who runs the tests may name a model.
+    environment = {"TMT_MODEL": None} | environment
+    return CliRunner().invoke(app, [str(a) for a in arguments], input=data, env=environment)
+
+
+def text_of(lines: list[str]) -> bytes:
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+@pytest.fixture(scope="module")
+def expected(tiny_bundle, tiny_text) -> list[str]:
+    """What the library makes of the lines of `tiny_text`."""
+    bundle = load_bundle(tiny_bundle)
+    translator = Translator(bundle, **bundle.config.decoding.model_dump())
+    return [translation.text for translation in translator.translate(tiny_text[0])]
+
+
+def test_stdin_to_stdout(tiny_bundle, tiny_text, expected):
+    result = run("translate", "--model", tiny_bundle, data=text_of(tiny_text[0]))
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout_bytes == text_of(expected)
+    assert f"model: {tiny_bundle}" in result.stderr
+    assert "30 lines in " in result.stderr
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_file_to_file(tiny_bundle, tiny_text, expected, tmp_path, suffix):
+    source, target = tmp_path / f"in.txt{suffix}", tmp_path / "out.txt"
+    opener = gzip.open if suffix else open
+    with opener(source, "wb") as file:
+        file.write(text_of(tiny_text[0]))
+    result = run("translate", "--model", tiny_bundle, "--input", source, "--output", target)
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout == ""
+    assert target.read_bytes() == text_of(expected)
+
+
+@pytest.mark.parametrize(
+    ("data", "num_lines"),
+    [
+        (b"", 0),
+        (b"\n", 1),
+        (b"dog", 1),
+        (b"dog\n\n \ncat", 4),
+        (b"dog\r\n\r\ncat\r\n", 3),
+        ("dog\u2028cat\x0c\u0085\n\ncat\rdog\n".encode(), 3),
+        (b"\xef\xbb\xbfdog\n", 1),
+        (b"dog\n" * 130 + b"\n" * 3 + b"cat", 134),
+    ],
+)
+def test_as_many_lines_come_out_as_go_in(tiny_bundle, data, num_lines):
+    result = run("translate", "--model", tiny_bundle, data=data)
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout_bytes.count(b"\n") == num_lines
+    assert result.stdout_bytes.endswith(b"\n") or num_lines == 0
+    assert b"\r" not in result.stdout_bytes
+    blank_in = [not line.strip() for line in data.split(b"\n")[:num_lines]]
+    blank_out = [not line for line in result.stdout_bytes.split(b"\n")[:num_lines]]
+    assert [out for out, is_blank in zip(blank_out, blank_in, strict=True) if is_blank] == (
+        [True] * sum(blank_in)
+    )
+
+
+def test_windows_line_ends_and_byte_order_marks_do_not_change_a_translation(tiny_bundle):
+    plain = run("translate", "--model", tiny_bundle, data=b"A red dog.\nThe cat.\n")
+    windows = run("translate", "--model", tiny_bundle, data=b"\xef\xbb\xbfA red dog.\r\nThe cat.")
+    assert windows.stdout_bytes == plain.stdout_bytes
+
+
+def test_without_a_name_the_model_comes_from_the_environment(tiny_bundle, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = run("translate", data=b"dog\n", TMT_MODEL=str(tiny_bundle))
+    assert result.exit_code == 0, result.stderr
+    assert f"model: {tiny_bundle}" in result.stderr
+
+
+def test_without_a_name_the_newest_run_is_used(tiny_bundle, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(tiny_bundle, tmp_path / "runs" / "mine" / "best")
+    (tmp_path / "runs" / "latest").write_text("mine\n", encoding="utf-8")
+    result = run("translate", data=b"dog\n")
+    assert result.exit_code == 0, result.stderr
+    assert "model: runs/mine/best" in result.stderr
+
+
+def test_without_any_model_the_error_says_what_to_do(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = run("translate", data=b"dog\n")
+    assert result.exit_code == 4
+    assert result.stdout == ""
+    assert "--model" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_json_lines_hold_text_tokens_and_scores(tiny_bundle, expected, tiny_text):
+    result = run("translate", "--model", tiny_bundle, "--json", data=text_of(["", *tiny_text[0]]))
+    records = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [record["text"] for record in records] == ["", *expected]
+    assert all(set(r) == {"text", "tokens", "log_prob", "score"} for r in records)
+    assert all(record["log_prob"] < 0 for record in records[1:])
+    assert "\u2581" in result.stdout
+
+
+def test_n_best_lists_have_numbered_lines(tiny_bundle):
+    arguments = ("translate", "--model", tiny_bundle, "--n-best", 3)
+    result = run(*arguments, data=b"A red dog.\n\nThe cat.\n")
+    rows = [line.split(" ||| ") for line in result.stdout.splitlines()]
+    assert [row[0] for row in rows] == ["0", "0", "0", "1", "2", "2", "2"]
+    assert all(row[2].startswith("LogProb= ") for row in rows)
+    scores = [float(row[3]) for row in rows]
+    assert scores[:3] == sorted(scores[:3], reverse=True)
+    records = [
+        json.loads(line)
+        for line in run(*arguments, "--json", data=b"A red dog.\n\nThe cat.\n").stdout.splitlines()
+    ]
+    assert [len(record.get("n_best", [1])) for record in records] == [3, 1, 3]
+    assert [c["text"] for c in records[0]["n_best"]] == [row[1] for row in rows[:3]]
+
+
+def test_settings_of_the_search_reach_it(tiny_bundle, tiny_text):
+    def translate(*options: object) -> bytes:
+        result = run("translate", "--model", tiny_bundle, *options, data=text_of(tiny_text[0]))
+        assert result.exit_code == 0, result.stderr
+        return result.stdout_bytes
+
+    default = translate()
+    assert translate("--batch-tokens", 1) == default
+    assert translate("--beam-size", 1) != default
+    assert translate("--length-penalty", 3) != default
+    short = translate("--json", "--max-length-factor", 0, "--max-length-offset", 3)
+    assert all(len(json.loads(line)["tokens"]) <= 2 for line in short.splitlines())
+
+
+def test_half_precision_gives_lines_too(tiny_bundle, tiny_text):
+    result = run(
+        "translate", "--model", tiny_bundle, "--precision", "bf16", data=text_of(tiny_text[0])
+    )
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout_bytes.count(b"\n") == 30
+
+
+def test_bytes_that_are_not_utf8_stop_with_their_place(tiny_bundle):
+    result = run("translate", "--model", tiny_bundle, data=b"dog\nc\xe4t\n")
+    assert result.exit_code == 3
+    assert "stdin:2: byte 2" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_bytes_that_are_not_utf8_can_be_replaced(tiny_bundle):
+    arguments = ("translate", "--model", tiny_bundle, "--errors", "replace")
+    result = run(*arguments, data=b"dog\nc\xe4t \0\n\xc3")
+    expected = run(*arguments, data="dog\nc\ufffdt \ufffd\n\ufffd\n".encode())
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout_bytes == expected.stdout_bytes
+    assert result.stdout_bytes.count(b"\n") == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "exit_code", "words"),
+    [
+        (["--model", "nowhere"], 4, "nowhere"),
+        (["--input", "nowhere.txt"], 3, "nowhere.txt: no such file"),
+        (["--input", "."], 3, "this is a folder"),
+        (["--output", "nowhere/out.txt"], 2, "cannot write nowhere/out.txt"),
+        (["--n-best", "5", "--beam-size", "4"], 2, "--n-best 5 needs --beam-size 5"),
+        (["--n-best", "9"], 2, "raise the beam size to 9"),
+        (["--beam-size", "401"], 2, "larger than the vocabulary of 400"),
+        (["--beam-size", "0"], 2, "--beam-size"),
+        (["--length-penalty", "-1"], 2, "--length-penalty"),
+        (["--device", "cuda"], 2, "cuda"),
+        (["--device", "nothing"], 2, "nothing"),
+        (["--precision", "int3"], 2, "int3"),
+    ],
+)
+def test_mistakes_are_named_in_one_line(
+    tiny_bundle, tmp_path, monkeypatch, arguments, exit_code, words
+):
+    import torch
+
+    if torch.cuda.is_available() and "cuda" in arguments:
+        pytest.skip("there is a CUDA device")
+    monkeypatch.chdir(tmp_path)
+    model = [] if "--model" in arguments else ["--model", tiny_bundle]
+    result = run("translate", *model, *arguments, data=b"dog\n")
+    assert result.exit_code == exit_code, result.stderr
+    assert words in result.stderr
+    assert "Traceback" not in result.stderr
+    assert result.stdout == ""
+
+
+def test_a_damaged_model_is_named(tiny_bundle, tmp_path):
+    bundle = tmp_path / "bundle"
+    shutil.copytree(tiny_bundle, bundle)
+    weights = bundle / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+    result = run("translate", "--model", bundle, data=b"dog\n")
+    assert result.exit_code == 4
+    assert "model.safetensors" in result.stderr
+
+
+# --- as a process of its own ----------------------------------------------------------------------
+
+
+def start(*arguments: object, stdout: int = subprocess.PIPE) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [*PROGRAM, "translate", *map(str, arguments)],
+        stdin=subprocess.PIPE,
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        env=os.environ | SLOW,
+    )
+
+
+def test_every_line_of_a_slow_pipe_is_answered_before_the_next(tiny_bundle):
+    with start("--model", tiny_bundle, "--beam-size", 1) as process:
+        assert process.stdin
+        assert process.stdout
+        answers = []
+        for line in (b"A dog.\n", b"\n", b"The cat.\n"):
+            process.stdin.write(line)
+            process.stdin.flush()
+            answers.append(process.stdout.readline())
+        process.stdin.close()
+        assert process.stdout.read() == b""
+        assert process.wait(timeout=30) == 0
+    assert all(answer.endswith(b"\n") for answer in answers)
+    assert [answer == b"\n" for answer in answers] == [False, True, False]
+
+
+def test_interrupted_it_keeps_what_is_finished_and_says_130(tiny_bundle, tmp_path):
+    output = tmp_path / "out.txt"
+    with start("--model", tiny_bundle, "--output", output) as process:
+        assert process.stdin
+        assert process.stderr
+        process.stdin.write(b"A dog.\nThe cat.\n")
+        process.stdin.flush()
+        deadline = time.monotonic() + 60
+        while not (output.exists() and output.read_bytes().count(b"\n") == 2):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=30) == 130
+        errors = process.stderr.read()
+    assert output.read_bytes().count(b"\n") == 2
+    assert b"Traceback" not in errors
+
+
+def test_a_closed_pipe_is_no_error_to_tell_of(tiny_bundle):
+    with start("--model", tiny_bundle, "--beam-size", 1) as process:
+        assert process.stdin
+        assert process.stdout
+        assert process.stderr
+        process.stdin.write(b"A dog.\n")
+        process.stdin.flush()
+        assert process.stdout.readline()
+        process.stdout.close()
+        process.stdin.write(b"The cat.\n")
+        process.stdin.close()
+        errors = process.stderr.read()
+        assert process.wait(timeout=30) == 141
+    assert b"error" not in errors.lower()
+    assert b"Traceback" not in errors
+
+
+def test_named_pipes_are_read_as_they_come(tiny_bundle, tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    threading.Thread(target=lambda: Path(pipe).write_bytes(b"A dog.\n\nThe cat.\n")).start()
+    result = run("translate", "--model", tiny_bundle, "--input", pipe)
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout_bytes.count(b"\n") == 3

@@ -1,0 +1,222 @@
+"""`tmt evaluate`: scores of translations, made now or before."""
+
+import json
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from transformer_mt.cli.help import examples
+from transformer_mt.cli.model_options import (
+    BatchTokens,
+    BeamSize,
+    Device,
+    LengthPenalty,
+    ModelPath,
+    Precision,
+    load_model,
+    make_translator,
+)
+from transformer_mt.cli.streams import parallel_lines, progress_bar, results_to
+from transformer_mt.config.training import MetricName
+from transformer_mt.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from transformer_mt.config.schema import Config
+    from transformer_mt.metrics.scores import Score
+
+logger = logging.getLogger(__name__)
+
+VALIDATION = "valid"
+
+
+def register(app: typer.Typer) -> None:
+    """Add `tmt evaluate` to the program."""
+    app.command(
+        epilog=examples(
+            "tmt evaluate --bleu",
+            "tmt evaluate --model runs/base --bleu --chrf --test-set newstest2014",
+            "tmt evaluate --src test.en --ref test.de --output test.hyp",
+            "tmt evaluate --hyp test.hyp --ref test.de --tgt-lang de --json",
+        )
+    )(evaluate)
+
+
+def evaluate(
+    bleu: Annotated[bool, typer.Option("--bleu", help="BLEU (Papineni et al. 2002).")] = False,
+    chrf: Annotated[bool, typer.Option("--chrf", help="chrF (Popović 2015).")] = False,
+    ter: Annotated[
+        bool, typer.Option("--ter", help="TER (Snover et al. 2006); lower is better.")
+    ] = False,
+    model: ModelPath = None,
+    test_set: Annotated[
+        list[str],
+        typer.Option(
+            metavar="NAME",
+            help="Test set of the model's config, or `valid`; repeatable. Default: all test sets.",
+        ),
+    ] = [],  # noqa: B006 - typer reads the default; nothing changes it
+    src: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Lines to translate; needs --ref.")
+    ] = None,
+    hyp: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Translations to score; needs --ref and no model."),
+    ] = None,
+    ref: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Reference translations.")
+    ] = None,
+    tgt_lang: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CODE",
+            help="Target language, such as zh or ja, by which scores tokenize. Default: the "
+            "model's.",
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="PATH",
+            help="Keep the translations: in this file, or with several test sets in files "
+            "NAME.txt of this folder.",
+        ),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON object for each test set.")
+    ] = False,
+    beam_size: BeamSize = None,
+    length_penalty: LengthPenalty = None,
+    batch_tokens: BatchTokens = None,
+    device: Device = "auto",
+    precision: Precision = "fp32",
+) -> None:
+    """Translate test sets and score the result with sacreBLEU; or score given translations.
+
+    Without a metric, BLEU and chrF are computed. The line of each score ends with its signature.
+    """
+    chosen = {"bleu": bleu, "chrf": chrf, "ter": ter}
+    metrics: list[MetricName] = [name for name in METRICS if chosen[name]] or ["bleu", "chrf"]
+    if hyp is not None:
+        with_model = {
+            "--model": model, "--src": src, "--test-set": test_set, "--output": output,
+            "--beam-size": beam_size, "--length-penalty": length_penalty,
+            "--batch-tokens": batch_tokens,
+        }  # fmt: skip
+        _check_files("--hyp", ref, {name for name, value in with_model.items() if value})
+        _score_files(hyp, ref, metrics, tgt_lang, as_json=as_json)
+        return
+    if src is not None or ref is not None:
+        _check_files("--src", ref if src else None, {"--test-set"} if test_set else set())
+    bundle = load_model(model, device=device, precision=precision)
+    if src is not None and ref is not None:
+        test_sets = [TestSet(src.name, *parallel_lines(src, ref))]
+    else:
+        test_sets = _test_sets(bundle.config, test_set)
+    translator = make_translator(
+        bundle, beam_size=beam_size, length_penalty=length_penalty, batch_tokens=batch_tokens
+    )
+
+    from transformer_mt.evaluation import translate_and_score
+
+    for test in test_sets:
+        with progress_bar(test.name, " sentences") as on_progress:
+            evaluation = translate_and_score(
+                translator,
+                test.sources,
+                test.references,
+                metrics=metrics,
+                tgt_lang=tgt_lang or bundle.config.data.tgt_lang,
+                on_progress=on_progress,
+            )
+        if output is not None:
+            _keep(evaluation.hypotheses, output, test.name if len(test_sets) > 1 else None)
+        _print(test.name, len(test.sources), evaluation.scores, as_json=as_json)
+
+
+METRICS: tuple[MetricName, ...] = ("bleu", "chrf", "ter")
+
+
+@dataclass(frozen=True)
+class TestSet:
+    """Sources and their references."""
+
+    name: str
+    sources: list[str]
+    references: list[str]
+
+
+def _check_files(option: str, ref: Path | None, useless: set[str]) -> None:
+    if ref is None:
+        raise ConfigError("--hyp and --ref, or --src and --ref, belong together: give both")
+    if useless:
+        raise ConfigError(f"with {option} {', '.join(sorted(useless))} would have no effect")
+
+
+def _score_files(
+    hyp: Path, ref: Path | None, metrics: list[MetricName], tgt_lang: str | None, *, as_json: bool
+) -> None:
+    from transformer_mt.metrics.scores import score
+
+    assert ref is not None
+    hypotheses, references = parallel_lines(hyp, ref)
+    if not hypotheses:
+        raise DataError(f"{hyp} and {ref} are empty: there is nothing to score")
+    scores = score(hypotheses, references, metrics=metrics, tgt_lang=tgt_lang or "")
+    _print(hyp.name, len(hypotheses), scores, as_json=as_json)
+
+
+def _test_sets(config: "Config", names: Sequence[str]) -> list[TestSet]:
+    """Read the named test sets of a config, or all of them."""
+    from transformer_mt.data.sources import open_source
+
+    sources = {VALIDATION: config.data.valid, **config.data.test}
+    for name in names:
+        if name not in sources:
+            raise ConfigError(
+                f"the model's config has no test set '{name}'; it has: {', '.join(sources)}"
+            )
+    if not names and not config.data.test:
+        raise ConfigError(
+            "the model's config names no test sets (data.test): give --src and --ref, or "
+            f"--test-set {VALIDATION} for the validation set"
+        )
+    test_sets = []
+    for name in names or config.data.test:
+        pairs = list(
+            open_source(sources[name], src_lang=config.data.src_lang, tgt_lang=config.data.tgt_lang)
+        )
+        test_sets.append(TestSet(name, [src for src, _ in pairs], [tgt for _, tgt in pairs]))
+    return test_sets
+
+
+def _keep(hypotheses: Sequence[str], path: Path, name: str | None) -> None:
+    if name is not None:
+        path.mkdir(parents=True, exist_ok=True)
+        path = path / f"{name}.txt"
+    with results_to(path) as file:
+        file.writelines(f"{hypothesis}\n" for hypothesis in hypotheses)
+
+
+def _print(name: str, num_lines: int, scores: Sequence["Score"], *, as_json: bool) -> None:
+    if as_json:
+        record = {
+            "test_set": name,
+            "num_lines": num_lines,
+            "scores": [
+                {
+                    "name": score.name,
+                    "value": score.value,
+                    "higher_is_better": score.higher_is_better,
+                    "signature": score.signature,
+                }
+                for score in scores
+            ],
+        }
+        typer.echo(json.dumps(record, ensure_ascii=False))
+        return
+    for score in scores:
+        typer.echo(f"{name}: {score.name} = {score.value:.2f} ({score.signature})")

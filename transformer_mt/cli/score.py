@@ -1,0 +1,91 @@
+"""`tmt score`: how probable given translations are."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from transformer_mt.cli.help import examples
+from transformer_mt.cli.model_options import (
+    BatchTokens,
+    Device,
+    ModelPath,
+    Precision,
+    load_model,
+    make_translator,
+)
+from transformer_mt.cli.streams import parallel_lines, results_to
+from transformer_mt.errors import ConfigError
+
+if TYPE_CHECKING:
+    from transformer_mt.decoding.translator import TargetScore
+
+# Pairs scored together: enough to make batches of like length.
+CHUNK = 4096
+
+
+def register(app: typer.Typer) -> None:
+    """Add `tmt score` to the program."""
+    app.command(
+        epilog=examples(
+            "tmt score --src test.en --tgt test.de",
+            "tmt score --src test.en --tgt test.de --json > scores.jsonl",
+        )
+    )(score)
+
+
+def score(
+    src: Annotated[Path, typer.Option(metavar="FILE", help="Source lines.")],
+    tgt: Annotated[Path, typer.Option(metavar="FILE", help="Target lines, as many.")],
+    model: ModelPath = None,
+    output: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Where to write. Default: stdout.")
+    ] = None,
+    per_token: Annotated[
+        bool,
+        typer.Option(
+            "--per-token",
+            help="Also the log-probability of each token, end of sentence last: after a tab, "
+            "separated by spaces.",
+        ),
+    ] = False,
+    as_json: Annotated[
+        bool,
+        typer.Option(
+            "--json", help="One JSON object for each line: log_prob, tokens, token_log_probs."
+        ),
+    ] = False,
+    batch_tokens: BatchTokens = None,
+    device: Device = "auto",
+    precision: Precision = "fp32",
+) -> None:
+    """Print the log-probability (natural logarithm) of each target line given its source line."""
+    if per_token and as_json:
+        raise ConfigError("--json has the log-probabilities of tokens already: drop --per-token")
+    sources, targets = parallel_lines(src, tgt)
+    bundle = load_model(model, device=device, precision=precision)
+    translator = make_translator(
+        bundle, beam_size=None, length_penalty=None, batch_tokens=batch_tokens
+    )
+    with results_to(output) as results:
+        for start in range(0, len(sources), CHUNK):
+            chunk = slice(start, start + CHUNK)
+            scores = translator.score(sources[chunk], targets[chunk], first_line=start + 1)
+            for target_score in scores:
+                results.write(_line(target_score, per_token=per_token, as_json=as_json) + "\n")
+            results.flush()
+
+
+def _line(score: "TargetScore", *, per_token: bool, as_json: bool) -> str:
+    if as_json:
+        record = {
+            "log_prob": score.log_prob,
+            "tokens": score.tokens,
+            "token_log_probs": score.token_log_probs,
+        }
+        return json.dumps(record, ensure_ascii=False)
+    line = f"{score.log_prob:.6f}"
+    if per_token:
+        line += "\t" + " ".join(f"{log_prob:.6f}" for log_prob in score.token_log_probs)
+    return line

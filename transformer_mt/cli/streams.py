@@ -1,0 +1,107 @@
+"""Where commands read lines and write results: files, pipes, terminals."""
+
+import codecs
+import io
+import os
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, TextIO, cast
+
+from transformer_mt.errors import ConfigError, DataError
+
+
+def standard_input() -> BinaryIO:
+    """Return stdin as a stream of its own, which a reading thread may leave locked at the end."""
+    stream = sys.stdin.buffer
+    try:
+        return open(stream.fileno(), "rb", closefd=False)
+    except io.UnsupportedOperation:  # something that stands in for stdin
+        return stream
+
+
+def is_regular_file(stream: BinaryIO) -> bool:
+    """Return whether all lines of a stream are there already, unlike those of a pipe."""
+    try:
+        return stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
+    except io.UnsupportedOperation:
+        return False
+
+
+def replacing_bad_bytes(stream: BinaryIO) -> BinaryIO:
+    """Make a stream whose bytes are UTF-8 without NUL: what is not becomes U+FFFD."""
+    return cast(BinaryIO, _Replacing(stream))
+
+
+class _Replacing:
+    def __init__(self, stream: BinaryIO) -> None:
+        self._some: Callable[[int], bytes] = getattr(stream, "read1", stream.read)
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+
+    def read(self, size: int) -> bytes:
+        """Read some bytes; none only at the end."""
+        text, more = "", True
+        while more and not text:  # the bytes read may be the first half of a character
+            data = self._some(size)
+            more = bool(data)
+            text = self._decoder.decode(data, final=not more)
+        return text.replace("\0", "\ufffd").encode("utf-8")
+
+
+def parallel_lines(first: Path, second: Path) -> tuple[list[str], list[str]]:
+    """Read two files that must have the same number of lines.
+
+    Raises:
+        DataError: If one cannot be read, or their numbers of lines differ.
+    """
+    from transformer_mt.text.lines import read_lines
+
+    pair = list(read_lines(first)), list(read_lines(second))
+    if len(pair[0]) != len(pair[1]):
+        raise DataError(
+            f"{first} has {len(pair[0])} lines but {second} has {len(pair[1])}: "
+            f"line N of one must belong to line N of the other"
+        )
+    return pair
+
+
+@contextmanager
+def results_to(path: Path | None) -> Iterator[TextIO]:
+    """Open a file for results, UTF-8 with bare line feeds; stdout when there is no path.
+
+    Raises:
+        ConfigError: If the file cannot be opened.
+    """
+    if path is None:
+        yield sys.stdout
+        return
+    try:
+        file = path.open("w", encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise ConfigError(f"cannot write {path}: {error.strerror}") from error
+    with file:
+        yield file
+
+
+@contextmanager
+def progress_bar(
+    name: str, unit: str, *, wanted: bool = True
+) -> Iterator[Callable[[int, int | None], None]]:
+    """Give a function that shows how many things are done, and of how many if that is known.
+
+    It shows nothing unless it is wanted and stderr is a terminal.
+    """
+    if not (wanted and sys.stderr.isatty()):
+        yield lambda num_done, num_all: None
+        return
+    from tqdm import tqdm
+
+    with tqdm(desc=name, unit=unit, leave=False) as bar:
+
+        def show(num_done: int, num_all: int | None) -> None:
+            bar.total = num_all
+            bar.update(num_done - bar.n)
+
+        yield show

@@ -1,0 +1,136 @@
+"""How good a model is: its loss on given pairs, and the scores of what it translates.
+
+Training, `tmt evaluate` and reports all come here, so that their numbers can be compared.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from transformer_mt.config.training import MetricName
+from transformer_mt.data.batches import Batch
+from transformer_mt.decoding.translator import Translator, evaluation_mode
+from transformer_mt.errors import DataError
+from transformer_mt.metrics.scores import Score, score
+from transformer_mt.models.seq2seq import Seq2Seq
+from transformer_mt.nn.loss import label_smoothed_linear_cross_entropy
+from transformer_mt.nn.packing import Segments
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Means over target tokens, eos counted.
+
+    Attributes:
+        loss_nats: Label-smoothed cross entropy, what training makes small.
+        nll_nats: Negative log-likelihood.
+        num_tokens: Over so many tokens.
+    """
+
+    loss_nats: float
+    nll_nats: float
+    num_tokens: int
+
+    @property
+    def perplexity(self) -> float:
+        """The exponential of `nll_nats`; infinite where that exceeds all floats."""
+        try:
+            return math.exp(self.nll_nats)
+        except OverflowError:
+            return math.inf
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Translations and their scores, one for each metric that was asked for."""
+
+    scores: list[Score]
+    hypotheses: list[str]
+
+
+def batch_loss(model: Seq2Seq, batch: Batch, *, label_smoothing: float) -> tuple[Tensor, Tensor]:
+    """Return label-smoothed loss and negative log-likelihood, sums over target tokens in nats."""
+    src_segments = Segments.from_lengths(
+        batch.src_lengths, max_length=batch.max_src_length, num_tokens=batch.src.numel()
+    )
+    tgt_segments = Segments.from_lengths(
+        batch.tgt_lengths, max_length=batch.max_tgt_length, num_tokens=batch.tgt_in.numel()
+    )
+    states = model(batch.src, src_segments, batch.tgt_in, tgt_segments)
+    weight, bias = model.decoder.output_weight()
+    loss, nll, _ = label_smoothed_linear_cross_entropy(
+        states, weight, bias, batch.tgt_out, label_smoothing=label_smoothing
+    )
+    return loss, nll
+
+
+@torch.no_grad()
+def validation_loss(
+    model: Seq2Seq,
+    batches: Iterable[Batch],
+    *,
+    device: torch.device,
+    label_smoothing: float,
+    autocast: AbstractContextManager[object] | None = None,
+) -> Loss:
+    """Compute the loss of given pairs without dropout; the model's mode is left as it was.
+
+    Args:
+        model: On `device`.
+        batches: All pairs, in batches of any size: it has no influence.
+        device: Where the batches go.
+        label_smoothing: As in training.
+        autocast: Context in which to compute; default full precision.
+
+    Raises:
+        DataError: If there are no pairs.
+    """
+    total = torch.zeros(2, dtype=torch.float64)  # there may be many batches
+    num_tokens = 0
+    with evaluation_mode(model), autocast or nullcontext():
+        for batch in batches:
+            sums = batch_loss(model, batch.to(device), label_smoothing=label_smoothing)
+            total += torch.stack(sums).cpu()
+            num_tokens += batch.num_tgt_tokens
+    if not num_tokens:
+        raise DataError("no pairs to compute a loss from: the validation set is empty")
+    loss, nll = (total / num_tokens).tolist()
+    return Loss(loss_nats=loss, nll_nats=nll, num_tokens=num_tokens)
+
+
+def translate_and_score(
+    translator: Translator,
+    sources: Sequence[str],
+    references: Sequence[str],
+    *,
+    metrics: Sequence[MetricName],
+    tgt_lang: str,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> Evaluation:
+    """Translate sources and score the result against references.
+
+    Args:
+        translator: The model and how it searches.
+        sources: Lines to translate.
+        references: What they should become, as many.
+        metrics: Which scores; may be empty.
+        tgt_lang: Code of the target language, decides how metrics tokenize.
+        on_progress: Called with sentences done and sentences in all.
+
+    Raises:
+        DataError: If there are no lines, or their numbers differ.
+    """
+    if len(sources) != len(references):
+        raise DataError(f"{len(sources)} sources have {len(references)} references")
+    if not sources:
+        raise DataError("nothing to translate and score: the test set is empty")
+    translations = translator.translate(sources, on_progress=on_progress)
+    hypotheses = [translation.text for translation in translations]
+    return Evaluation(
+        scores=score(hypotheses, references, metrics=metrics, tgt_lang=tgt_lang),
+        hypotheses=hypotheses,
+    )
