@@ -13,12 +13,13 @@ from pathlib import Path
 
 import pytest
 
-SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
-sys.path.insert(0, str(SCRIPTS))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
 
-import catalogs  # noqa: E402
-import demo_corpus  # noqa: E402
-import splitting  # noqa: E402
+import catalogs
+import demo_corpus
+import splitting
+
+SCRIPTS = Path(demo_corpus.__file__).parent
 
 SPLITS = ("train", "valid", "test")
 MESSAGES = [

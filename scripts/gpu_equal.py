@@ -1,0 +1,252 @@
+"""Whether a device computes what the definitions say: attention, the loss, a whole model, AMP.
+
+The reference is the plain formula in float64 on the CPU, written out here.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from gpu_peers import DTYPES
+from gpu_workload import BASE, made_up_pairs
+from torch import Tensor
+
+from transformer_mt.data.batches import eval_batches
+from transformer_mt.evaluation import batch_loss
+from transformer_mt.models.build import build_model
+from transformer_mt.nn.attention import Layout, attend
+from transformer_mt.nn.dropout import Dropout
+from transformer_mt.nn.loss import label_smoothed_linear_cross_entropy
+from transformer_mt.nn.packing import Segments
+from transformer_mt.training.distributed import World
+from transformer_mt.training.optimizers import build_optimizer
+from transformer_mt.training.update import Updater
+
+# Half of the mantissa, and some room for sums of a few hundred terms.
+TOLERANCES = {"fp32": 2e-4, "bf16": 5e-2, "fp16": 1e-2}
+
+
+class DifferenceError(Exception):
+    """Results that are not equal; carries what was measured."""
+
+    def __init__(self, message: str, results: dict[str, object]) -> None:
+        super().__init__(message)
+        self.results = results
+
+
+def compare_attention(device: torch.device, *, head_dim: int, lengths: int) -> dict[str, object]:
+    """Compare values and gradients of packed attention, self, causal and cross, in all types."""
+    rng = np.random.default_rng(3)
+    errors: dict[str, float] = {}
+    for name, causal, cross in (
+        ("self", False, False),
+        ("causal", True, False),
+        ("cross", False, True),
+    ):
+        queries = rng.integers(1, 60, lengths).tolist()
+        keys = rng.integers(1, 60, lengths).tolist() if cross else queries
+        shapes = [(sum(n), 4, head_dim) for n in (queries, keys, keys, queries)]
+        tensors = [torch.from_numpy(rng.standard_normal(shape)) for shape in shapes]
+
+        def reference(
+            q: Tensor,
+            k: Tensor,
+            v: Tensor,
+            *,
+            splits: tuple[list[int], list[int]] = (queries, keys),
+            causal: bool = causal,
+        ) -> Tensor:
+            rows = zip(
+                torch.split(q, splits[0]),
+                torch.split(k, splits[1]),
+                torch.split(v, splits[1]),
+                strict=True,
+            )
+            return torch.cat([_plain_attention(*row, causal=causal) for row in rows])
+
+        layout = Layout(_segments(queries, device), _segments(keys, device), causal=causal)
+
+        def ours(q: Tensor, k: Tensor, v: Tensor, *, layout: Layout = layout) -> Tensor:
+            return attend(q, k, v, layout, dropout=Dropout(0.0))
+
+        for precision in _precisions(device):
+            error = _largest_error(ours, reference, tensors, device=device, precision=precision)
+            errors[f"{name} {precision}"] = error
+    return _judged("attention", errors)
+
+
+def _plain_attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool) -> Tensor:
+    """Mix values (S, H, K) for queries (T, H, K) of one sentence; Vaswani et al. 2017, eq. 1."""
+    scores = torch.einsum("thk,shk->hts", q, k) / math.sqrt(q.shape[-1])
+    if causal:
+        future = torch.ones(q.shape[0], k.shape[0], dtype=torch.bool).triu(1)
+        scores = scores.masked_fill(future, -math.inf)
+    return torch.einsum("hts,shk->thk", scores.softmax(-1), v)
+
+
+def compare_loss(device: torch.device, *, num_tokens: int, vocab_size: int) -> dict[str, object]:
+    """Compare value and gradients of the label-smoothed loss, computed in chunks, in all types."""
+    rng = np.random.default_rng(4)
+    width = 64
+    hidden = torch.from_numpy(rng.standard_normal((num_tokens, width)))
+    weight = torch.from_numpy(rng.standard_normal((vocab_size, width)) * width**-0.5)
+    targets = torch.from_numpy(rng.integers(0, vocab_size, num_tokens))
+
+    def reference(h: Tensor, w: Tensor) -> Tensor:
+        return F.cross_entropy(h @ w.T, targets, label_smoothing=0.1, reduction="mean")[None]
+
+    def ours(h: Tensor, w: Tensor) -> Tensor:
+        loss, _, _ = label_smoothed_linear_cross_entropy(
+            h,
+            w,
+            None,
+            targets.to(device),
+            label_smoothing=0.1,
+            chunk_tokens=max(1, num_tokens // 3),
+        )
+        return (loss / num_tokens)[None]
+
+    ones = torch.ones(1, dtype=torch.float64)
+    errors = {
+        precision: _largest_error(
+            ours, reference, [hidden, weight, ones], device=device, precision=precision
+        )
+        for precision in _precisions(device)
+    }
+    return _judged("loss", errors)
+
+
+def compare_model(device: torch.device) -> dict[str, object]:
+    """Compare loss and gradient norm of a small model on the device with float64 on the CPU."""
+    settings = BASE.model_copy(update={"d_model": 128, "d_ff": 256, "num_heads": 4, "dropout": 0.0})
+    torch.manual_seed(5)
+    model = build_model(settings, src_vocab_size=500, tgt_vocab_size=500)
+    batch = next(eval_batches(made_up_pairs(40, vocab_size=500), max_tokens=1200))
+
+    def loss_and_norm(where: torch.device, dtype: torch.dtype) -> tuple[float, float]:
+        twin = build_model(settings, src_vocab_size=500, tgt_vocab_size=500)
+        twin.load_state_dict(model.state_dict())
+        twin = twin.to(where, torch.float64 if dtype == torch.float64 else torch.float32).train()
+        enabled = dtype in (torch.bfloat16, torch.float16)
+        with torch.autocast(where.type, dtype=dtype if enabled else None, enabled=enabled):
+            loss, _ = batch_loss(twin, batch.to(where), label_smoothing=0.1)
+        torch.autograd.backward(loss / batch.num_tgt_tokens)
+        gradients = [p.grad for p in twin.parameters() if p.grad is not None]
+        norm = torch.nn.utils.get_total_norm(gradients)
+        return loss.item() / batch.num_tgt_tokens, norm.item()
+
+    expected = loss_and_norm(torch.device("cpu"), torch.float64)
+    errors = {}
+    for precision in _precisions(device):
+        values = loss_and_norm(device, DTYPES[precision])
+        errors[precision] = max(
+            abs(value - right) / abs(right) for value, right in zip(values, expected, strict=True)
+        )
+    return _judged("model", errors)
+
+
+def compare_amp(device: torch.device, *, steps: int) -> dict[str, object]:
+    """Train a small model to copy, in each precision, and compare the losses at the end."""
+    settings = BASE.model_copy(
+        update={
+            "d_model": 128,
+            "d_ff": 256,
+            "num_heads": 4,
+            "num_encoder_layers": 2,
+            "num_decoder_layers": 2,
+        }
+    )
+    pairs = made_up_pairs(64, vocab_size=60, seed=6)
+    batches = [batch.to(device) for batch in eval_batches(pairs, max_tokens=2000)]
+    losses: dict[str, list[float]] = {}
+    for precision in _precisions(device):
+        torch.manual_seed(7)
+        model = build_model(settings, src_vocab_size=60, tgt_vocab_size=60).to(device)
+        optimizer = build_optimizer(
+            model, "adam", beta1=0.9, beta2=0.98, eps=1e-9, weight_decay=0.0
+        )
+        updater = Updater(
+            model,
+            optimizer,
+            world=World(),
+            device=device,
+            precision=precision,
+            label_smoothing=0.0,
+            clip_norm=None,
+        )
+        losses[precision] = []
+        for step in range(steps):
+            batch = batches[step % len(batches)]
+            updater([batch], num_tokens=batch.num_tgt_tokens, lr=1e-3)
+            if step + 1 in (len(batches), steps):
+                losses[precision].append(round(updater.read_tally()["loss_nats"], 4))
+                updater.reset_tally()
+    results: dict[str, object] = {"loss_nats_first_and_last": losses, "steps": steps}
+    end = losses["fp32"][-1]
+    for precision, (first, last) in losses.items():
+        if not (last < first and abs(last - end) < 0.1 * end):
+            raise DifferenceError(f"training in {precision} goes another way than in fp32", results)
+    return results
+
+
+def _precisions(device: torch.device) -> Sequence[str]:
+    """Return the precisions that a device computes in; CPUs have no fp16 worth the name."""
+    return ("fp32", "bf16", "fp16") if device.type == "cuda" else ("fp32", "bf16")
+
+
+def _segments(lengths: list[int], device: torch.device) -> Segments:
+    return Segments.from_lengths(
+        torch.tensor(lengths, device=device), max_length=max(lengths), num_tokens=sum(lengths)
+    )
+
+
+def _largest_error(
+    ours: Callable[..., Tensor],
+    reference: Callable[..., Tensor],
+    tensors: list[Tensor],
+    *,
+    device: torch.device,
+    precision: str,
+) -> float:
+    """Return the largest error of values and gradients, relative to the largest right number.
+
+    Args:
+        ours: Function of tensors on the device.
+        reference: The same function in float64 on the CPU.
+        tensors: The arguments, and last the gradient of the result.
+        device: Where to compute.
+        precision: Of the arguments.
+    """
+    *arguments, gradient = tensors
+    # The reference gets the rounded arguments, so that only the computation is judged.
+    rounded = [t.to(DTYPES[precision]) for t in arguments]
+    right = _value_and_gradients(reference, [t.double() for t in rounded], gradient)
+    found = _value_and_gradients(
+        ours, [t.to(device) for t in rounded], gradient.to(device, DTYPES[precision])
+    )
+    return max(
+        float((a.cpu().double() - b).abs().max() / b.abs().max())
+        for a, b in zip(found, right, strict=True)
+    )
+
+
+def _value_and_gradients(
+    function: Callable[..., Tensor], arguments: list[Tensor], gradient: Tensor
+) -> list[Tensor]:
+    leaves = [argument.detach().requires_grad_() for argument in arguments]
+    value = function(*leaves)
+    gradients = torch.autograd.grad(value, leaves, gradient.to(value.dtype))
+    return [value.detach(), *gradients]
+
+
+def _judged(what: str, errors: dict[str, float]) -> dict[str, object]:
+    results: dict[str, object] = {
+        "largest_relative_errors": {name: float(f"{e:.2e}") for name, e in errors.items()},
+        "tolerances": TOLERANCES,
+    }
+    wrong = [name for name, e in errors.items() if not e < TOLERANCES[name.split()[-1]]]
+    if wrong:
+        raise DifferenceError(f"{what} differs from the definition: {', '.join(wrong)}", results)
+    return results

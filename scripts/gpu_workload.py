@@ -1,0 +1,227 @@
+"""What is measured on a GPU, and how: made-up sentences of real lengths, timed blocks, peak memory.
+
+Made-up tokens cost what real ones cost, and every peer gets the very same sentences. Nothing here
+waits for data that must be fetched first.
+"""
+
+import dataclasses
+import resource
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import torch
+
+from transformer_mt.config.model import TransformerSettings
+from transformer_mt.data.pairs import BLOCK_SIZE, TokenPairs
+from transformer_mt.text.tokenizer import EOS_ID
+
+FIRST_ORDINARY_ID = EOS_ID + 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Workload:
+    """Sizes of all measurements."""
+
+    vocab_size: int
+    max_tokens: int
+    """Target tokens, and most source tokens, of one update."""
+    num_pairs: int
+    models: dict[str, TransformerSettings]
+    precision: str
+    num_sources: int
+    """Sentences to translate."""
+    output_tokens: int
+    """Tokens of every translation, forced, so that all engines do the same work."""
+    translation_batches: tuple[int, ...]
+    """Sentences translated at once."""
+    beam_size: int = 4
+    warmup_steps: int = 5
+    block_steps: int = 10
+    """Updates between two looks at the clock."""
+
+
+BASE = TransformerSettings()
+FULL = Workload(
+    vocab_size=37_000,
+    max_tokens=25_000,
+    num_pairs=40_000,
+    models={
+        "base": BASE,
+        "big": BASE.model_copy(
+            update={"d_model": 1024, "d_ff": 4096, "num_heads": 16, "dropout": 0.3}
+        ),
+    },
+    precision="bf16",
+    num_sources=1024,
+    output_tokens=27,
+    translation_batches=(64, 256),
+)
+_TINY = BASE.model_copy(
+    update={
+        "d_model": 32,
+        "d_ff": 64,
+        "num_heads": 2,
+        "num_encoder_layers": 1,
+        "num_decoder_layers": 1,
+    }
+)
+DRY = Workload(
+    vocab_size=300,
+    max_tokens=600,
+    num_pairs=200,
+    models={"base": _TINY, "big": _TINY.model_copy(update={"d_ff": 96})},
+    precision="bf16",
+    num_sources=16,
+    output_tokens=6,
+    translation_batches=(8,),
+    warmup_steps=1,
+    block_steps=2,
+)
+
+
+def made_up_pairs(num_pairs: int, *, vocab_size: int, seed: int = 1) -> TokenPairs:
+    """Draw sentence pairs with the lengths of WMT 2014 in subwords: 27 tokens on average.
+
+    Lengths are log-normal, and those of a pair differ by some 15 percent, as in real text.
+    """
+    rng = np.random.default_rng(seed)
+    src_lengths = rng.lognormal(3.1, 0.6, num_pairs)
+    tgt_lengths = src_lengths * rng.lognormal(0.0, 0.15, num_pairs)
+    lengths = np.stack([src_lengths, tgt_lengths], axis=1).round().astype(np.int64).clip(2, 200)
+    ends = lengths.cumsum(axis=0)
+    sides = []
+    for side in (0, 1):
+        tokens = rng.integers(FIRST_ORDINARY_ID, vocab_size, int(ends[-1, side]))
+        tokens[ends[:, side] - 1] = EOS_ID
+        sides.append(tokens)
+    return TokenPairs(
+        src=sides[0],
+        tgt=sides[1],
+        lengths=lengths,
+        block_offsets=(ends - lengths)[::BLOCK_SIZE],
+        name="made-up pairs",
+    )
+
+
+def synchronize(device: torch.device) -> None:
+    """Wait until the device has done all it was asked for."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def reset_peak_memory(device: torch.device) -> None:
+    """Begin to watch the peak of memory anew; what is not in use goes back to the device."""
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(device)
+
+
+def peak_memory_bytes(device: torch.device) -> int:
+    """Return the greatest memory in use: of the device, or of this process since its start."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def time_updates(
+    updates: Iterator[int], workload: Workload, *, device: torch.device, seconds: float
+) -> dict[str, object]:
+    """Run updates for some seconds and report how fast they are.
+
+    Args:
+        updates: Does an update when asked for the next value: its target tokens, not padding.
+        workload: How many updates to leave out at the start, and how many make a block.
+        device: Waited for at the end of each block.
+        seconds: About how long to measure; at least three blocks.
+
+    Returns:
+        `tokens_per_second` (target tokens, median of the blocks), `blocks` (the rates), `steps`,
+        `step_seconds` and `peak_memory_bytes`.
+    """
+    for _ in range(workload.warmup_steps):
+        next(updates)
+    synchronize(device)
+    rates: list[float] = []
+    started = time.perf_counter()
+    while len(rates) < 3 or time.perf_counter() - started < seconds:
+        block_started = time.perf_counter()
+        tokens = sum(next(updates) for _ in range(workload.block_steps))
+        synchronize(device)
+        rates.append(tokens / (time.perf_counter() - block_started))
+    steps = len(rates) * workload.block_steps
+    return {
+        "tokens_per_second": round(statistics.median(rates)),
+        "blocks": [round(rate) for rate in rates],
+        "steps": steps,
+        "step_seconds": round((time.perf_counter() - started) / steps, 5),
+        "peak_memory_bytes": peak_memory_bytes(device),
+    }
+
+
+def time_translations(
+    translate: Callable[[], int], num_sources: int, *, device: torch.device, seconds: float
+) -> dict[str, object]:
+    """Translate the same sentences again and again for some seconds and report how fast it is.
+
+    Args:
+        translate: Translates all sentences and returns the tokens of the translations.
+        num_sources: So many sentences.
+        device: Waited for at the end of each pass.
+        seconds: About how long; at least two passes after one that is not counted.
+    """
+    translate()
+    rates: list[float] = []
+    num_tokens = 0
+    started = time.perf_counter()
+    while len(rates) < 2 or time.perf_counter() - started < seconds:
+        pass_started = time.perf_counter()
+        num_tokens = translate()
+        synchronize(device)
+        rates.append(num_sources / (time.perf_counter() - pass_started))
+    rate = statistics.median(rates)
+    return {
+        "sentences_per_second": round(rate, 1),
+        "output_tokens_per_second": round(rate * num_tokens / num_sources),
+        "mean_output_tokens": round(num_tokens / num_sources, 2),
+        "passes": [round(rate, 1) for rate in rates],
+        "peak_memory_bytes": peak_memory_bytes(device),
+    }
+
+
+def training_flops(settings: TransformerSettings, *, vocab_size: int, pairs: TokenPairs) -> float:
+    """Return the floating-point operations of training on a target token, on average.
+
+    Counted are matrix products alone, forward once and backward twice: projections, feed-forward
+    blocks, attention (a causal one in full) and the output layer.
+    """
+    d, ff = settings.d_model, settings.d_ff
+    num_encoder, num_decoder = settings.num_encoder_layers, settings.num_decoder_layers
+    lengths = pairs.lengths(np.arange(len(pairs))).astype(np.float64)
+    src, tgt = lengths[:, 0], lengths[:, 1]
+    feed_forward = 2 * d * ff
+    of_src = num_encoder * (4 * d * d + feed_forward) + num_decoder * 2 * d * d
+    of_tgt = num_decoder * (6 * d * d + feed_forward) + vocab_size * d
+    attention = 2 * d * (num_encoder * src * src + num_decoder * (tgt * tgt + tgt * src))
+    forward = 2 * (of_src * src.sum() + of_tgt * tgt.sum() + attention.sum())
+    return float(3 * forward / tgt.sum())
+
+
+def matrix_rate(device: torch.device, *, size: int, dtype: torch.dtype, seconds: float) -> float:
+    """Measure this machine's rate of square matrix products, in FLOP/s: the best of the passes."""
+    a, b = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
+    for _ in range(3):
+        a @ b
+    best = 0.0
+    ended = time.perf_counter() + seconds
+    while not best or time.perf_counter() < ended:
+        synchronize(device)
+        started = time.perf_counter()
+        for _ in range(10):
+            a @ b
+        synchronize(device)
+        best = max(best, 20 * size**3 / (time.perf_counter() - started))
+    return best
