@@ -22,7 +22,7 @@ from transformer_mt.cli.model_options import (
 )
 from transformer_mt.cli.streams import parallel_lines, progress_bar, results_to
 from transformer_mt.config.training import MetricName
-from transformer_mt.errors import ConfigError, DataError
+from transformer_mt.errors import ConfigError
 
 if TYPE_CHECKING:
     from transformer_mt.config.schema import Config
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 VALIDATION = "valid"
+
+# In the order of the output, as people write them.
+METRICS: dict[MetricName, str] = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER"}
 
 
 def register(app: typer.Typer) -> None:
@@ -104,9 +107,11 @@ def evaluate(
         with_model = {
             "--model": model, "--src": src, "--test-set": test_set, "--output": output,
             "--beam-size": beam_size, "--length-penalty": length_penalty,
-            "--batch-tokens": batch_tokens,
+            "--batch-tokens": batch_tokens, "--device": None if device == "auto" else device,
+            "--precision": None if precision == "fp32" else precision,
         }  # fmt: skip
-        _check_files("--hyp", ref, {name for name, value in with_model.items() if value})
+        useless = {name for name, value in with_model.items() if value not in (None, [])}
+        _check_files("--hyp", ref, useless)
         _score_files(hyp, ref, metrics, tgt_lang, as_json=as_json)
         return
     if src is not None or ref is not None:
@@ -137,9 +142,6 @@ def evaluate(
         _print(test.name, len(test.sources), evaluation.scores, as_json=as_json)
 
 
-METRICS: tuple[MetricName, ...] = ("bleu", "chrf", "ter")
-
-
 @dataclass(frozen=True)
 class TestSet:
     """Sources and their references."""
@@ -163,8 +165,6 @@ def _score_files(
 
     assert ref is not None
     hypotheses, references = parallel_lines(hyp, ref)
-    if not hypotheses:
-        raise DataError(f"{hyp} and {ref} are empty: there is nothing to score")
     scores = score(hypotheses, references, metrics=metrics, tgt_lang=tgt_lang or "")
     _print(hyp.name, len(hypotheses), scores, as_json=as_json)
 
@@ -219,4 +219,4 @@ def _print(name: str, num_lines: int, scores: Sequence["Score"], *, as_json: boo
         typer.echo(json.dumps(record, ensure_ascii=False))
         return
     for score in scores:
-        typer.echo(f"{name}: {score.name} = {score.value:.2f} ({score.signature})")
+        typer.echo(f"{name}: {METRICS[score.name]} = {score.value:.2f} ({score.signature})")

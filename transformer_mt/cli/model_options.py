@@ -23,7 +23,8 @@ ModelPath: TypeAlias = Annotated[
 Device: TypeAlias = Annotated[
     str,
     typer.Option(
-        metavar="auto|cuda|mps|cpu", help="Where to compute; auto takes the first that is there."
+        metavar="auto|cuda|cuda:N|mps|cpu",
+        help="Where to compute; auto takes the first that is there.",
     ),
 ]
 Precision: TypeAlias = Annotated[
@@ -78,7 +79,7 @@ def load_model(model: Path | None, *, device: str, precision: str) -> "Bundle":
     from transformer_mt.training.distributed import choose_device
 
     dtypes = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
-    place = choose_device(device)
+    place = choose_device(device, setting="--device")
     path = find_bundle(model)
     logger.info("model: %s", path)
     return load_bundle(path, device=place, dtype=dtypes[precision])

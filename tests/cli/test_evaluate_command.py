@@ -1,0 +1,163 @@
+"""`tmt evaluate`: test sets of the model, own files, or finished translations."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from transformer_mt.bundle import load_bundle
+from transformer_mt.cli.main import app
+from transformer_mt.decoding.translator import Translator
+from transformer_mt.metrics.scores import score
+
+
+def run(*arguments: object) -> Result:
+    arguments = ("evaluate", *map(str, arguments))
+    return CliRunner().invoke(app, list(arguments), env={"TMT_MODEL": None})
+
+
+def write(path: Path, lines: list[str]) -> Path:
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def files(tmp_path, tiny_text) -> tuple[Path, Path]:
+    sources, targets = tiny_text
+    return write(tmp_path / "my.en", sources), write(tmp_path / "my.de", targets)
+
+
+@pytest.fixture(scope="module")
+def hypotheses(tiny_bundle, tiny_text) -> list[str]:
+    bundle = load_bundle(tiny_bundle)
+    translator = Translator(bundle, **bundle.config.decoding.model_dump())
+    return [translation.text for translation in translator.translate(tiny_text[0])]
+
+
+def test_all_test_sets_of_the_model_are_scored(tiny_bundle):
+    result = run("--model", tiny_bundle, "--bleu")
+    assert result.exit_code == 0, result.stderr
+    lines = result.stdout.splitlines()
+    assert [line.split(" = ")[0] for line in lines] == ["first: BLEU", "second: BLEU"]
+    assert all("nrefs:1|" in line for line in lines)
+    assert f"model: {tiny_bundle}" in result.stderr
+
+
+def test_without_metrics_bleu_and_chrf_are_computed(tiny_bundle):
+    result = run("--model", tiny_bundle, "--test-set", "second")
+    names = [line.split(" = ")[0] for line in result.stdout.splitlines()]
+    assert names == ["second: BLEU", "second: chrF"]
+
+
+def test_test_sets_can_be_chosen_and_the_validation_set_is_one(tiny_bundle):
+    arguments = ("--model", tiny_bundle, "--ter", "--json")
+    result = run(*arguments, "--test-set", "valid", "--test-set", "first")
+    records = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [(r["test_set"], r["num_lines"]) for r in records] == [("valid", 9), ("first", 12)]
+    (found,) = records[0]["scores"]
+    assert found["name"] == "ter"
+    assert found["higher_is_better"] is False
+    assert "version:" in found["signature"]
+
+
+def test_own_files_get_the_scores_of_the_library(tiny_bundle, files, hypotheses, tiny_text):
+    result = run("--model", tiny_bundle, "--src", files[0], "--ref", files[1], "--chrf", "--json")
+    assert result.exit_code == 0, result.stderr
+    record = json.loads(result.stdout)
+    (expected,) = score(hypotheses, tiny_text[1], metrics=["chrf"], tgt_lang="de")
+    assert record["test_set"] == "my.en"
+    assert record["scores"][0]["value"] == expected.value
+    assert record["scores"][0]["signature"] == expected.signature
+
+
+def test_translations_are_kept(tiny_bundle, files, hypotheses, tmp_path):
+    arguments = ("--model", tiny_bundle, "--src", files[0], "--ref", files[1])
+    kept = tmp_path / "kept.txt"
+    assert run(*arguments, "--output", kept).exit_code == 0
+    assert kept.read_text(encoding="utf-8") == "".join(f"{line}\n" for line in hypotheses)
+    folder = tmp_path / "deep" / "folder"
+    assert run("--model", tiny_bundle, "--output", folder).exit_code == 0
+    counts = {p.name: p.read_bytes().count(b"\n") for p in folder.iterdir()}
+    assert counts == {"first.txt": 12, "second.txt": 7}
+
+
+def test_translations_can_be_scored_without_a_model(files):
+    result = run("--hyp", files[1], "--ref", files[1], "--bleu", "--ter")
+    assert result.exit_code == 0, result.stderr
+    lines = result.stdout.splitlines()
+    assert lines[0].startswith("my.de: BLEU = 100.00 (")
+    assert lines[1].startswith("my.de: TER = 0.00 (")
+
+
+def test_the_target_language_decides_how_scores_tokenize(tiny_bundle, files):
+    arguments = ("--hyp", files[1], "--ref", files[1], "--bleu")
+    assert "tok:13a" in run(*arguments).stdout
+    assert "tok:zh" in run(*arguments, "--tgt-lang", "zh").stdout
+    arguments = ("--model", tiny_bundle, "--bleu", "--test-set", "first")
+    assert "tok:13a" in run(*arguments).stdout
+    assert "tok:zh" in run(*arguments, "--tgt-lang", "zh").stdout
+
+
+def test_scoring_files_imports_no_torch(files):
+    program = (
+        "import sys\nfrom transformer_mt.cli.main import main\n"
+        "try:\n    main()\nexcept SystemExit as stop:\n    assert not stop.code\n"
+        "assert 'torch' not in sys.modules\n"
+    )
+    subprocess.run(
+        [sys.executable, "-c", program, "evaluate", "--hyp", files[1], "--ref", files[1]],
+        check=True,
+        timeout=60,
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "exit_code", "words"),
+    [
+        (["--hyp", "DE"], 2, "give both"),
+        (["--ref", "DE"], 2, "give both"),
+        (["--src", "EN"], 2, "give both"),
+        (["--hyp", "DE", "--ref", "DE", "--src", "EN"], 2, "--src would have no effect"),
+        (["--hyp", "DE", "--ref", "DE", "--beam-size", "3"], 2, "--beam-size would have no"),
+        (["--src", "EN", "--ref", "DE", "--test-set", "first"], 2, "--test-set would have no"),
+        (["--test-set", "third"], 2, "has no test set 'third'; it has: valid, first, second"),
+        (["--hyp", "nowhere", "--ref", "DE"], 3, "nowhere: no such file"),
+        (["--hyp", "SHORT", "--ref", "DE"], 3, "has 1 lines but"),
+        (["--src", "SHORT", "--ref", "DE"], 3, "has 1 lines but"),
+        (["--hyp", "EMPTY", "--ref", "EMPTY"], 3, "nothing to score"),
+        (["--src", "EMPTY", "--ref", "EMPTY"], 3, "empty"),
+    ],
+)
+def test_mistakes_are_named_in_one_line(tiny_bundle, files, tmp_path, arguments, exit_code, words):
+    places = {
+        "EN": files[0],
+        "DE": files[1],
+        "SHORT": write(tmp_path / "short", ["one"]),
+        "EMPTY": write(tmp_path / "empty", []),
+    }
+    model = [] if "--hyp" in arguments else ["--model", tiny_bundle]
+    result = run(*model, *(places.get(word, word) for word in arguments))
+    assert result.exit_code == exit_code, result.stderr
+    assert words in result.stderr
+    assert "Traceback" not in result.stderr
+    assert result.stdout == ""
+
+
+def test_a_missing_test_set_is_named_before_anything_is_translated(tiny_bundle, tmp_path):
+    import shutil
+
+    bundle = tmp_path / "bundle"
+    shutil.copytree(tiny_bundle, bundle)
+    hidden = tiny_bundle.parent / "second.tgt"
+    hidden.rename(tmp_path / "hidden")
+    try:
+        result = run("--model", bundle, "--bleu")
+    finally:
+        (tmp_path / "hidden").rename(hidden)
+    assert result.exit_code == 3
+    assert "second.tgt" in result.stderr
+    assert result.stdout == ""
