@@ -389,7 +389,7 @@ class TestTraining:
         long = "ж" * 100 + " " + "ф " * MAX_LINE_CHARS + "ю"
         with caplog.at_level(logging.INFO):
             tokenizer = train_tokenizer([[*corpus(), long]], type="bpe", vocab_size=390)
-        used = [character for character in "жфю" if character in tokenizer._ids]
+        used = [character for character in "жфю" if character in tokenizer.ids]
         assert used == ["ж", "ф"]
         assert "1 lines are longer than 4,000 characters" in caplog.text
 

@@ -143,7 +143,7 @@ class Tokenizer:
         SentencePiece would make it a space. A character without a piece takes its place, and the
         bytes of that one are exchanged.
         """
-        stand_in = next((c for c in NONCHARACTERS if c not in line and c not in self._ids), None)
+        stand_in = next((c for c in NONCHARACTERS if c not in line and c not in self.ids), None)
         if stand_in is None or not self.byte_ids:
             ids: list[int] = self._processor.Encode(to_utf8(line))
             return ids
@@ -170,7 +170,7 @@ class Tokenizer:
         """
         if strength == 0 or self._sampler is None:
             return list(ids)
-        return self._sampler.sample(split_words(ids, self._texts), rng, strength=strength)
+        return self._sampler.sample(split_words(ids, self.texts), rng, strength=strength)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Join pieces to text, without pad, bos and eos; unk becomes U+2047 between spaces.
@@ -188,16 +188,26 @@ class Tokenizer:
         return [self._pieces[i] for i in ids]
 
     @cached_property
-    def _ids(self) -> dict[str, int]:
+    def ids(self) -> dict[str, int]:
         """Ids of all pieces."""
         return {piece: i for i, piece in enumerate(self._pieces)}
 
     @cached_property
-    def _texts(self) -> list[str | None]:
+    def texts(self) -> list[str | None]:
         """Text of each piece that may be cut; None for bytes, special and user symbols."""
         return [
             piece if normal else None
             for piece, normal in zip(self._pieces, normal_pieces(self._model), strict=True)
+        ]
+
+    @property
+    def user_symbols(self) -> list[str]:
+        """Strings that are always one piece."""
+        others = {PAD_ID, UNK_ID, BOS_ID, EOS_ID, *self.byte_ids}
+        return [
+            piece
+            for i, piece in enumerate(self._pieces)
+            if self.texts[i] is None and i not in others
         ]
 
     @cached_property
@@ -209,7 +219,7 @@ class Tokenizer:
         }
         if self.type not in samplers:
             return None
-        ids = {piece: i for i, piece in enumerate(self._texts) if piece is not None}
+        ids = {piece: i for i, piece in enumerate(self.texts) if piece is not None}
         scores = {piece: self._processor.GetScore(i) for piece, i in ids.items()}
         return samplers[self.type](scores, ids)
 

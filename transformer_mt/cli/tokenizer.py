@@ -1,0 +1,310 @@
+"""`tmt tokenizer`: train, use and look into tokenizers."""
+
+import json
+import logging
+import unicodedata
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+
+import typer
+
+from transformer_mt.cli.help import examples
+from transformer_mt.cli.options import Overrides
+from transformer_mt.cli.streams import results_to, standard_input
+from transformer_mt.config.data import TokenizerSettings
+from transformer_mt.config.loading import find_config, load_config
+from transformer_mt.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from transformer_mt.text.tokenizer import Tokenizer
+    from transformer_mt.text.tokenizer_report import TextReport, TokenizerReport
+
+logger = logging.getLogger(__name__)
+
+group = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Train, use and look into tokenizers.",
+    epilog=examples(
+        "tmt tokenizer train --input train.en --input train.de --output tokenizer",
+        "tmt tokenizer encode tokenizer < test.en > test.pieces",
+        "tmt tokenizer decode tokenizer < test.pieces",
+        "tmt tokenizer inspect tokenizer < test.en",
+    ),
+)
+
+Directory: TypeAlias = Annotated[
+    Path, typer.Argument(metavar="DIR", help="Folder of a tokenizer, or of a trained model.")
+]
+Side: TypeAlias = Annotated[
+    Literal["src", "tgt"] | None,
+    typer.Option(help="Language, where the two have vocabularies of their own."),
+]
+Ids: TypeAlias = Annotated[bool, typer.Option("--ids", help="Numbers instead of pieces.")]
+
+_DEFAULTS = TokenizerSettings()
+
+
+def register(app: typer.Typer) -> None:
+    """Add `tmt tokenizer` to the program."""
+    app.add_typer(group, name="tokenizer")
+
+
+@group.command(
+    epilog=examples(
+        "tmt tokenizer train --input train.en --input train.de --output tokenizer",
+        "tmt tokenizer train --src train.en.gz --tgt train.de.gz --output tokenizer",
+        "tmt tokenizer train --config base.yaml --output tokenizer --set tokenizer.type=unigram",
+    )
+)
+def train(
+    output: Annotated[Path, typer.Option(metavar="DIR", help="Folder to write.")],
+    input: Annotated[
+        list[Path],
+        typer.Option(metavar="FILE", help="Text for one joint vocabulary; repeatable."),
+    ] = [],  # noqa: B006 - typer reads the default; nothing changes it
+    src: Annotated[
+        list[Path],
+        typer.Option(metavar="FILE", help="Source text, for a vocabulary of its own; repeatable."),
+    ] = [],  # noqa: B006
+    tgt: Annotated[
+        list[Path],
+        typer.Option(metavar="FILE", help="Target text, for a vocabulary of its own; repeatable."),
+    ] = [],  # noqa: B006
+    config: Annotated[
+        str | None, typer.Option(help="Config whose training data and settings are used instead.")
+    ] = None,
+    settings: Overrides = [],  # noqa: B006
+    type: Annotated[
+        Literal["unigram", "bpe"] | None, typer.Option(help=f"Default {_DEFAULTS.type}.")
+    ] = None,
+    vocab_size: Annotated[
+        int | None, typer.Option(min=1, help=f"Pieces. Default {_DEFAULTS.vocab_size}.")
+    ] = None,
+    character_coverage: Annotated[
+        float | None,
+        typer.Option(
+            min=0.98, max=1, help="Share of characters that get a piece; others become bytes."
+        ),
+    ] = None,
+    byte_fallback: Annotated[
+        bool | None,
+        typer.Option(help="Write characters without a piece as bytes (default), or as unknown."),
+    ] = None,
+    user_symbol: Annotated[
+        list[str],
+        typer.Option(metavar="TEXT", help="String that is always one piece; repeatable."),
+    ] = [],  # noqa: B006
+    num_sample_lines: Annotated[
+        int | None,
+        typer.Option(min=1, help=f"Lines to sample. Default {_DEFAULTS.num_sample_lines}."),
+    ] = None,
+) -> None:
+    """Train on text files, or on the training data of a config.
+
+    Files are UTF-8; plain, .gz, .bz2, .xz or .zst. Writes joint.model, or src.model and tgt.model.
+    """
+    values = {
+        "type": type,
+        "vocab_size": vocab_size,
+        "character_coverage": character_coverage,
+        "byte_fallback": byte_fallback,
+        "user_symbols": user_symbol or None,
+        "num_sample_lines": num_sample_lines,
+    }
+    given = {name: value for name, value in values.items() if value is not None}
+    if (config is not None) + bool(input) + bool(src or tgt) != 1 or bool(src) != bool(tgt):
+        raise ConfigError("give --input, or --src and --tgt, or --config: one of the three")
+    if settings and config is None:
+        raise ConfigError("--set needs --config")
+    if given and config is not None:
+        raise ConfigError(f"with --config, give --set tokenizer.{next(iter(given))}=.. instead")
+    if any((output / f"{name}.model").exists() for name in ("joint", "src", "tgt")):
+        raise ConfigError(f"--output {output} holds a tokenizer already: choose another folder")
+
+    from transformer_mt.text.tokenizer_training import train_tokenizers
+
+    if config is not None:
+        wanted, src_lines, tgt_lines = _from_config(config, settings)
+    else:
+        wanted = TokenizerSettings.model_validate(given | {"joint": bool(input)})
+        src_lines, tgt_lines = _lines_of(input or src), _lines_of(tgt)
+    tokenizers = train_tokenizers(
+        src_lines, tgt_lines, **wanted.model_dump(exclude={"path", "sampling"})
+    )
+    tokenizers.save(output)
+    for path in sorted(output.glob("*.model")):
+        typer.echo(path)
+
+
+@group.command(
+    epilog=examples(
+        "tmt tokenizer encode tokenizer < test.en > test.pieces",
+        "tmt tokenizer encode runs/base/best --side tgt --ids < test.de",
+    )
+)
+def encode(directory: Directory, side: Side = None, ids: Ids = False) -> None:
+    """Cut lines of stdin into pieces, with spaces between them.
+
+    Pieces show a space of the text as U+2581, and bytes of characters without a piece as <0xE2>.
+    """
+    tokenizer = _load(directory, side)
+    with results_to(None) as results:
+        for line in _stdin_lines():
+            numbers = tokenizer.encode(line)
+            cells = map(str, numbers) if ids else tokenizer.pieces(numbers)
+            results.write(" ".join(cells) + "\n")
+
+
+@group.command(
+    epilog=examples(
+        "tmt tokenizer decode tokenizer < test.pieces > test.en",
+        "tmt tokenizer decode runs/base/best --side tgt --ids < test.ids",
+    )
+)
+def decode(directory: Directory, side: Side = None, ids: Ids = False) -> None:
+    """Join lines of pieces, as `tmt tokenizer encode` writes them, to text."""
+    tokenizer = _load(directory, side)
+    read = _numbers if ids else _ids_of_pieces
+    with results_to(None) as results:
+        for line_number, line in enumerate(_stdin_lines(), 1):
+            text = tokenizer.decode(read(line, tokenizer, f"stdin:{line_number}"))
+            # A line feed that was a byte of the text would shift all lines after it.
+            results.write(text.replace("\n", " ") + "\n")
+
+
+@group.command(
+    epilog=examples(
+        "tmt tokenizer inspect tokenizer",
+        "tmt tokenizer inspect tokenizer --input test.en --input test2.en.gz",
+        "tmt tokenizer inspect runs/base/best --side tgt --json < test.de",
+    )
+)
+def inspect(
+    directory: Directory,
+    side: Side = None,
+    input: Annotated[
+        list[Path],
+        typer.Option(metavar="FILE", help="Text to try it on; repeatable. Default: stdin."),
+    ] = [],  # noqa: B006
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+) -> None:
+    """Describe a tokenizer, and how it does on a text: coverage, tokens per word, examples."""
+    from transformer_mt.text.tokenizer_report import describe_tokenizer, measure_tokenizer
+
+    tokenizer = _load(directory, side)
+    report = describe_tokenizer(tokenizer)
+    text = None
+    if input or not standard_input().isatty():
+        text = measure_tokenizer(tokenizer, _lines_of(input) if input else _stdin_lines())
+    if as_json:
+        found = {"tokenizer": asdict(report), "text": None if text is None else asdict(text)}
+        typer.echo(json.dumps(found, ensure_ascii=False))
+        return
+    for name, value in [*_rows(report), *(_text_rows(text) if text else [])]:
+        typer.echo(f"{name:<22} {value}")
+
+
+def _from_config(
+    name: str, settings: list[str]
+) -> tuple[TokenizerSettings, Iterable[str], Iterable[str]]:
+    """Take tokenizer settings and the texts of both sides from a config."""
+    from transformer_mt.data.sources import open_source
+
+    config = load_config(find_config(name), settings)
+    if config.tokenizer.path is not None:
+        raise ConfigError(
+            f"tokenizer.path: the config names a trained tokenizer, {config.tokenizer.path}: "
+            "there is nothing to train"
+        )
+    data = config.data
+    sources = [
+        open_source(source, src_lang=data.src_lang, tgt_lang=data.tgt_lang) for source in data.train
+    ]
+    src_lines = (src for source in sources for src, _ in source)
+    tgt_lines = (tgt for source in sources for _, tgt in source)
+    return config.tokenizer, src_lines, tgt_lines
+
+
+def _lines_of(paths: list[Path]) -> Iterator[str]:
+    """Read the lines of files one after the other, once all are known to open."""
+    from transformer_mt.text.lines import open_binary, read_lines
+
+    for path in paths:
+        open_binary(path).close()
+    return chain.from_iterable(map(read_lines, paths))
+
+
+def _stdin_lines() -> Iterator[str]:
+    from transformer_mt.text.lines import decode_lines
+
+    return decode_lines(standard_input(), "stdin")
+
+
+def _load(directory: Path, side: Literal["src", "tgt"] | None) -> "Tokenizer":
+    from transformer_mt.text.tokenizer import Tokenizers
+
+    tokenizers = Tokenizers.load(directory)
+    if side is None and not tokenizers.joint:
+        raise ConfigError(f"{directory} has two vocabularies: give --side src or --side tgt")
+    return tokenizers.tgt if side == "tgt" else tokenizers.src
+
+
+def _numbers(line: str, tokenizer: "Tokenizer", place: str) -> list[int]:
+    """Read ids; errors name the first that is none."""
+    ids = []
+    for cell in line.split():
+        if not (cell.isascii() and cell.isdigit() and int(cell) < tokenizer.vocab_size):
+            last = tokenizer.vocab_size - 1
+            raise DataError(f"{place}: expected ids from 0 to {last}; got '{cell}'")
+        ids.append(int(cell))
+    return ids
+
+
+def _ids_of_pieces(line: str, tokenizer: "Tokenizer", place: str) -> list[int]:
+    """Read pieces; errors name the first that is not in the vocabulary."""
+    ids = []
+    for piece in filter(None, line.split(" ")):
+        if piece not in tokenizer.ids:
+            raise DataError(f"{place}: no such piece in the vocabulary: '{piece}'")
+        ids.append(tokenizer.ids[piece])
+    return ids
+
+
+def _rows(report: "TokenizerReport") -> list[tuple[str, str]]:
+    return [
+        ("type", report.type),
+        ("pieces", str(report.vocab_size)),
+        ("  characters", str(report.num_characters)),
+        ("  bytes", str(report.num_bytes)),
+        ("  user symbols", " ".join(report.user_symbols) or "none"),
+        ("longest pieces", " ".join(report.longest_pieces)),
+        ("fingerprint", report.fingerprint),
+    ]
+
+
+def _text_rows(report: "TextReport") -> list[tuple[str, str]]:
+    missing = " ".join(f"{_show(c)} x{count}" for c, count in report.missing_characters)
+    return [
+        ("lines", str(report.num_lines)),
+        ("words", str(report.num_words)),
+        ("tokens", str(report.num_tokens)),
+        ("tokens per word", f"{report.tokens_per_word:.3f}"),
+        ("tokens per line", f"{report.tokens_per_line:.1f}, at most {report.longest_line_tokens}"),
+        ("characters covered", f"{100 * report.character_coverage:.4f}%"),
+        ("characters missing", missing or "none"),
+        ("tokens that are bytes", f"{100 * report.byte_share:.4f}%"),
+        ("unknown tokens", f"{100 * report.unknown_share:.4f}%"),
+        ("pieces used", f"{100 * report.used_share:.1f}%"),
+        *(("example", " ".join(pieces)) for pieces in report.examples),
+    ]
+
+
+def _show(character: str) -> str:
+    """Write a character with its number; alone if it cannot be seen."""
+    code = f"U+{ord(character):04X}"
+    visible = unicodedata.category(character)[0] not in "CMZ"
+    return f"{character} ({code})" if visible else code
