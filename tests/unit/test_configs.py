@@ -96,3 +96,21 @@ def test_base_and_big_are_the_papers_models() -> None:
         assert (decoding.beam_size, decoding.length_penalty) == (4, 0.6)
         assert (decoding.max_length_factor, decoding.max_length_offset) == (1.0, 50)
         assert (config.tokenizer.type, config.tokenizer.joint) == ("bpe", True)
+
+
+@recipes
+def test_recipe_builds_its_model(path: Path) -> None:
+    import torch
+
+    from transformer_mt.models.build import build_model
+
+    config = load_config(path)
+    size = config.tokenizer.vocab_size
+    with torch.device("meta"):
+        model = build_model(config.model, src_vocab_size=size, tgt_vocab_size=size)
+    assert all(weight.is_meta for weight in model.parameters())
+    # Each of the paper's models has its number of weights, in millions (table 3).
+    published = {"base": 65, "big": 213}
+    if path.stem in published:
+        millions = sum(weight.numel() for weight in model.parameters()) / 1e6
+        assert millions == pytest.approx(published[path.stem], rel=0.04)
