@@ -183,7 +183,7 @@ def _pairs(
         first += table.num_rows
 
 
-def _texts(table: Any, path: list[str], *, first: int, place: str) -> Iterator[str]:
+def _texts(table: Any, path: list[str], *, first: int, place: str) -> list[str]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -191,15 +191,24 @@ def _texts(table: Any, path: list[str], *, first: int, place: str) -> Iterator[s
     for name in path[1:]:
         column = pc.struct_field(column, name)
     column = column.cast(pa.large_string())
-    for number, cell in enumerate(column, start=first):
-        row = f"{place}: row {number} (from 0)"
-        try:
-            value = cell.as_py()
-        except UnicodeDecodeError as error:
-            raise DataError(
-                f"{row}: field '{'.'.join(path)}': byte {error.start + 1} is not UTF-8"
-            ) from error
-        yield text_of(value, field=".".join(path), place=row)
+    field = ".".join(path)
+    try:
+        values = column.to_pylist()
+    except UnicodeDecodeError:
+        for row, cell in enumerate(column, start=first):
+            _check_utf8(cell, field=field, place=f"{place}: row {row} (from 0)")
+        raise
+    return [
+        text_of(value, field=field, place=f"{place}: row {row} (from 0)")
+        for row, value in enumerate(values, start=first)
+    ]
+
+
+def _check_utf8(cell: Any, *, field: str, place: str) -> None:
+    try:
+        cell.as_py()
+    except UnicodeDecodeError as error:
+        raise DataError(f"{place}: field '{field}': byte {error.start + 1} is not UTF-8") from error
 
 
 @contextmanager
