@@ -1,9 +1,13 @@
 """What tests of many modules use: a small text, and a model bundle with random weights."""
 
 import random
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from transformer_mt.config.schema import Config
 
 WORDS = {
     "dog": "Hund", "cat": "Katze", "house": "Haus", "tree": "Baum", "man": "Mann", "car": "Auto",
@@ -32,7 +36,6 @@ def tiny_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     import torch
 
     from transformer_mt.bundle import save_bundle, weights_of
-    from transformer_mt.config.schema import Config
     from transformer_mt.models.build import build_model
     from transformer_mt.text.tokenizer_training import train_tokenizers
 
@@ -91,3 +94,20 @@ def tiny_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tiny_text() -> tuple[list[str], list[str]]:
     """30 sources that `tiny_bundle` has pieces for, and their targets."""
     return small_text(30, seed=7)
+
+
+@pytest.fixture(scope="session")
+def corpus_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where runs of all tests keep their tokenized texts, so that equal ones are made once."""
+    return tmp_path_factory.mktemp("corpora")
+
+
+@pytest.fixture
+def run_config(tmp_path: Path, corpus_dir: Path) -> Callable[..., Config]:
+    """Make settings of a small run in this test's folder: see `tiny_runs.tiny_config`."""
+    from tests.tiny_runs import tiny_config
+
+    def make(folder: str = "", **changes: Any) -> Config:
+        return tiny_config(tmp_path / folder, corpus_dir=corpus_dir, **changes)
+
+    return make

@@ -243,7 +243,7 @@ def _model_card(config: Config, weights: Mapping[str, Tensor], scores: Mapping[s
         "## Quality",
         "",
     ]
-    lines += [f"- {name}: {_in_words(value)}" for name, value in scores.items()]
+    lines += [f"- {name}: {_in_words(value)}" for name, value in scores.items() if name != "merit"]
     if not scores:
         lines.append("Not measured.")
     lines += [

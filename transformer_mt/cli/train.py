@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 from typing import Annotated
 
 import typer
@@ -50,8 +51,8 @@ def train(
     from transformer_mt.training.trainer import train as train_model
 
     result = train_model(loaded, fresh=fresh)
-    if not result.is_main:
-        return
+    if os.environ.get("RANK", "0") != "0":
+        return  # torchrun started several processes: one of them speaks
     if as_json:
         typer.echo(json.dumps(result.as_dict(), ensure_ascii=False))
     else:

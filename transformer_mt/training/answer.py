@@ -26,7 +26,6 @@ class RunResult:
         reason: Why it ended.
         scores: Of the model in `best/`, on the validation set.
         averaged_steps: Checkpoints that this model is the mean of; empty when it is one of them.
-        is_main: False on the ranks that write nothing.
     """
 
     run_dir: str
@@ -34,7 +33,6 @@ class RunResult:
     reason: str
     scores: Mapping[str, float] = field(default_factory=dict)
     averaged_steps: list[int] = field(default_factory=list)
-    is_main: bool = True
 
     def as_dict(self) -> dict[str, Any]:
         """Return the result as JSON values."""
@@ -90,7 +88,7 @@ class Answer:
         Returns:
             True when they are the answer now.
         """
-        if findings.rank <= self._best().get("rank", WORST):
+        if findings.merit <= self._best().get("merit", WORST):
             return False
         self._write(self._run.best_dir, findings, weights, steps)
         return True
@@ -110,8 +108,8 @@ class Answer:
             return None
         return result if result.step == step else None
 
-    def new_result(self, step: int, reason: str) -> RunResult:
-        """Write down that the run has ended, and with which model."""
+    def write_result(self, step: int, reason: str) -> None:
+        """Write down that the run has ended, and how good the model in `best/` is."""
         best = self._best()
         steps = best.get("steps", [])
         result = RunResult(
@@ -123,7 +121,6 @@ class Answer:
         )
         text = json.dumps(asdict(result), indent=2, ensure_ascii=False)
         replace_file(self._run.result_path, text + "\n")
-        return result
 
     def _best(self) -> dict[str, Any]:
         try:
@@ -147,7 +144,7 @@ class Answer:
             state_dict=weights,
             scores={
                 "steps": steps,
-                "rank": findings.rank,
+                "merit": findings.merit,
                 "validation": dict(findings.scores),
                 "signatures": dict(findings.signatures),
             },

@@ -69,7 +69,6 @@ def resume(
             "but not bit for bit as it would have there",
             checkpoint.directory,
         )
-    logger.info("%s: goes on from step %d", run.root, state.step)
     return state
 
 
@@ -124,8 +123,8 @@ def introduce(
     threads = f", {torch.get_num_threads()} threads" if device.type == "cpu" else ""
     logger.info("model: %s parameters; %s%s", f"{num_parameters:,}", device, threads)
     logger.info(
-        "update: %s target tokens (%d ranks x %d micro-batches x %s), %s; an epoch has about "
-        "%s target tokens, %s updates",
+        "update: %s target tokens (ranks x micro-batches x tokens: %d x %d x %s), %s; an epoch "
+        "has about %s target tokens, %s updates",
         f"{settings.max_tokens:,}",
         world.size,
         accumulation,

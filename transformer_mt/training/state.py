@@ -14,12 +14,12 @@ class Validation:
 
     Attributes:
         step: Updates made before it.
-        rank: The score that selects, turned so that more is better.
+        merit: The score that selects, turned so that more is better.
         scores: All scores by name, in their own units.
     """
 
     step: int
-    rank: float
+    merit: float
     scores: Mapping[str, float]
 
 
@@ -105,4 +105,4 @@ class Stopwatch:
 
 def best_validations(validations: Sequence[Validation], number: int) -> list[Validation]:
     """Return the best validations, best first; of equal ones the oldest first."""
-    return sorted(validations, key=lambda found: (-found.rank, found.step))[:number]
+    return sorted(validations, key=lambda found: (-found.merit, found.step))[:number]

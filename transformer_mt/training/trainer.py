@@ -72,7 +72,8 @@ def train(config: Config, *, fresh: bool = False) -> RunResult:
                     run.claim(config, fresh=fresh)
                 data = prepare_data(config, run, is_main=world.is_main)
             trainer = Trainer(config, run=run, data=data, world=world, device=device, stop=stop)
-            return trainer.run()
+            with closing(trainer):
+                return trainer.run()
         finally:
             run.release()
 
@@ -140,6 +141,8 @@ class Trainer:
             DivergedError: When the gradients are no numbers any more.
             InterruptedRun: When a signal stopped the run, after saving.
         """
+        if result := self.finished_before():
+            return result
         self.begin()
         with closing(self.updates()) as updates:
             while True:
@@ -157,6 +160,8 @@ class Trainer:
 
     def begin(self) -> None:
         """Say and write down what is about to happen."""
+        if self.state.step:
+            logger.info("%s: goes on from step %d", self.directory.root, self.state.step)
         introduce(
             self.settings,
             self.data,
@@ -184,17 +189,17 @@ class Trainer:
     def update(self, micro_batches: list[Batch], position: Position) -> None:
         """Update the weights once."""
         seconds = self.seconds_before + self.session.seconds()
-        num_tokens, num_stopping, self.seconds = self.world.sum_numbers(
+        num_tokens, self.seconds = self.world.sum_numbers(
             [
                 sum(batch.num_tgt_tokens for batch in micro_batches),
-                float(bool(self.stop)),
                 seconds if self.world.is_main else 0.0,
             ]
         )
         self.lr = self.schedule(self.state.step + 1, self.progress())
         self.updater(micro_batches, num_tokens=num_tokens, lr=self.lr)
         self.state.advance(position, num_tokens, self.lap.restart())
-        self.must_stop = num_stopping > 0
+        # A signal may reach one rank alone, or another rank a step later.
+        self.must_stop = self.world.sum_numbers([float(bool(self.stop))]) != [0.0]
         if self.every(MAX_UNUSABLE_IN_A_ROW):
             self.updater.check()
         if self.reporter is not None:
@@ -228,12 +233,12 @@ class Trainer:
                     findings = self.validator(self.model, self.updater.autocast())
             except Interrupted:
                 pass
-        is_done, rank = self.world.sum_numbers([1.0, findings.rank] if findings else [0.0, 0.0])
+        is_done, merit = self.world.sum_numbers([1.0, findings.merit] if findings else [0.0, 0.0])
         if not is_done:
             self.must_stop = True
             return
         scores = findings.scores if findings else {}
-        self.state.validations.append(Validation(self.state.step, rank, scores))
+        self.state.validations.append(Validation(self.state.step, merit, scores))
         if findings is not None and self.reporter is not None:
             steps = [self.state.step]
             is_best = self.answer.keep_if_best(findings, weights_of(self.model), steps)
@@ -274,28 +279,33 @@ class Trainer:
             f"{self.state.step}: the same command goes on from there"
         )
 
-    def finish(self) -> RunResult:
-        """Choose the answer among the best checkpoint and the average, and write the result."""
-        reason, step = self.end_reason() or "", self.state.step
-        result = self.answer.old_result(step) if self.world.is_main else None
-        if self.reporter is not None and result is None:
-            try:
-                with self.stop.leaves_at_once():
-                    self.average()
-            except Interrupted:
-                self.leave()
-            self.reporter.picture()
-            result = self.answer.new_result(step, reason)
-            self.reporter.event(step, "finished", reason=reason)
-        elif result is not None:
+    def finished_before(self) -> RunResult | None:
+        """Return the result if there is nothing left to do."""
+        reason = self.end_reason()
+        result = self.answer.old_result(self.state.step) if reason else None
+        if result is not None:
             logger.info(
                 "%s: this run is finished: %s. To go on, raise a limit (training.max_steps, ..); "
                 "to start anew, give --fresh or another name",
                 self.directory.root,
                 reason,
             )
-        self.world.sum_numbers([0.0])
-        return result or RunResult(str(self.directory.root), step, reason, is_main=False)
+        return result
+
+    def finish(self) -> RunResult:
+        """Choose the answer among the best checkpoint and the average, and write the result."""
+        reason, step = self.end_reason() or "", self.state.step
+        if self.reporter is not None:
+            try:
+                with self.stop.leaves_at_once():
+                    self.average()
+            except Interrupted:
+                self.leave()
+            self.reporter.picture()
+            self.answer.write_result(step, reason)
+            self.reporter.event(step, "finished", reason=reason)
+        self.world.sum_numbers([0.0])  # the others wait for the result
+        return self.answer.old_result(step) or RunResult(str(self.directory.root), step, reason)
 
     def average(self) -> None:
         """Score the mean of the kept checkpoints; make it the answer if it is better."""
@@ -323,6 +333,11 @@ class Trainer:
             describe_scores(findings.scores),
             "it is the answer" if is_best else "not better: the answer stays",
         )
+
+    def close(self) -> None:
+        """Close the files of the run."""
+        if self.reporter is not None:
+            self.reporter.close()
 
     def every(self, num_steps: int) -> bool:
         """Say whether so many steps have passed since the last time."""

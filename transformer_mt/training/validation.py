@@ -16,7 +16,7 @@ from transformer_mt.evaluation import translate_and_score, validation_loss
 from transformer_mt.models.seq2seq import Seq2Seq
 from transformer_mt.training.preparation import Data
 
-# The rank of a model whose score is no number: below all others, and still a number in JSON.
+# The merit of a model whose score is no number: below all others, and still a number in JSON.
 WORST = -sys.float_info.max
 
 HIGHER_IS_BETTER = {"loss_nats": False, "bleu": True, "chrf": True, "ter": False}
@@ -29,13 +29,13 @@ class Findings:
     Attributes:
         scores: `loss_nats`, `nll_nats`, `perplexity` and the chosen metrics by name; those that are
             no finite numbers are left out.
-        rank: The score that selects, turned so that more is better.
+        merit: The score that selects, turned so that more is better.
         signatures: How sacreBLEU computed its scores.
         samples: A few (source, reference, hypothesis).
     """
 
     scores: Mapping[str, float]
-    rank: float
+    merit: float
     signatures: Mapping[str, str] = field(default_factory=dict)
     samples: Sequence[tuple[str, str, str]] = ()
 
@@ -88,7 +88,7 @@ class Validator:
         scores = {name: score for name, score in scores.items() if math.isfinite(score)}
         return Findings(
             scores=scores,
-            rank=self._rank(scores),
+            merit=self._merit(scores),
             signatures=signatures,
             samples=[
                 (self._data.valid_src[i], self._data.valid_tgt[i], hypotheses[i])
@@ -96,7 +96,7 @@ class Validator:
             ],
         )
 
-    def _rank(self, scores: Mapping[str, float]) -> float:
+    def _merit(self, scores: Mapping[str, float]) -> float:
         chosen = self._config.training.validation.select_by
         name = "loss_nats" if chosen == "loss" else chosen
         if name not in scores:

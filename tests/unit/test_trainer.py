@@ -1,0 +1,141 @@
+"""The training loop: when it ends, what it keeps, what it answers with and what it leaves."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from tests.tiny_runs import weights_at
+from transformer_mt.errors import ConfigError
+from transformer_mt.log import read_metrics
+from transformer_mt.training.distributed import choose_device
+from transformer_mt.training.limits import Limits
+from transformer_mt.training.trainer import train
+from transformer_mt.training.validation import Findings, Validator
+
+
+@pytest.mark.parametrize(
+    ("limit", "value", "steps"),
+    [("max_steps", 3, {3}), ("max_epochs", 1.0, {11, 12}), ("max_total_tokens", 700, {3})],
+)
+def test_a_run_ends_at_its_limit(run_config, limit, value, steps):
+    result = train(run_config(**{"training__max_steps": None, f"training__{limit}": value}))
+    assert result.step in steps
+    assert result.reason.startswith(limit)
+    assert (Path(result.run_dir) / "best" / "model.safetensors").is_file()
+
+
+def test_progress_is_the_largest_share():
+    limits = Limits(max_steps=10, max_epochs=2.0, max_minutes=30)
+    shares = limits.shares(step=5, epochs=1.5, num_tokens=99, seconds=360)
+    assert shares == {"max_steps": 0.5, "max_epochs": 0.75, "max_minutes": 0.2}
+
+
+def scripted_validations(monkeypatch, *scores):
+    """Let validations find the given BLEU, one after the other."""
+    left = list(scores)
+
+    def validate(self, model, autocast):
+        score = left.pop(0)
+        return Findings(scores={"bleu": score, "loss_nats": 1.0}, merit=score)
+
+    monkeypatch.setattr(Validator, "__call__", validate)
+    return left
+
+
+def test_early_stopping_waits_for_its_patience(run_config, monkeypatch):
+    left = scripted_validations(monkeypatch, 10, 12, 11, 12, 99)
+    result = train(
+        run_config(
+            training__max_steps=50,
+            training__validation={"every_steps": 2, "patience": 2},
+            training__checkpoints={"average": "none"},
+        )
+    )
+    assert result.step == 8
+    assert result.reason == "no better bleu in 2 validations"
+    assert result.scores["bleu"] == 12
+    assert left == [99]
+    manifest = json.loads((Path(result.run_dir) / "best" / "manifest.json").read_text())
+    assert manifest["scores"]["steps"] == [4]
+
+
+def test_the_last_and_the_best_checkpoints_are_kept(run_config, monkeypatch):
+    scripted_validations(monkeypatch, 10, 30, 20, 5, 6, 7)
+    result = train(
+        run_config(
+            training__max_steps=12,
+            training__validation={"every_steps": 2},
+            training__checkpoints={"keep_last": 2, "keep_best": 2, "average": "none"},
+        )
+    )
+    kept = {path.name for path in (Path(result.run_dir) / "checkpoints").iterdir()}
+    assert kept == {"step-4", "step-6", "step-10", "step-12"}
+
+
+@pytest.mark.parametrize(("score", "is_answer"), [(31, True), (29, False)])
+def test_the_average_becomes_the_answer_if_it_is_better(run_config, monkeypatch, score, is_answer):
+    scripted_validations(monkeypatch, 10, 30, 20, score)
+    result = train(
+        run_config(
+            training__max_steps=6,
+            training__validation={"every_steps": 2},
+            training__checkpoints={"keep_last": 2, "average": "last"},
+        )
+    )
+    run = Path(result.run_dir)
+    assert result.averaged_steps == ([4, 6] if is_answer else [])
+    assert result.scores["bleu"] == max(score, 30)
+    parts = [weights_at(run, step) for step in (4, 6)]
+    for folder, is_mean in (("averaged", True), ("best", is_answer)):
+        for name, weight in load_file(run / folder / "model.safetensors").items():
+            mean = (parts[0][f"model:{name}"] + parts[1][f"model:{name}"]) / 2
+            torch.testing.assert_close(weight, mean if is_mean else parts[0][f"model:{name}"])
+
+
+def test_a_run_leaves_what_it_rests_on(run_config, tmp_path):
+    run = Path(train(run_config()).run_dir)
+    assert {path.name for path in run.iterdir()} >= {
+        "averaged", "best", "checkpoints", "config.yaml", "curve.png", "events.jsonl",
+        "manifest.json", "metrics.jsonl", "preparation.json", "result.json", "samples", "tokenizer",
+    }  # fmt: skip
+    assert (tmp_path / "runs" / "latest").read_text() == "tiny\n"
+    (start,) = json.loads((run / "manifest.json").read_text())["starts"]
+    assert start["seed"] == 1
+    assert start["versions"]["torch"] == torch.__version__
+    assert start["data"]["train"][0]["report"]["pairs"] == 300
+    assert start["hardware"]["device"] == "cpu"
+    events = [record["event"] for record in read_metrics(run / "events.jsonl")]
+    assert events == ["started", "finished"]
+    assert "hypothesis" in (run / "samples" / "step-4.txt").read_text()
+
+
+def test_a_run_without_metrics_is_validated_by_loss(run_config):
+    validation = {"every_steps": 4, "metrics": [], "select_by": "loss", "num_samples": 0}
+    result = train(run_config(training__validation=validation))
+    assert "bleu" not in result.scores
+    assert result.scores["loss_nats"] > 0
+
+
+def test_tensorboard_files_are_written_when_asked(run_config):
+    run = Path(train(run_config(training__tensorboard=True)).run_dir)
+    assert list((run / "tensorboard").glob("events.out.tfevents.*"))
+
+
+def test_a_picture_that_fails_does_not_touch_the_run(run_config, monkeypatch, caplog):
+    def fail(*_):
+        raise RuntimeError("no ink")
+
+    monkeypatch.setattr("transformer_mt.training.reporting.plot_runs", fail)
+    assert train(run_config()).step == 6
+    assert "no learning curve: RuntimeError: no ink" in caplog.text
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_a_device_that_is_not_there_is_a_config_error(run_config):
+    with pytest.raises(ConfigError, match=r"training\.device: 'cuda' is not there"):
+        train(run_config(training__device="cuda"))
+    assert not Path(run_config().training.runs_dir).exists()
+    assert choose_device("auto").type in ("cpu", "mps")

@@ -1,0 +1,124 @@
+"""One update: what it is made of, how it is bounded, and when it is left out."""
+
+import numpy as np
+import pytest
+import torch
+
+from transformer_mt.data.batches import eval_batches
+from transformer_mt.data.pairs import pack_pairs
+from transformer_mt.errors import DivergedError
+from transformer_mt.models.build import build_model
+from transformer_mt.training.distributed import World
+from transformer_mt.training.optimizers import build_optimizer
+from transformer_mt.training.setup import split_update
+from transformer_mt.training.update import MAX_UNUSABLE_IN_A_ROW, Updater
+
+
+def some_pairs(num_pairs=24):
+    rng = np.random.default_rng(1)
+    return pack_pairs(
+        *(
+            [rng.integers(4, 30, rng.integers(1, 20)).tolist() for _ in range(num_pairs)]
+            for _ in "st"
+        )
+    )
+
+
+def updater_for(config, precision="fp32", clip_norm=None):
+    torch.manual_seed(1)
+    model = build_model(config.model, src_vocab_size=30, tgt_vocab_size=30)
+    optimizer = build_optimizer(model, "adam", beta1=0.9, beta2=0.98, eps=1e-9, weight_decay=0.0)
+    updater = Updater(
+        model,
+        optimizer,
+        world=World(),
+        device=torch.device("cpu"),
+        precision=precision,
+        label_smoothing=0.1,
+        clip_norm=clip_norm,
+    )
+    return model, updater
+
+
+def gradients_of(config, micro_batches, monkeypatch, clip_norm=None):
+    model, updater = updater_for(config, clip_norm=clip_norm)
+    gradients = {}
+    monkeypatch.setattr(
+        torch.optim.Adam,
+        "step",
+        lambda self: gradients.update({n: w.grad.clone() for n, w in model.named_parameters()}),
+    )
+    updater(micro_batches, num_tokens=sum(b.num_tgt_tokens for b in micro_batches), lr=0.1)
+    return gradients, updater.read_tally()
+
+
+def test_k_micro_batches_equal_one_batch(run_config, monkeypatch):
+    config = run_config(model__dropout=0.0)
+    pairs = some_pairs()
+    (whole,) = eval_batches(pairs, max_tokens=10_000)
+    parts = list(eval_batches(pairs, max_tokens=40))
+    assert len(parts) > 4
+    assert len({part.num_tgt_tokens for part in parts}) > 2
+    expected, tally = gradients_of(config, [whole], monkeypatch)
+    found, tally_of_parts = gradients_of(config, parts, monkeypatch)
+    for name, gradient in expected.items():
+        torch.testing.assert_close(found[name], gradient, rtol=1e-4, atol=1e-7)
+    assert tally_of_parts == pytest.approx(tally, rel=1e-5)
+
+
+def test_clipping_bounds_the_global_norm(run_config, monkeypatch):
+    config = run_config(model__dropout=0.0)
+    batches = list(eval_batches(some_pairs(), max_tokens=10_000))
+    free, tally = gradients_of(config, batches, monkeypatch)
+    clipped, clipped_tally = gradients_of(config, batches, monkeypatch, clip_norm=0.01)
+    norm = torch.stack([gradient.norm() for gradient in free.values()]).norm().item()
+    assert tally["gradient_norm"] == pytest.approx(norm, rel=1e-5)
+    assert clipped_tally["gradient_norm"] == pytest.approx(norm, rel=1e-5)
+    norm = torch.stack([gradient.norm() for gradient in clipped.values()]).norm().item()
+    assert norm == pytest.approx(0.01, rel=1e-3)
+
+
+def test_gradients_that_are_no_numbers_change_nothing_and_are_counted(run_config):
+    model, updater = updater_for(run_config())
+    batches = list(eval_batches(some_pairs(), max_tokens=10_000))
+    num_tokens = batches[0].num_tgt_tokens
+    updater(batches, num_tokens=num_tokens, lr=0.01)
+    healthy = updater.read_tally()
+    before = {name: weight.detach().clone() for name, weight in model.named_parameters()}
+    broken = model.decoder.layers[0].feed_forward
+    handle = broken.register_forward_hook(lambda *_: torch.tensor(float("nan")))
+    for _ in range(MAX_UNUSABLE_IN_A_ROW - 1):
+        updater(batches, num_tokens=num_tokens, lr=0.01)
+    updater.check()
+    assert all(torch.equal(weight, before[n]) for n, weight in model.named_parameters())
+    assert updater.read_tally() == healthy | {"num_unusable": MAX_UNUSABLE_IN_A_ROW - 1}
+    updater(batches, num_tokens=num_tokens, lr=0.01)
+    with pytest.raises(DivergedError, match="last 10 updates had gradients that are not finite"):
+        updater.check()
+    handle.remove()
+    updater(batches, num_tokens=num_tokens, lr=0.01)
+    updater.check()
+    assert not all(torch.equal(weight, before[n]) for n, weight in model.named_parameters())
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_half_precision_stays_close_to_full(run_config, precision):
+    config = run_config(model__dropout=0.0)
+    losses = {}
+    batches = list(eval_batches(some_pairs(), max_tokens=10_000))
+    for kind in ("fp32", precision):
+        _, updater = updater_for(config, precision=kind)
+        for _ in range(3):
+            updater(batches, num_tokens=batches[0].num_tgt_tokens, lr=0.001)
+        tally = updater.read_tally()
+        assert tally["num_unusable"] == 0
+        losses[kind] = tally["loss_nats"]
+    assert losses[precision] == pytest.approx(losses["fp32"], rel=0.01)
+
+
+def test_an_update_is_equally_large_for_every_number_of_ranks():
+    assert split_update(25_000, micro_batch_tokens=None, num_ranks=1) == (1, 25_000)
+    assert split_update(25_000, micro_batch_tokens=None, num_ranks=4) == (1, 6_250)
+    assert split_update(25_000, micro_batch_tokens=4_000, num_ranks=1) == (7, 3_571)
+    assert split_update(25_000, micro_batch_tokens=4_000, num_ranks=2) == (4, 3_125)
+    assert split_update(1024, micro_batch_tokens=1024, num_ranks=8) == (1, 128)
