@@ -306,7 +306,10 @@ class TestTraining:
         assert len(tokenizer.byte_ids) == 256
         assert (PAD_ID, UNK_ID, BOS_ID, EOS_ID) == (0, 1, 2, 3)
 
-    def test_nothing_is_written_to_the_terminal(self, capfd: pytest.CaptureFixture[str]) -> None:
+    def test_sentencepiece_writes_nothing_to_the_terminal(
+        self, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(tokenizer_training.logger, "disabled", True)
         train_tokenizer([corpus()], type="bpe", vocab_size=390)
         with pytest.raises(DataError):
             train_tokenizer([corpus()], type="unigram", vocab_size=100_000)
