@@ -80,8 +80,9 @@ def test_blank_lines_stay_blank_at_every_place(copying, tiny_text, size):
         assert texts(make(copying).translate_stream(iter(lines))) == expected
 
 
-def test_blank_lines_do_not_reach_the_model(copying):
-    (translation,) = make(copying, n_best=3).translate([" "])
+@pytest.mark.parametrize("line", [" ", " " * 100_001])
+def test_blank_lines_do_not_reach_the_model(copying, line):
+    (translation,) = make(copying, n_best=3).translate([line])
     assert copying.model.batches == []
     (candidate,) = translation.n_best
     assert (candidate.text, candidate.tokens) == ("", [])
@@ -174,8 +175,9 @@ def test_lines_too_long_for_the_model_are_translated_in_parts(
     assert found[1].n_best[0].log_prob < found[0].n_best[0].log_prob
 
 
-def test_a_line_of_a_hundred_thousand_characters_is_translated(copying):
-    line = "dog cat " * 12_500
+@pytest.mark.parametrize("num_words", [12_500, 12_501])
+def test_a_line_of_a_hundred_thousand_characters_is_translated(copying, num_words):
+    line = "dog cat " * num_words
     copying.model.max_length = 256
     assert texts(make(copying).translate([line])) == [line.strip() + " "]
     assert max(map(len, copying.model.batches)) * 256 * 4 < 100_000

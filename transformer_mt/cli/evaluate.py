@@ -97,9 +97,9 @@ def evaluate(
     device: Device = "auto",
     precision: Precision = "fp32",
 ) -> None:
-    """Translate test sets and score the result with sacreBLEU; or score given translations.
+    """Translate test sets and score them, or score finished translations.
 
-    Without a metric, BLEU and chrF are computed. The line of each score ends with its signature.
+    Without a metric, BLEU and chrF are computed. Each score stands with its sacreBLEU signature.
     """
     chosen = {"bleu": bleu, "chrf": chrf, "ter": ter}
     metrics: list[MetricName] = [name for name in METRICS if chosen[name]] or ["bleu", "chrf"]

@@ -4,6 +4,10 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+# Longer text is cut before it is encoded: SentencePiece takes some hundred bytes of memory for each
+# character.
+MAX_CHARACTERS = 100_000
+
 SENTENCE_END = re.compile(
     r"[.!?\u2026\u0964\u061f][\"')\]\u00bb\u201d\u2019]*\s+|[\u3002\uff01\uff1f]"
 )
@@ -37,9 +41,10 @@ def split_line(
         max_tokens: Greatest number of tokens of a part, without eos.
         glue: What follows the last part.
     """
-    tokens = encode(line)
-    if len(tokens) <= max_tokens or len(line) < 2:
-        return [Part(tuple(tokens), glue)] if tokens else []
+    if len(line) <= MAX_CHARACTERS:
+        tokens = encode(line)
+        if len(tokens) <= max_tokens or len(line) < 2:
+            return [Part(tuple(tokens), glue)] if tokens else []
     cut = _cut(line)
     first = line[:cut].rstrip()
     between = line[len(first) : cut]

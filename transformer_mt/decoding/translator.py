@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from transformer_mt.bundle import Bundle
 from transformer_mt.decoding.chunks import chunks_of
-from transformer_mt.decoding.long_lines import Part, split_line
+from transformer_mt.decoding.long_lines import MAX_CHARACTERS, Part, split_line
 from transformer_mt.decoding.search import Hypothesis, beam_search, score_targets
 from transformer_mt.errors import ConfigError, DataError, TmtError
 from transformer_mt.models.interfaces import Memory
@@ -213,25 +213,22 @@ class Translator:
         ]
 
     def _parts(self, lines: Sequence[str], first_line: int) -> list[list[Part]]:
+        """Cut each line into the parts to translate: mostly one, none for a blank line."""
         tokenizer = self._tokenizers.src
         limit = self._max_source_length - 1
-        all_parts: list[list[Part]] = []
-        for number, tokens in enumerate(tokenizer.encode_batch(list(lines))):
-            line = lines[number]
-            if not tokens or not line.strip():
-                all_parts.append([])
-                continue
-            if len(tokens) <= limit:
-                all_parts.append([Part(tuple(tokens), "")])
-                continue
-            parts = split_line(line, tokenizer.encode, limit)
-            logger.warning(
-                "line %d: %d tokens are more than %d; translated in %d parts",
-                first_line + number,
-                len(tokens),
-                limit,
-                len(parts),
-            )
+        lines = [line if line.strip() else "" for line in lines]
+        whole = [line if len(line) <= MAX_CHARACTERS else "" for line in lines]
+        all_parts = []
+        for number, tokens in enumerate(tokenizer.encode_batch(whole)):
+            parts = [Part(tuple(tokens), "")] if tokens else []
+            if len(tokens) > limit or len(lines[number]) > MAX_CHARACTERS:
+                parts = split_line(lines[number], tokenizer.encode, limit)
+                logger.warning(
+                    "line %d: more than %d tokens; translated in %d parts",
+                    first_line + number,
+                    limit,
+                    len(parts),
+                )
             all_parts.append(parts)
         return all_parts
 
@@ -297,9 +294,7 @@ class Translator:
             score=sum(hypothesis.score for hypothesis in hypotheses),
         )
 
-    def _check_lengths(
-        self, pairs: Sequence[tuple[list[int], list[int]]], first_line: int
-    ) -> None:
+    def _check_lengths(self, pairs: Sequence[tuple[list[int], list[int]]], first_line: int) -> None:
         longest = self._model.decoder.max_length
         limits = (self._max_source_length, min(MAX_SOURCE_LENGTH, longest or MAX_SOURCE_LENGTH))
         for number, pair in enumerate(pairs, start=first_line):
