@@ -7,6 +7,7 @@ here is the little of protobuf that the format needs; the numbers are from
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 ModelType = Literal["unigram", "bpe", "word", "char"]
@@ -20,29 +21,40 @@ _PIECE_TYPE = 3
 _NORMAL = 1
 
 
-def model_type(model: bytes) -> ModelType:
-    """Find the type of a model.
+@dataclass(frozen=True)
+class ModelFacts:
+    """What a model file says.
+
+    Attributes:
+        type: Type of the model.
+        is_text: For each id, whether it is a piece of text: no byte, special or user symbol.
+    """
+
+    type: ModelType
+    is_text: list[bool]
+
+
+def read_facts(model: bytes) -> ModelFacts:
+    """Read a model.
 
     Raises:
-        ValueError: If the model is not whole.
+        ValueError: If it is damaged or not whole.
     """
-    parts = dict(_fields(model))
-    trainer_spec = parts.get(_TRAINER_SPEC)
-    if not isinstance(trainer_spec, bytes) or _NORMALIZER_SPEC not in parts:
+    is_text = []
+    parts: dict[int, bytes] = {}
+    for number, part in _fields(model):
+        if not isinstance(part, bytes):
+            raise ValueError("not a sound SentencePiece model")
+        if number == _PIECE:
+            is_text.append(dict(_fields(part)).get(_PIECE_TYPE, _NORMAL) == _NORMAL)
+        else:
+            parts[number] = part
+    if _TRAINER_SPEC not in parts or _NORMALIZER_SPEC not in parts:
         raise ValueError("not a whole SentencePiece model")
-    value = dict(_fields(trainer_spec)).get(_TRAINER_MODEL_TYPE, 1)
+    value = dict(_fields(parts[_TRAINER_SPEC])).get(_TRAINER_MODEL_TYPE, 1)
     if value not in _MODEL_TYPES:
         raise ValueError("not a sound SentencePiece model")
-    return _MODEL_TYPES[value]
-
-
-def normal_pieces(model: bytes) -> list[bool]:
-    """Say of each id whether it is a piece of text: not a byte, a special or a user symbol."""
-    records = [part for number, part in _fields(model) if number == _PIECE]
-    return [
-        isinstance(record, bytes) and dict(_fields(record)).get(_PIECE_TYPE, _NORMAL) == _NORMAL
-        for record in records
-    ]
+    return ModelFacts(_MODEL_TYPES[value], is_text)
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, Value]]:

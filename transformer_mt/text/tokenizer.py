@@ -15,7 +15,7 @@ import numpy as np
 import sentencepiece
 
 from transformer_mt.errors import DataError
-from transformer_mt.text.model_file import ModelType, model_type, normal_pieces
+from transformer_mt.text.model_file import ModelType, read_facts
 from transformer_mt.text.segmentation import (
     SPACE,
     BpeDropout,
@@ -53,7 +53,8 @@ class Tokenizer:
         Raises:
             ValueError: If it is damaged or has other ids for pad, unk, bos and eos.
         """
-        self.type: ModelType = model_type(model)
+        facts = read_facts(model)
+        self.type: ModelType = facts.type
         self._model = model
         self._processor = sentencepiece.SentencePieceProcessor()
         try:
@@ -79,6 +80,11 @@ class Tokenizer:
             i for i, is_byte in zip(ids, self._processor.IsByte(ids), strict=True) if is_byte
         ]
         """Ids of the bytes 0 to 255, in order; empty for a model without byte fallback."""
+        self.texts: list[str | None] = [
+            piece if is_text else None
+            for piece, is_text in zip(self._pieces, facts.is_text, strict=True)
+        ]
+        """Text of each piece that may be cut; None for bytes, special and user symbols."""
 
     @classmethod
     def load(cls, path: Path) -> "Tokenizer":
@@ -191,14 +197,6 @@ class Tokenizer:
     def ids(self) -> dict[str, int]:
         """Ids of all pieces."""
         return {piece: i for i, piece in enumerate(self._pieces)}
-
-    @cached_property
-    def texts(self) -> list[str | None]:
-        """Text of each piece that may be cut; None for bytes, special and user symbols."""
-        return [
-            piece if normal else None
-            for piece, normal in zip(self._pieces, normal_pieces(self._model), strict=True)
-        ]
 
     @property
     def user_symbols(self) -> list[str]:
