@@ -10,6 +10,7 @@ from fake_decoders import BANNED, BOS, EOS, GruDecoder, TableDecoder, memory_of,
 from torch import Tensor
 
 from transformer_mt.decoding import search
+from transformer_mt.decoding.candidates import best_continuations
 from transformer_mt.decoding.search import Hypothesis, beam_search, score_targets
 from transformer_mt.errors import ModelError
 
@@ -234,7 +235,7 @@ def test_best_continuations_equal_a_full_sort(num, vocab_size):
     log_probs[..., :3] = -torch.inf
     scores = -torch.rand(3, 4, generator=generator).round(decimals=1)
     scores[1, 2] = -torch.inf
-    found = search._best_continuations(log_probs, scores, num)
+    found = best_continuations(log_probs, scores, num)
     for line in range(3):
         sums = scores[line, :, None] + log_probs[line]
         every = [

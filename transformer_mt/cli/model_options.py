@@ -34,6 +34,7 @@ Precision: TypeAlias = Annotated[
 BeamSize: TypeAlias = Annotated[
     int | None,
     typer.Option(
+        metavar="N",
         min=1,
         help="Hypotheses kept for each sentence; 1 is greedy search. Default: the model's config.",
     ),
@@ -41,6 +42,7 @@ BeamSize: TypeAlias = Annotated[
 LengthPenalty: TypeAlias = Annotated[
     float | None,
     typer.Option(
+        metavar="X",
         min=0.0,
         help="Exponent alpha of Wu et al. 2016; 0 ranks by plain log-probability. Default: the "
         "model's config.",
@@ -49,17 +51,19 @@ LengthPenalty: TypeAlias = Annotated[
 MaxLengthFactor: TypeAlias = Annotated[
     float | None,
     typer.Option(
+        metavar="X",
         min=0.0,
         help="An output has at most factor * source length + offset tokens. Default: the model's "
         "config.",
     ),
 ]
 MaxLengthOffset: TypeAlias = Annotated[
-    int | None, typer.Option(min=1, help="See --max-length-factor.")
+    int | None, typer.Option(metavar="N", min=1, help="See --max-length-factor.")
 ]
 BatchTokens: TypeAlias = Annotated[
     int | None,
     typer.Option(
+        metavar="N",
         min=1,
         help="Source tokens times beam translated at once. Default: the model's config.",
     ),

@@ -65,6 +65,7 @@ def translate(
     n_best: Annotated[
         int,
         typer.Option(
+            metavar="N",
             min=1,
             help="Translations of each line, best first, each on a line: "
             "NUMBER ||| TEXT ||| LogProb= X ||| SCORE; lines are counted from 0.",

@@ -14,14 +14,10 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
+from transformer_mt.decoding.candidates import Candidates, best_continuations
 from transformer_mt.errors import ModelError
 from transformer_mt.models.interfaces import Decoder, Memory
 from transformer_mt.nn.packing import Segments
-
-# Candidates are found in blocks of the vocabulary, of which only the best are looked into. With
-# 8,000 pieces this takes half as long as `topk` over all; 64 is where the maximum of a block is
-# computed fastest (32 and 125 take two and four times as long).
-BLOCK = 64
 
 # Greatest number of logits that forced scoring holds at once.
 MAX_LOGITS = 1 << 23
@@ -115,7 +111,7 @@ def beam_search(
         at_limit = beams.sentences_at_limit()
         if at_limit.size:
             _allow_only(eos_id, log_probs, torch.from_numpy(at_limit).to(device))
-        move = beams.advance(_best_continuations(log_probs, scores, beams.num_wanted()))
+        move = beams.advance(best_continuations(log_probs, scores, beams.num_wanted()))
         if move is None:
             return beams.results()
         tokens = torch.from_numpy(move.tokens).to(device)
@@ -151,21 +147,6 @@ def score_targets(
         for part, targets in zip(torch.split(states, rows), torch.split(tgt_out, rows), strict=True)
     ]
     return torch.cat(log_probs)
-
-
-@dataclass(frozen=True)
-class _Candidates:
-    """The best continuations of each sentence, best first, all (B, K).
-
-    Attributes:
-        scores: Sums of log-probabilities; -inf where there is none.
-        slots: The slots they continue.
-        tokens: The tokens they add.
-    """
-
-    scores: NDArray[np.float32]
-    slots: NDArray[np.int64]
-    tokens: NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -225,7 +206,7 @@ class _Beams:
         """Return the greatest number of candidates that a sentence can use."""
         return int(self._num_open.max())
 
-    def advance(self, candidates: _Candidates) -> _Move | None:
+    def advance(self, candidates: Candidates) -> _Move | None:
         """Put the candidates into the slots; None when all sentences are done."""
         scores = candidates.scores
         if not (scores <= 0).all():
@@ -301,69 +282,3 @@ def _allow_only(token: int, log_probs: Tensor, sentences: Tensor) -> None:
     kept = log_probs[sentences, :, token]
     log_probs[sentences] = -torch.inf
     log_probs[sentences, :, token] = kept
-
-
-def _best_continuations(log_probs: Tensor, scores: Tensor, num: int) -> _Candidates:
-    """Return the `num` best of all continuations of each sentence, or as many as there are.
-
-    Args:
-        log_probs: Of the next token (B, W, V).
-        scores: What the slots have so far (B, W).
-        num: How many to return, K.
-    """
-    num_slots, num_tokens = log_probs.shape[1:]
-    blocks = _block_maxima(log_probs) + scores[:, :, None]
-    num_blocks = blocks.shape[2]
-    # The best block, by its greatest element, holds the best candidate; the two best blocks hold
-    # the two best; and so on. In rising order, so that equal candidates keep their order, too.
-    found = _top(blocks.flatten(1), min(num, num_slots * num_blocks)).sort(dim=1).values
-    slots = found // num_blocks
-    within = torch.arange(BLOCK, device=found.device)
-    places = (found % num_blocks * BLOCK)[:, :, None] + within
-    tokens = places.clamp(max=num_tokens - 1)
-    index = slots[:, :, None] * num_tokens + tokens
-    values = log_probs.flatten(1).gather(1, index.flatten(1)).view_as(index)
-    values = values + scores.gather(1, slots)[:, :, None]
-    values = values.masked_fill(places != tokens, -torch.inf).flatten(1)
-    best = _top(values, min(num, values.shape[1]))
-    # One transfer, in one type: the bits of the scores travel as integers.
-    numbers = torch.stack(
-        (
-            values.gather(1, best).view(torch.int32),
-            slots.gather(1, best // BLOCK).int(),
-            tokens.flatten(1).gather(1, best).int(),
-        )
-    )
-    host = numbers.cpu().numpy()
-    return _Candidates(
-        scores=host[0].view(np.float32),
-        slots=host[1].astype(np.int64),
-        tokens=host[2].astype(np.int64),
-    )
-
-
-def _block_maxima(log_probs: Tensor) -> Tensor:
-    """Return the greatest element of each block of the last dimension; the last may be short."""
-    num_tokens = log_probs.shape[-1]
-    whole = num_tokens - num_tokens % BLOCK
-    maxima = []
-    if whole:
-        maxima.append(log_probs[..., :whole].view(*log_probs.shape[:-1], -1, BLOCK).amax(-1))
-    if whole < num_tokens:
-        maxima.append(log_probs[..., whole:].amax(-1, keepdim=True))
-    return torch.cat(maxima, dim=-1)
-
-
-def _top(values: Tensor, num: int) -> Tensor:
-    """Return where the greatest values (B, n) lie, greatest first; NaN counts as infinite.
-
-    Of equal values the first come first. `torch.topk` promises no order for them, and which ones it
-    takes could depend on the batch; so each value is joined with its place to a key of its own.
-    """
-    bits = values.nan_to_num(nan=torch.inf, posinf=torch.inf, neginf=-torch.inf).view(torch.int32)
-    # The bits of floats of one sign rank like integers; those of negative ones the other way.
-    ranks = bits ^ ((bits >> 31) & 0x7FFFFFFF)
-    last = values.shape[1] - 1
-    places = torch.arange(last, -1, -1, device=values.device)
-    keys = (ranks.long() << 32) | places
-    return last - (keys.topk(num, dim=1).values & 0xFFFFFFFF)

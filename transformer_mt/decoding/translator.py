@@ -4,16 +4,16 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from transformer_mt.bundle import Bundle
+from transformer_mt.decoding.batching import batches_of, halving
 from transformer_mt.decoding.chunks import chunks_of
 from transformer_mt.decoding.long_lines import MAX_CHARACTERS, Part, split_line
 from transformer_mt.decoding.search import Hypothesis, beam_search, score_targets
-from transformer_mt.errors import ConfigError, DataError, TmtError
+from transformer_mt.errors import ConfigError, DataError
 from transformer_mt.models.interfaces import Memory
 from transformer_mt.nn.packing import Segments
 from transformer_mt.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
@@ -27,9 +27,6 @@ MAX_SOURCE_LENGTH = 1024
 # What a model can spell with byte pieces and no line may hold: all that some program takes for the
 # end of a line, NUL, which our own reader refuses, and what a terminal would obey.
 NO_TEXT = dict.fromkeys([*range(9), *range(10, 32), *range(127, 160), 0x2028, 0x2029], " ")
-
-_Item = TypeVar("_Item")
-_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True)
@@ -162,8 +159,8 @@ class Translator:
         lengths = [len(source) + 1 for source in sources]
         found: list[list[Hypothesis]] = [[] for _ in sources]
         num_done = 0
-        for batch in _batches(lengths, max(1, self._batch_tokens // self._beam_size)):
-            results = _halving(self._search, [sources[i] for i in batch])
+        for batch in batches_of(lengths, max(1, self._batch_tokens // self._beam_size)):
+            results = halving(self._search, [sources[i] for i in batch])
             for i, hypotheses in zip(batch, results, strict=True):
                 found[i] = hypotheses
             num_done += len(batch)
@@ -203,8 +200,8 @@ class Translator:
         self._check_lengths(pairs, first_line)
         lengths = [len(source) + len(target) + 2 for source, target in pairs]
         scores: list[list[float]] = [[] for _ in pairs]
-        for batch in _batches(lengths, self._batch_tokens):
-            results = _halving(self._force, [pairs[i] for i in batch])
+        for batch in batches_of(lengths, self._batch_tokens):
+            results = halving(self._force, [pairs[i] for i in batch])
             for i, log_probs in zip(batch, results, strict=True):
                 scores[i] = log_probs
         return [
@@ -317,39 +314,3 @@ def evaluation_mode(model: nn.Module) -> Iterator[None]:
     finally:
         if was_training:
             model.train()
-
-
-def _batches(lengths: Sequence[int], max_tokens: int) -> Iterator[list[int]]:
-    """Yield the places of sentences in batches of like length, the longest first.
-
-    The longest first, so that a batch too large for the device shows at once.
-    """
-    batch: list[int] = []
-    num_tokens = 0
-    for i in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
-        if batch and num_tokens + lengths[i] > max_tokens:
-            yield batch
-            batch, num_tokens = [], 0
-        batch.append(i)
-        num_tokens += lengths[i]
-    if batch:
-        yield batch
-
-
-def _halving(
-    function: Callable[[Sequence[_Item]], list[_Result]], items: Sequence[_Item]
-) -> list[_Result]:
-    """Apply a function to all items, or to each half of them where the device is too small."""
-    try:
-        return function(items)
-    except torch.OutOfMemoryError as error:
-        if len(items) == 1:
-            raise TmtError(
-                "the device is out of memory with a single sentence: lower the beam size, or "
-                "translate on the CPU with --device cpu"
-            ) from error
-    # Outside the handler: the error holds the frames, and with them the tensors, of the failure.
-    torch.cuda.empty_cache()
-    middle = len(items) // 2
-    logger.debug("out of memory with %d sentences: halved", len(items))
-    return _halving(function, items[:middle]) + _halving(function, items[middle:])

@@ -1,0 +1,50 @@
+"""Batches of sentences of like length, and what to do when one is too large for the device."""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+import torch
+
+from transformer_mt.errors import TmtError
+
+logger = logging.getLogger(__name__)
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def batches_of(lengths: Sequence[int], max_tokens: int) -> Iterator[list[int]]:
+    """Yield the places of sentences in batches of like length, the longest first.
+
+    The longest first, so that a batch too large for the device shows at once.
+    """
+    batch: list[int] = []
+    num_tokens = 0
+    for i in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
+        if batch and num_tokens + lengths[i] > max_tokens:
+            yield batch
+            batch, num_tokens = [], 0
+        batch.append(i)
+        num_tokens += lengths[i]
+    if batch:
+        yield batch
+
+
+def halving(
+    function: Callable[[Sequence[Item]], list[Result]], items: Sequence[Item]
+) -> list[Result]:
+    """Apply a function to all items, or to each half of them where the device is too small."""
+    try:
+        return function(items)
+    except torch.OutOfMemoryError as error:
+        if len(items) == 1:
+            raise TmtError(
+                "the device is out of memory with a single sentence: lower the beam size, or "
+                "translate on the CPU with --device cpu"
+            ) from error
+    # Outside the handler: the error holds the frames, and with them the tensors, of the failure.
+    torch.cuda.empty_cache()
+    middle = len(items) // 2
+    logger.debug("out of memory with %d sentences: halved", len(items))
+    return halving(function, items[:middle]) + halving(function, items[middle:])
