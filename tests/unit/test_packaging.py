@@ -1,0 +1,54 @@
+"""What a clone needs to set itself up: exact versions that fit the ranges, and the make targets."""
+
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def pins() -> dict[str, str]:
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pairs = (line.split("==") for line in lines if line and not line.startswith("#"))
+    return {re.sub(r"[-_.]+", "-", name).lower(): version for name, version in pairs}
+
+
+def test_every_dependency_has_an_exact_version_inside_its_range() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    wanted = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
+    assert len(wanted) > 15
+    exact = pins()
+    for requirement in map(Requirement, wanted):
+        version = exact[re.sub(r"[-_.]+", "-", requirement.name).lower()]
+        assert requirement.specifier.contains(version), requirement
+
+
+def test_exact_versions_name_no_build_and_no_place() -> None:
+    """A local part (`+cpu`) would refuse every other build; a path or URL, every other machine."""
+    assert len(pins()) > 60
+    for name, version in pins().items():
+        assert re.fullmatch(r"[0-9][0-9a-z.]*", version), name
+
+
+def test_make_lists_the_documented_targets() -> None:
+    listed = subprocess.run(
+        ["make", "--no-print-directory", "-C", str(ROOT), "help"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    targets = [line.split()[0] for line in listed.splitlines()]
+    assert targets == (
+        "help setup demo test test-all lint types check bench clean".split()  # noqa: SIM905
+    )
+
+
+def test_ci_runs_what_developers_run() -> None:
+    script = ROOT / ".ci" / "run"
+    assert script.stat().st_mode & 0o111
+    text = script.read_text(encoding="utf-8")
+    assert "set -euo pipefail" in text
+    assert text.rstrip().endswith("make check test")
