@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from transformer_mt.models.interfaces import Memory
-from transformer_mt.nn.attention import KeysValues, Layout
+from transformer_mt.nn.attend import Layout
+from transformer_mt.nn.attention import KeysValues
 from transformer_mt.nn.layers import DecoderLayer, EncoderLayer, TokenEmbedding
 from transformer_mt.nn.packing import Segments
 

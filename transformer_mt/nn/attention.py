@@ -4,42 +4,16 @@ Letters: B sentences, N packed tokens, S source length, T target length, D d_mod
 K head size, W beam.
 """
 
-from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from transformer_mt.nn.attend import Layout, attend
 from transformer_mt.nn.dropout import Dropout
-from transformer_mt.nn.packing import Segments, pack, unpack
+from transformer_mt.nn.packing import Segments, unpack
 from transformer_mt.nn.positions import Positions
-
-
-@dataclass(frozen=True)
-class Layout:
-    """Who may attend to whom: queries and keys of the same sentence, and of the past if causal.
-
-    Attributes:
-        queries: Where the sentences of the queries lie.
-        keys: Where those of the keys lie; sentence b of one belongs to sentence b of the other.
-        causal: Whether a query sees only keys up to its own position.
-    """
-
-    queries: Segments
-    keys: Segments
-    causal: bool = False
-
-    @cached_property
-    def mask(self) -> Tensor | None:
-        """(B, 1, 1, max_length of the keys) bool, True = may attend; None if none is needed.
-
-        Padding is on the right: a causal query never sees padding that its mask would hide.
-        """
-        if self.causal:
-            return None
-        return self.keys.padding_mask()[:, None, None, :]
 
 
 class KeysValues(NamedTuple):
@@ -56,32 +30,6 @@ class KeysValues(NamedTuple):
     def rows(self, index: Tensor) -> "KeysValues":
         """Return copies of the sequences that `index` (R',) names."""
         return KeysValues(self.keys.index_select(0, index), self.values.index_select(0, index))
-
-
-def attend(q: Tensor, k: Tensor, v: Tensor, layout: Layout, *, dropout: Dropout) -> Tensor:
-    """Mix values by the softmax of scaled query-key products, inside each sentence.
-
-    Source: Vaswani et al. 2017, section 3.2.1, equation 1.
-
-    Args:
-        q: Queries, packed (Nq, H, K).
-        k: Keys, packed (Nk, H, K).
-        v: Values, packed (Nk, H, K).
-        layout: Who may attend to whom.
-        dropout: On the attention weights.
-
-    Returns:
-        (Nq, H, K).
-    """
-    padded = F.scaled_dot_product_attention(
-        unpack(q, layout.queries).transpose(1, 2),
-        unpack(k, layout.keys).transpose(1, 2),
-        unpack(v, layout.keys).transpose(1, 2),
-        attn_mask=layout.mask,
-        is_causal=layout.causal,
-        dropout_p=dropout.p if dropout.active else 0.0,
-    )
-    return pack(padded.transpose(1, 2), layout.queries)
 
 
 class SelfAttention(nn.Module):
@@ -106,8 +54,7 @@ class SelfAttention(nn.Module):
     def forward(self, x: Tensor, layout: Layout) -> Tensor:
         """Attend among packed tokens (N, D)."""
         qkv = self._project(x, layout.queries.positions)
-        q, k, v = qkv.unbind(1)
-        mixed = attend(q, k, v, layout, dropout=self.dropout)
+        mixed = attend((qkv,), layout, dropout=self.dropout)
         output: Tensor = self.output(mixed.flatten(1))
         return output
 
@@ -157,9 +104,9 @@ class CrossAttention(nn.Module):
 
     def forward(self, x: Tensor, memory: Tensor, layout: Layout) -> Tensor:
         """Attend from packed target tokens (Nt, D) to packed states (Ns, D) of the source."""
-        q = self.query(x).view(-1, self.num_heads, self.head_dim)
-        k, v = self.key_value(memory).view(-1, 2, self.num_heads, self.head_dim).unbind(1)
-        mixed = attend(q, k, v, layout, dropout=self.dropout)
+        q = self.query(x).view(-1, 1, self.num_heads, self.head_dim)
+        kv = self.key_value(memory).view(-1, 2, self.num_heads, self.head_dim)
+        mixed = attend((q, kv), layout, dropout=self.dropout)
         output: Tensor = self.output(mixed.flatten(1))
         return output
 

@@ -10,7 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from transformer_mt.nn.attention import CrossAttention, KeysValues, Layout, SelfAttention
+from transformer_mt.nn.attend import Layout
+from transformer_mt.nn.attention import CrossAttention, KeysValues, SelfAttention
 from transformer_mt.nn.dropout import Dropout
 from transformer_mt.nn.positions import Positions
 

@@ -1,0 +1,141 @@
+"""Scaled dot-product attention inside the sentences of a packed batch.
+
+The one place where packed tokens meet across tokens. Three ways to compute the same:
+`attend_varlen` (flash attention on CUDA), `attend_in_groups` (CPU), `attend_padded` (all else).
+"""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from transformer_mt.nn.dropout import Dropout
+from transformer_mt.nn.grouped import Plan, attend_in_groups, make_plan
+from transformer_mt.nn.packing import Segments, pack, unpack
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """Who may attend to whom: queries to the keys of their sentence, or of its past if causal.
+
+    Made once for all layers of a pass, as it keeps what they have in common.
+
+    Attributes:
+        queries: Where the sentences of the queries lie.
+        keys: Where those of the keys lie; sentence b of one belongs to sentence b of the other.
+            The same object in self-attention.
+        causal: Whether a query sees only keys up to its own position.
+    """
+
+    queries: Segments
+    keys: Segments
+    causal: bool = False
+    _plans: dict[int, Plan] = field(default_factory=dict, init=False, repr=False)
+
+    def plan(self, num_heads: int) -> Plan:
+        """Return the groups in which the CPU attends."""
+        if num_heads not in self._plans:
+            self._plans[num_heads] = make_plan(
+                self.queries, self.keys, causal=self.causal, num_heads=num_heads
+            )
+        return self._plans[num_heads]
+
+
+def attend(projections: tuple[Tensor, ...], layout: Layout, *, dropout: Dropout) -> Tensor:
+    """Mix values by the softmax of scaled query-key products, inside each sentence.
+
+    Source: Vaswani et al. 2017, section 3.2.1, equation 1.
+
+    Args:
+        projections: Queries, keys and values as they come from their matrix products: one tensor
+            (N, 3, H, K) in self-attention; queries (Nq, 1, H, K) and the other two (Nk, 2, H, K)
+            in cross-attention.
+        layout: Who may attend to whom.
+        dropout: On the attention weights.
+
+    Returns:
+        (Nq, H, K).
+    """
+    x = projections[0]
+    if x.device.type == "cpu":
+        return attend_in_groups(projections, layout.plan(x.shape[-2]), dropout=dropout)
+    if _fits_varlen(x) and not dropout.active:
+        return attend_varlen(projections, layout)
+    return attend_padded(projections, layout, dropout=dropout)
+
+
+def attend_padded(projections: tuple[Tensor, ...], layout: Layout, *, dropout: Dropout) -> Tensor:
+    """Attend in one block padded to the longest sentence; see `attend`."""
+    # Padding is on the right: a causal query never sees what a mask would hide.
+    mask = None if layout.causal else layout.keys.padding_mask()[:, None, None, :]
+    sides = (layout.queries, layout.keys)
+    blocks = [unpack(x, side) for x, side in zip(projections, sides, strict=False)]
+    q, k, v = (part.transpose(1, 2) for block in blocks for part in block.unbind(2))
+    mixed = F.scaled_dot_product_attention(
+        q,
+        k,
+        v,
+        attn_mask=mask,
+        is_causal=layout.causal,
+        dropout_p=dropout.p if dropout.active else 0.0,
+    )
+    return pack(mixed.transpose(1, 2), layout.queries)
+
+
+def attend_varlen(projections: tuple[Tensor, ...], layout: Layout) -> Tensor:
+    """Attend without padding, by flash attention for sequences of unequal length; see `attend`."""
+    kernel = varlen_kernel()
+    assert kernel is not None
+    function, options = kernel
+    q, k, v = (part for x in projections for part in x.unbind(1))
+    mixed: Tensor = function(
+        q,
+        k,
+        v,
+        layout.queries.offsets,
+        layout.keys.offsets,
+        layout.queries.max_length,
+        layout.keys.max_length,
+        **options(layout.causal),
+    )
+    return mixed
+
+
+def _fits_varlen(x: Tensor) -> bool:
+    return (
+        x.device.type == "cuda"
+        and x.dtype in (torch.float16, torch.bfloat16)
+        and x.shape[-1] % 8 == 0
+        and x.shape[-1] <= 256
+        and torch.cuda.get_device_capability(x.device) >= (8, 0)
+        and varlen_kernel() is not None
+    )
+
+
+@cache
+def varlen_kernel() -> "tuple[Callable[..., Any], Callable[[bool], dict[str, Any]]] | None":
+    """Return torch's attention for packed sequences, and how to tell it to be causal.
+
+    None if this torch has none that we know: it is young, and its arguments have changed.
+    """
+    try:
+        from torch.nn.attention.varlen import varlen_attn
+    except ImportError:
+        return None
+    options = varlen_options(varlen_attn)
+    return None if options is None else (varlen_attn, options)
+
+
+def varlen_options(function: Callable[..., Any]) -> Callable[[bool], dict[str, Any]] | None:
+    """Return how to tell a `varlen_attn` whether to be causal; None if it is none that we know."""
+    parameters = inspect.signature(function).parameters
+    if "window_size" in parameters:  # torch 2.11 and later: tokens to the left and to the right
+        return lambda causal: {"window_size": (-1, 0) if causal else (-1, -1)}
+    if "is_causal" in parameters:  # torch 2.10
+        return lambda causal: {"is_causal": causal}
+    return None
