@@ -3,6 +3,7 @@
 The reference is the plain formula in float64 on the CPU, written out here.
 """
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 
@@ -16,7 +17,13 @@ from torch import Tensor
 from transformer_mt.data.batches import eval_batches
 from transformer_mt.evaluation import batch_loss
 from transformer_mt.models.build import build_model
-from transformer_mt.nn.attention import Layout, attend
+from transformer_mt.nn.attend import (
+    Layout,
+    attend,
+    attend_padded,
+    attend_varlen,
+    varlen_kernel,
+)
 from transformer_mt.nn.dropout import Dropout
 from transformer_mt.nn.loss import label_smoothed_linear_cross_entropy
 from transformer_mt.nn.packing import Segments
@@ -37,10 +44,10 @@ class DifferenceError(Exception):
 
 
 def compare_attention(device: torch.device, *, head_dim: int, lengths: int) -> dict[str, object]:
-    """Compare values and gradients of packed attention, self, causal and cross, in all types."""
+    """Compare values and gradients of every way to attend in packed sentences, in all types."""
     rng = np.random.default_rng(3)
     errors: dict[str, float] = {}
-    for name, causal, cross in (
+    for kind, causal, cross in (
         ("self", False, False),
         ("causal", True, False),
         ("cross", False, True),
@@ -49,32 +56,50 @@ def compare_attention(device: torch.device, *, head_dim: int, lengths: int) -> d
         keys = rng.integers(1, 60, lengths).tolist() if cross else queries
         shapes = [(sum(n), 4, head_dim) for n in (queries, keys, keys, queries)]
         tensors = [torch.from_numpy(rng.standard_normal(shape)) for shape in shapes]
-
-        def reference(
-            q: Tensor,
-            k: Tensor,
-            v: Tensor,
-            *,
-            splits: tuple[list[int], list[int]] = (queries, keys),
-            causal: bool = causal,
-        ) -> Tensor:
-            rows = zip(
-                torch.split(q, splits[0]),
-                torch.split(k, splits[1]),
-                torch.split(v, splits[1]),
-                strict=True,
-            )
-            return torch.cat([_plain_attention(*row, causal=causal) for row in rows])
-
-        layout = Layout(_segments(queries, device), _segments(keys, device), causal=causal)
-
-        def ours(q: Tensor, k: Tensor, v: Tensor, *, layout: Layout = layout) -> Tensor:
-            return attend(q, k, v, layout, dropout=Dropout(0.0))
-
-        for precision in _precisions(device):
-            error = _largest_error(ours, reference, tensors, device=device, precision=precision)
-            errors[f"{name} {precision}"] = error
+        right = functools.partial(_attend_plainly, lengths=(queries, keys), causal=causal)
+        here = _segments(queries, device)
+        layout = Layout(here, _segments(keys, device) if cross else here, causal=causal)
+        for name, way in _ways_to_attend(device).items():
+            found = functools.partial(_attend_packed, way=way, layout=layout, cross=cross)
+            for precision in _precisions(device):
+                if way is attend_varlen and precision == "fp32":
+                    continue  # the kernel has no fp32
+                errors[f"{name} {kind} {precision}"] = _largest_error(
+                    found, right, tensors, device=device, precision=precision
+                )
     return _judged("attention", errors)
+
+
+Way = Callable[[tuple[Tensor, ...], Layout], Tensor]
+
+
+def _ways_to_attend(device: torch.device) -> dict[str, Way]:
+    """Return what can be used on a device, and what `attend` itself takes there."""
+    no_dropout = Dropout(0.0)
+    ways: dict[str, Way] = {
+        "chosen": functools.partial(attend, dropout=no_dropout),
+        "padded": functools.partial(attend_padded, dropout=no_dropout),
+    }
+    if device.type == "cuda" and varlen_kernel() is not None:
+        ways["varlen"] = attend_varlen
+    return ways
+
+
+def _attend_packed(
+    q: Tensor, k: Tensor, v: Tensor, *, way: Way, layout: Layout, cross: bool
+) -> Tensor:
+    if cross:
+        return way((q[:, None], torch.stack([k, v], dim=1)), layout)
+    return way((torch.stack([q, k, v], dim=1),), layout)
+
+
+def _attend_plainly(
+    q: Tensor, k: Tensor, v: Tensor, *, lengths: tuple[list[int], list[int]], causal: bool
+) -> Tensor:
+    """Attend in one sentence after the other."""
+    queries, keys = lengths
+    rows = zip(torch.split(q, queries), torch.split(k, keys), torch.split(v, keys), strict=True)
+    return torch.cat([_plain_attention(*row, causal=causal) for row in rows])
 
 
 def _plain_attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool) -> Tensor:

@@ -93,7 +93,7 @@ def test_wrong_arithmetic_does_not_pass(
     monkeypatch.setattr(gpu_equal, "attend", lambda *a, **k: right(*a, **k) * 1.2)
     with pytest.raises(gpu_equal.DifferenceError, match="attention differs") as caught:
         gpu_sections.check_attention(check)
-    assert "self fp32" in caught.value.results["largest_relative_errors"]
+    assert "chosen self fp32" in caught.value.results["largest_relative_errors"]
 
 
 def test_flops_of_the_base_model_are_six_for_each_weight_and_token() -> None:
