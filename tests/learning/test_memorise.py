@@ -1,0 +1,24 @@
+"""The first thing a sound model and trainer can do: learn a few pairs by heart."""
+
+from transformer_mt.training.trainer import train
+
+
+def test_eight_pairs_are_memorised(run_config):
+    source = {"type": "reverse", "num_pairs": 8, "seed": 5}
+    result = train(
+        run_config(
+            data__train=[source],
+            data__valid=source,
+            data__filters={"drop_copies": False},
+            model__d_model=32,
+            model__d_ff=64,
+            model__dropout=0.0,
+            training__label_smoothing=0.0,
+            training__lr=0.01,
+            training__max_steps=200,
+            training__log_every_steps=50,
+            training__validation={"every_steps": 100, "num_samples": 0, "select_by": "loss"},
+        )
+    )
+    assert result.scores["bleu"] > 99.99
+    assert result.scores["loss_nats"] < 0.05

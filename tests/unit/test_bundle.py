@@ -1,0 +1,164 @@
+"""Model bundles: what goes in comes out, and what does not fit is named."""
+
+import json
+import re
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from transformer_mt.bundle import (
+    find_bundle,
+    load_bundle,
+    load_weights,
+    save_bundle,
+    save_tensors,
+    weights_of,
+)
+from transformer_mt.errors import ModelError
+from transformer_mt.models.build import build_model
+
+
+@pytest.fixture
+def bundle(tiny_bundle):
+    return load_bundle(tiny_bundle)
+
+
+def changed_model(bundle, **changes):
+    settings = bundle.config.model.model_copy(update=changes)
+    vocab_size = bundle.tokenizers.tgt.vocab_size
+    return build_model(settings, src_vocab_size=vocab_size, tgt_vocab_size=vocab_size)
+
+
+def test_a_saved_bundle_loads_equal(tmp_path, bundle):
+    weights = weights_of(bundle.model)
+    save_bundle(
+        tmp_path / "copy",
+        config=bundle.config,
+        tokenizers=bundle.tokenizers,
+        state_dict=weights,
+        scores={"bleu": 12.5},
+    )
+    copy = load_bundle(tmp_path / "copy")
+    assert copy.config == bundle.config
+    assert copy.tokenizers.fingerprint() == bundle.tokenizers.fingerprint()
+    assert not copy.model.training
+    assert all(torch.equal(w, weights[name]) for name, w in weights_of(copy.model).items())
+
+
+def test_a_bundle_is_complete_and_described(tiny_bundle):
+    names = {path.name for path in tiny_bundle.iterdir()}
+    assert names == {
+        "config.yaml", "model.safetensors", "joint.model", "manifest.json", "README.md"
+    }  # fmt: skip
+    manifest = json.loads((tiny_bundle / "manifest.json").read_text())
+    assert manifest["kind"] == "transformer_mt bundle"
+    assert manifest["versions"]["torch"] == torch.__version__
+    assert len(manifest["files"]["model.safetensors"]["sha256"]) == 64
+    assert "from en to de" in (tiny_bundle / "README.md").read_text()
+
+
+def test_loading_does_not_touch_the_random_numbers_of_the_caller(tiny_bundle):
+    torch.manual_seed(3)
+    expected = torch.rand(4)
+    torch.manual_seed(3)
+    load_bundle(tiny_bundle)
+    assert torch.equal(torch.rand(4), expected)
+
+
+def test_dtype_and_device_are_as_asked(tiny_bundle):
+    model = load_bundle(tiny_bundle, device="cpu", dtype=torch.bfloat16).model
+    assert {weight.dtype for weight in model.parameters()} == {torch.bfloat16}
+
+
+@pytest.mark.parametrize("tie", ["all", "target", "none"])
+def test_tied_weights_are_saved_once_and_tied_again(tmp_path, bundle, tie):
+    model = changed_model(bundle, tie_embeddings=tie)
+    save_tensors(tmp_path / "w.safetensors", weights_of(model))
+    names = set(load_file(tmp_path / "w.safetensors"))
+    tied = {"encoder.embedding.weight", "decoder.embedding.weight", "decoder.output.weight"}
+    assert len(names & tied) == {"all": 1, "target": 2, "none": 3}[tie]
+    other = changed_model(bundle, tie_embeddings=tie)
+    load_weights(other, tmp_path / "w.safetensors")
+    assert all(torch.equal(w, weights_of(model)[name]) for name, w in weights_of(other).items())
+    is_tied = other.decoder.output.weight is other.decoder.embedding.weight
+    assert is_tied == (tie != "none")
+
+
+def test_weights_of_another_architecture_are_named(tmp_path, bundle):
+    save_tensors(tmp_path / "w.safetensors", weights_of(bundle.model))
+    deeper = changed_model(bundle, num_encoder_layers=3)
+    with pytest.raises(ModelError, match=r"another architecture: missing encoder\.layers\.2\."):
+        load_weights(deeper, tmp_path / "w.safetensors")
+    shallower = changed_model(bundle, num_encoder_layers=1)
+    with pytest.raises(ModelError, match=r"unexpected encoder\.layers\.1\..* and \d+ more"):
+        load_weights(shallower, tmp_path / "w.safetensors")
+    wider = changed_model(bundle, d_ff=128)
+    message = "feed_forward.input.weight is (64, 32) instead of (128, 32)"
+    with pytest.raises(ModelError, match=re.escape(message)):
+        load_weights(wider, tmp_path / "w.safetensors")
+
+
+def test_a_file_that_is_no_safetensors_is_named(tmp_path, bundle):
+    (tmp_path / "w.safetensors").write_bytes(b"\xff" * 100)
+    with pytest.raises(ModelError, match=r"w\.safetensors: cannot be read"):
+        load_weights(bundle.model, tmp_path / "w.safetensors")
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "model.safetensors", "joint.model"])
+def test_damage_of_any_file_is_noticed(tmp_path, bundle, name):
+    save_bundle(
+        tmp_path / "it",
+        config=bundle.config,
+        tokenizers=bundle.tokenizers,
+        state_dict=weights_of(bundle.model),
+        scores={},
+    )
+    path = tmp_path / "it" / name
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(ModelError, match=f"{re.escape(name)}: damaged"):
+        load_bundle(tmp_path / "it")
+
+
+def make_run(root, bundle, name="a", *, with_best=True):
+    run = root / "runs" / name
+    (run / "checkpoints").mkdir(parents=True)
+    (root / "runs" / "latest").write_text(f"{name}\n")
+    if with_best:
+        save_bundle(
+            run / "best",
+            config=bundle.config,
+            tokenizers=bundle.tokenizers,
+            state_dict=weights_of(bundle.model),
+            scores={},
+        )
+    return run
+
+
+def test_the_model_is_the_named_one_then_the_variable_then_the_newest_run(
+    tmp_path, tiny_bundle, bundle, monkeypatch
+):
+    runs_dir = tmp_path / "runs"
+    monkeypatch.delenv("TMT_MODEL", raising=False)
+    run = make_run(tmp_path, bundle)
+    assert find_bundle(None, runs_dir) == run / "best"
+    assert find_bundle(run, runs_dir) == run / "best"
+    assert find_bundle(runs_dir / "latest", "nowhere") == run / "best"
+    monkeypatch.setenv("TMT_MODEL", str(tiny_bundle))
+    assert find_bundle(None, runs_dir) == tiny_bundle
+    assert find_bundle(run / "best", runs_dir) == run / "best"
+
+
+def test_without_a_model_it_says_what_to_do(tmp_path, bundle, monkeypatch):
+    monkeypatch.delenv("TMT_MODEL", raising=False)
+    with pytest.raises(ModelError, match=r"no run in .*--model.*\$TMT_MODEL.*tmt train"):
+        find_bundle(None, tmp_path / "runs")
+    run = make_run(tmp_path, bundle, with_best=False)
+    with pytest.raises(ModelError, match="this run has no model yet"):
+        find_bundle(None, tmp_path / "runs")
+    with pytest.raises(ModelError, match="no such folder"):
+        find_bundle(tmp_path / "nothing")
+    with pytest.raises(ModelError, match="holds no model bundle"):
+        find_bundle(run / "checkpoints")

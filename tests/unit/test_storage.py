@@ -1,0 +1,142 @@
+"""Folders that are there whole or not at all."""
+
+import json
+import os
+import resource
+
+import pytest
+
+from transformer_mt import storage
+from transformer_mt.errors import ModelError, TmtError
+from transformer_mt.storage import (
+    new_directory,
+    read_manifest,
+    remove_leftovers,
+    replace_file,
+)
+
+
+def write(directory, text, hash_name="xxh3"):
+    about = {"kind": "letter", "format_version": 1}
+    with new_directory(directory, about, hash_name=hash_name) as folder:
+        (folder / "text").write_text(text)
+
+
+def check(directory):
+    return read_manifest(directory, "letter", newest_version=1)
+
+
+@pytest.mark.parametrize("hash_name", ["xxh3", "sha256"])
+def test_a_folder_has_a_manifest_of_all_its_files(tmp_path, hash_name):
+    write(tmp_path / "new", "abc", hash_name)
+    assert check(tmp_path / "new")["files"].keys() == {"text"}
+    assert os.listdir(tmp_path) == ["new"]
+
+
+@pytest.mark.parametrize("can_exchange", [True, False])
+def test_a_folder_is_replaced_and_nothing_else_is_left(tmp_path, monkeypatch, can_exchange):
+    if not can_exchange:
+        monkeypatch.setattr(storage, "_exchange", lambda *_: False)
+    write(tmp_path / "it", "old")
+    write(tmp_path / "it", "new")
+    assert (tmp_path / "it" / "text").read_text() == "new"
+    assert os.listdir(tmp_path) == ["it"]
+
+
+def test_a_block_that_fails_leaves_the_old_folder(tmp_path):
+    write(tmp_path / "it", "old")
+    with pytest.raises(TypeError):
+        write(tmp_path / "it", None)
+    assert (tmp_path / "it" / "text").read_text() == "old"
+    assert os.listdir(tmp_path) == ["it"]
+
+
+def test_a_full_disk_is_one_clear_line_and_leaves_the_old_folder(tmp_path):
+    write(tmp_path / "it", "old")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+    try:
+        with pytest.raises(TmtError, match=r"it: cannot write: .* is untouched"):
+            write(tmp_path / "it", "x" * 2000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert (tmp_path / "it" / "text").read_text() == "old"
+    assert os.listdir(tmp_path) == ["it"]
+
+
+def test_a_crash_between_two_renames_is_undone(tmp_path):
+    write(tmp_path / "it", "old")
+    write(tmp_path / ".it.tmp-1234", "new")
+    (tmp_path / "it").rename(tmp_path / ".it.old")
+    remove_leftovers(tmp_path)
+    assert (tmp_path / "it" / "text").read_text() == "old"
+    assert os.listdir(tmp_path) == ["it"]
+
+
+def test_a_crash_after_both_renames_is_tidied_up(tmp_path):
+    write(tmp_path / ".it.old", "old")
+    write(tmp_path / "it", "new")
+    remove_leftovers(tmp_path)
+    assert (tmp_path / "it" / "text").read_text() == "new"
+    assert os.listdir(tmp_path) == ["it"]
+
+
+def flip(content):
+    return content[:-1] + bytes([content[-1] ^ 1])
+
+
+@pytest.mark.parametrize("damage", [flip, lambda c: c[:-1], lambda c: c + b"x", lambda c: b""])
+def test_every_damage_is_noticed_by_the_name_of_the_file(tmp_path, damage):
+    write(tmp_path / "it", "some text")
+    path = tmp_path / "it" / "text"
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(ModelError, match=r"it/text: damaged"):
+        check(tmp_path / "it")
+
+
+def test_a_missing_file_is_named(tmp_path):
+    write(tmp_path / "it", "some text")
+    (tmp_path / "it" / "text").unlink()
+    with pytest.raises(ModelError, match=r"it/text: cannot be read: No such file"):
+        check(tmp_path / "it")
+
+
+def test_what_is_no_such_folder_is_refused(tmp_path):
+    with pytest.raises(ModelError, match="expected a letter, but it is not a folder"):
+        check(tmp_path / "nothing")
+    with pytest.raises(ModelError, match=r"expected a letter, but it has no manifest\.json"):
+        check(tmp_path)
+    write(tmp_path / "it", "some text")
+    with pytest.raises(ModelError, match="this folder is not a parcel"):
+        read_manifest(tmp_path / "it", "parcel", newest_version=1)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"format_version": 2}, "format_version 2 is newer than 1.*upgrade"),
+        ({"files": {}}, "lists no files"),
+        ({"files": {"../x": {"bytes": 1}}}, "bad entry"),
+        ({"files": {"text": {"bytes": 9}}}, "no hash for 'text'"),
+    ],
+)
+def test_a_manifest_that_cannot_be_trusted_is_refused(tmp_path, change, message):
+    write(tmp_path / "it", "some text")
+    path = tmp_path / "it" / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(ModelError, match=message):
+        check(tmp_path / "it")
+
+
+def test_a_manifest_that_is_no_json_is_refused(tmp_path):
+    write(tmp_path / "it", "some text")
+    (tmp_path / "it" / "manifest.json").write_text("{")
+    with pytest.raises(ModelError, match=r"manifest\.json: cannot be read as JSON"):
+        check(tmp_path / "it")
+
+
+def test_a_small_file_is_replaced_whole(tmp_path):
+    replace_file(tmp_path / "sub" / "file", "old")
+    replace_file(tmp_path / "sub" / "file", "new")
+    assert (tmp_path / "sub" / "file").read_text() == "new"
+    assert os.listdir(tmp_path / "sub") == ["file"]
