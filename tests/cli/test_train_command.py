@@ -1,0 +1,198 @@
+"""`tmt train`, `tmt average` and `tmt plot` as a user meets them."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from typer.testing import CliRunner, Result
+
+from tests.tiny_runs import metrics_without_times, weights_at
+from transformer_mt.cli.main import app
+from transformer_mt.config.loading import dump_config
+from transformer_mt.training.trainer import train
+
+
+@pytest.fixture
+def config_path(run_config, tmp_path, monkeypatch) -> Path:
+    """The file of a small run; runs/ is in the current folder."""
+    monkeypatch.chdir(tmp_path)
+    return write(run_config(), tmp_path)
+
+
+def write(config, folder) -> Path:
+    path = folder / "tiny.yaml"
+    path.write_text(dump_config(config))
+    return path
+
+
+def tmt(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def test_training_ends_with_where_everything_is(config_path):
+    result = tmt("train", "--config", config_path)
+    assert result.exit_code == 0, result.output
+    lines = dict(line.split(maxsplit=1) for line in result.stdout.splitlines())
+    assert lines["ended"] == "step 6: max_steps 6 is reached"
+    assert Path(lines["model"]).is_dir()
+    assert Path(lines["curve"]).is_file()
+    assert "BLEU" in lines["scores"]
+    again = tmt("train", "--config", config_path)
+    assert again.exit_code == 0
+    assert again.stdout == result.stdout
+    assert "this run is finished" in again.stderr
+
+
+def test_the_result_is_json_when_asked(config_path):
+    result = tmt("--quiet", "train", "--config", config_path, "--json")
+    found = json.loads(result.stdout)
+    assert found["step"] == 6
+    assert found["model_dir"].endswith("runs/tiny/best")
+    assert found["scores"].keys() >= {"loss_nats", "perplexity", "bleu", "chrf"}
+
+
+def test_translate_finds_the_newest_run_by_itself(config_path):
+    assert tmt("train", "--config", config_path).exit_code == 0
+    result = CliRunner().invoke(app, ["translate"], input="1 2 3\n\n4 5 6\n")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.count("\n") == 3
+    assert "runs/tiny/best" in result.stderr
+
+
+def test_average_makes_a_bundle(config_path, tmp_path):
+    assert tmt("train", "--config", config_path).exit_code == 0
+    result = tmt("average", "--last", 2, "-o", "mean")
+    assert result.stdout == "mean: mean of 2 checkpoints (steps 4, 6)\n"
+    assert (tmp_path / "mean" / "model.safetensors").is_file()
+    result = tmt("average", "--run", "runs/tiny", "--best", 1, "-o", "mean")
+    assert "mean of 1 checkpoints" in result.stdout
+    assert tmt("average", "-o", "mean").exit_code == 2
+    result = tmt("average", "--run", "nothing", "--last", 2, "-o", "mean")
+    assert result.exit_code == 4
+    assert "nothing: expected the folder of a run" in result.stderr
+
+
+@pytest.mark.parametrize("suffix", ["png", "svg"])
+def test_plot_draws_several_runs(config_path, tmp_path, suffix):
+    assert tmt("train", "--config", config_path).exit_code == 0
+    assert tmt("train", "--config", config_path, "--set", "name=other").exit_code == 0
+    result = tmt("plot", "runs/tiny", "runs/other", "-o", f"both.{suffix}")
+    assert result.stdout == f"both.{suffix}\n"
+    assert (tmp_path / f"both.{suffix}").stat().st_size > 10_000
+    assert tmt("plot", "-o", "both.bmp").exit_code == 2
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_a_missing_cuda_device_is_exit_code_2(config_path):
+    result = tmt("train", "--config", config_path, "--set", "training.device=cuda")
+    assert result.exit_code == 2
+    assert "tmt: error: training.device: 'cuda' is not there; this machine" in result.stderr
+    assert not Path("runs").exists()
+
+
+def test_changed_settings_are_exit_code_2_and_listed(config_path):
+    assert tmt("train", "--config", config_path).exit_code == 0
+    result = tmt("train", "--config", config_path, "--set", "training.max_tokens=300")
+    assert result.exit_code == 2
+    assert "training.max_tokens: 256 -> 300" in result.stderr
+    result = tmt("train", "--config", config_path, "--set", "training.max_tokens=300", "--fresh")
+    assert result.exit_code == 0
+
+
+def test_a_pair_that_does_not_fit_is_exit_code_3(config_path):
+    result = tmt("train", "--config", config_path, "--set", "training.max_tokens=8")
+    assert result.exit_code == 3
+    assert "more than a batch may hold" in result.stderr
+
+
+def start(*command: object) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", *map(str, command)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[2])},
+    )
+
+
+def wait_until(condition, process, seconds=120.0):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_saves_and_exits_with_75(run_config, tmp_path, monkeypatch, number):
+    monkeypatch.chdir(tmp_path)
+    path = write(run_config(training__max_steps=100_000), tmp_path)
+    process = start("transformer_mt", "train", "--config", path)
+    metrics_path = tmp_path / "runs" / "tiny" / "metrics.jsonl"
+    wait_until(lambda: metrics_path.exists() and metrics_path.stat().st_size > 0, process)
+    process.send_signal(number)
+    stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode == 75, stderr
+    assert stdout == ""
+    assert f"stopped by {number.name} and saved at step" in stderr
+    assert "the same command goes on from there" in stderr
+    assert "Traceback" not in stderr
+    (checkpoint, *_) = list((tmp_path / "runs" / "tiny" / "checkpoints").iterdir())
+    assert (checkpoint / "manifest.json").is_file()
+
+
+def test_a_second_signal_leaves_at_once(run_config, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = write(run_config(training__max_steps=100_000), tmp_path)
+    hang = (
+        "import time, transformer_mt.training.trainer as t\n"
+        "t.save_checkpoint = lambda *a, **k: (open('saving', 'w').close(), time.sleep(600))\n"
+        "import sys; sys.argv[1:] = ['train', '--config', 'tiny.yaml']\n"
+        "from transformer_mt.cli.main import main; main()\n"
+    )
+    (tmp_path / "hang.py").write_text(hang)
+    assert path.name == "tiny.yaml"
+    process = start("hang")
+    wait_until(lambda: Path("saving").exists(), process)
+    process.send_signal(signal.SIGTERM)
+    time.sleep(0.2)
+    assert process.poll() is None
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=30)
+    assert process.returncode == 128 + signal.SIGTERM
+
+
+def test_two_ranks_equal_one(run_config, tmp_path, monkeypatch):
+    changes = {
+        "model__dropout": 0.0,
+        "training__max_steps": 14,  # more than an epoch: rounds cross its edge
+        "training__micro_batch_tokens": 128,
+    }
+    one = Path(train(run_config("one", **changes)).run_dir)
+    monkeypatch.chdir(tmp_path)
+    path = write(run_config("two", **changes), tmp_path)
+    process = start(
+        "torch.distributed.run", "--standalone", "--nproc-per-node", 2, "-m",
+        "transformer_mt", "train", "--config", path,
+    )  # fmt: skip
+    stdout, stderr = process.communicate(timeout=180)
+    assert process.returncode == 0, stderr
+    assert stdout.count("ended") == 1
+    two = tmp_path / "two" / "runs" / "tiny"
+    for record, expected in zip(
+        metrics_without_times(two), metrics_without_times(one), strict=True
+    ):
+        assert record == pytest.approx(expected, rel=1e-5)
+    assert metrics_without_times(one)[-1]["step"] == 14
+    found = weights_at(two, 14)
+    for name, tensor in weights_at(one, 14).items():
+        if not name.startswith("rng"):
+            torch.testing.assert_close(found[name], tensor, rtol=1e-4, atol=1e-6)
+    assert found.keys() >= {"rng:cpu.0", "rng:cpu.1"}
+    assert not torch.equal(found["rng:cpu.0"], found["rng:cpu.1"])
