@@ -1,0 +1,202 @@
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from transformer_mt.nn import attend as attend_module
+from transformer_mt.nn.attend import (
+    Layout,
+    attend,
+    attend_padded,
+    attend_varlen,
+    varlen_kernel,
+    varlen_options,
+)
+from transformer_mt.nn.dropout import Dropout
+from transformer_mt.nn.grouped import group_by_length
+from transformer_mt.nn.packing import Segments
+
+NUM_HEADS, HEAD_DIM = 2, 3
+NO_DROPOUT = Dropout(0.0)
+
+# Long and short, equal and unequal, alone: each makes other groups and masks.
+LENGTHS = [
+    ([3, 1, 4], [2, 5, 1]),
+    ([7], [9]),
+    ([4, 4, 4], [2, 2, 2]),
+    ([40, 38, 2, 3, 17, 1, 20, 5, 90, 33], [30, 45, 1, 4, 20, 2, 17, 6, 80, 40]),
+]
+
+
+def triple_loop(
+    q: Tensor, k: Tensor, v: Tensor, q_lengths: list[int], k_lengths: list[int], causal: bool
+) -> Tensor:
+    """Equation 1 of the paper for each sentence, head and query."""
+    mixed = []
+    starts = zip(torch.tensor(q_lengths).cumsum(0), torch.tensor(k_lengths).cumsum(0), strict=True)
+    for (q_end, k_end), num_queries, num_keys in zip(starts, q_lengths, k_lengths, strict=True):
+        q_start, k_start = int(q_end) - num_queries, int(k_end) - num_keys
+        for i in range(num_queries):
+            seen = slice(k_start, k_start + (i + 1 if causal else num_keys))
+            heads = []
+            for head in range(q.shape[1]):
+                scores = k[seen, head] @ q[q_start + i, head] / math.sqrt(q.shape[2])
+                heads.append(torch.softmax(scores, 0) @ v[seen, head])
+            mixed.append(torch.stack(heads))
+    return torch.stack(mixed)
+
+
+def segments_of(lengths: list[int]) -> Segments:
+    return Segments.from_lengths(
+        torch.tensor(lengths), max_length=max(lengths), num_tokens=sum(lengths)
+    )
+
+
+def case(
+    kind: str, q_lengths: list[int], k_lengths: list[int]
+) -> tuple[tuple[Tensor, ...], Layout, Callable[..., Tensor]]:
+    """Return projections, their layout, and the definition as a function of the projections."""
+    torch.manual_seed(3)
+    queries = segments_of(q_lengths)
+    if kind == "cross":
+        layout = Layout(queries, segments_of(k_lengths))
+        sizes = [(sum(q_lengths), 1), (sum(k_lengths), 2)]
+    else:
+        layout = Layout(queries, queries, causal=kind == "causal")
+        sizes, k_lengths = [(sum(q_lengths), 3)], q_lengths
+    projections = tuple(
+        torch.randn(*size, NUM_HEADS, HEAD_DIM, dtype=torch.float64, requires_grad=True)
+        for size in sizes
+    )
+
+    def definition(*projections: Tensor) -> Tensor:
+        q, k, v = (part for x in projections for part in x.unbind(1))
+        return triple_loop(q, k, v, q_lengths, k_lengths, layout.causal)
+
+    return projections, layout, definition
+
+
+WAYS: dict[str, Callable[..., Tensor]] = {"chosen": attend, "padded": attend_padded}
+
+
+@pytest.mark.parametrize(("q_lengths", "k_lengths"), LENGTHS)
+@pytest.mark.parametrize("kind", ["self", "causal", "cross"])
+@pytest.mark.parametrize("way", WAYS)
+def test_attention_equals_a_triple_loop(
+    way: str, kind: str, q_lengths: list[int], k_lengths: list[int]
+) -> None:
+    projections, layout, definition = case(kind, q_lengths, k_lengths)
+    found = WAYS[way](projections, layout, dropout=NO_DROPOUT)
+    expected = definition(*projections)
+    torch.testing.assert_close(found, expected)
+    weights = torch.randn_like(expected)
+    torch.testing.assert_close(
+        torch.autograd.grad((found * weights).sum(), projections),
+        torch.autograd.grad((expected * weights).sum(), projections),
+    )
+
+
+@pytest.mark.parametrize("kind", ["self", "causal", "cross"])
+def test_neighbours_change_nothing(kind: str) -> None:
+    projections, layout, _ = case(kind, [5, 30, 2], [3, 4, 25])
+    together = attend(projections, layout, dropout=NO_DROPOUT)
+    own = [
+        x[layout_part] for x, layout_part in zip(projections, (slice(5), slice(3)), strict=False)
+    ]
+    queries = segments_of([5])
+    alone = Layout(queries, segments_of([3]) if kind == "cross" else queries, layout.causal)
+    torch.testing.assert_close(attend(tuple(own), alone, dropout=NO_DROPOUT), together[:5])
+
+
+def test_attention_dropout_drops_weights_and_keeps_their_mean() -> None:
+    # Values are one for the first key and zero for the others, and all weights are equal: the
+    # result is the weight of the first key.
+    lengths = [4] * 3000
+    segments = segments_of(lengths)
+    qkv = torch.zeros(sum(lengths), 3, 1, 1)
+    qkv[::4, 2] = 1
+    torch.manual_seed(1)
+    weights = attend((qkv,), Layout(segments, segments), dropout=Dropout(0.3)).flatten()
+    torch.testing.assert_close(weights.unique(), torch.tensor([0, 0.25 / 0.7]), rtol=1e-4, atol=0)
+    assert (weights == 0).float().mean().item() == pytest.approx(0.3, abs=0.025)
+
+
+def test_gradient_with_attention_dropout_is_exact() -> None:
+    projections, layout, _ = case("causal", [3, 6, 2], [])
+    dropout = Dropout(0.4)
+
+    def attend_with_seed(*projections: Tensor) -> Tensor:
+        torch.manual_seed(7)
+        return attend(projections, layout, dropout=dropout)
+
+    assert torch.autograd.gradcheck(attend_with_seed, projections)
+
+
+def test_groups_hold_every_sentence_once_and_are_of_similar_length() -> None:
+    torch.manual_seed(0)
+    lengths = torch.randint(1, 60, (500,)).tolist()
+    groups = group_by_length(lengths, lengths)
+    assert sorted(s for group in groups for s in group) == list(range(500))
+    assert len(groups) > 3
+    area = sum(len(group) * max(lengths[s] for s in group) for group in groups)
+    assert area < 1.25 * sum(lengths)
+
+
+# --- packed flash attention: its arguments differ between versions of torch -----------------------
+
+
+def varlen_of_2_10(q, k, v, cu_seq_q, cu_seq_k, max_q, max_k, is_causal=False, return_aux=None):  # type: ignore[no-untyped-def]
+    q_lengths, k_lengths = cu_seq_q.diff().tolist(), cu_seq_k.diff().tolist()
+    assert (max_q, max_k) == (max(q_lengths), max(k_lengths))
+    return triple_loop(q, k, v, q_lengths, k_lengths, is_causal)
+
+
+def varlen_of_2_13(  # type: ignore[no-untyped-def]
+    q, k, v, cu_seq_q, cu_seq_k, max_q, max_k, *, return_aux=None, window_size=(-1, -1)
+):
+    assert window_size in ((-1, -1), (-1, 0))
+    return varlen_of_2_10(q, k, v, cu_seq_q, cu_seq_k, max_q, max_k, window_size == (-1, 0))
+
+
+@pytest.mark.parametrize("kernel", [varlen_of_2_10, varlen_of_2_13])
+@pytest.mark.parametrize("kind", ["self", "causal", "cross"])
+def test_every_signature_of_the_packed_kernel_is_understood(
+    kernel: Callable[..., Any], kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = varlen_options(kernel)
+    monkeypatch.setattr(attend_module, "varlen_kernel", lambda: (kernel, options))
+    projections, layout, definition = case(kind, [3, 1, 4], [2, 5, 1])
+    torch.testing.assert_close(attend_varlen(projections, layout), definition(*projections))
+
+
+def test_an_unknown_signature_of_the_packed_kernel_is_not_used() -> None:
+    assert varlen_options(lambda q, k, v, lengths: None) is None
+
+
+def test_the_signature_of_this_torch_is_known() -> None:
+    assert varlen_kernel() is not None
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", ["self", "causal", "cross"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_gpu_attention_equals_the_cpu(kind: str, dtype: torch.dtype) -> None:
+    torch.manual_seed(3)
+    q_lengths, k_lengths = LENGTHS[-1]
+    cpu = {device: segments_of(q_lengths).to(device) for device in ("cpu", "cuda")}
+    results = []
+    qkv = [torch.randn(sum(q_lengths), n, 8, 64) for n in (1, 2, 3)]
+    kv = torch.randn(sum(k_lengths), 2, 8, 64)
+    for device, type_ in (("cpu", torch.float32), ("cuda", dtype)):
+        queries = cpu[device]
+        keys = segments_of(k_lengths).to(device) if kind == "cross" else queries
+        inputs = (qkv[0], kv) if kind == "cross" else (qkv[2],)
+        inputs = tuple(x.to(device, type_).requires_grad_() for x in inputs)
+        mixed = attend(inputs, Layout(queries, keys, kind == "causal"), dropout=NO_DROPOUT)
+        grads = torch.autograd.grad(mixed.float().square().sum(), inputs)
+        results.append([x.float().cpu() for x in (mixed, *grads)])
+    tolerance = 2e-4 if dtype == torch.float32 else 5e-2
+    torch.testing.assert_close(results[1], results[0], atol=tolerance, rtol=tolerance)
