@@ -36,8 +36,8 @@ types: $(READY) ## Check types
 
 check: lint types ## Everything but the tests
 
-bench: $(READY) ## Measure training, decoding and memory on this machine's GPU, or try it out on a CPU
-	scripts/gpu_check.sh out/bench
+bench: $(READY) ## Check and measure this machine's GPU; without one, only try the program out
+	scripts/gpu_check.sh out/bench $(if $(shell command -v nvidia-smi),,--dry-run)
 
 clean: ## Remove what tools leave behind; keeps .venv, data/ and runs/
 	rm -rf build dist out .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
