@@ -108,6 +108,8 @@ def translate(
         batch_tokens=batch_tokens,
         n_best=n_best,
     )
+    if input is None and sys.stdin.isatty():
+        logger.info("type a sentence and press Enter; Ctrl-D ends")
     layout = _json_lines if as_json else _n_best_lines if n_best > 1 else _text_lines
     num_lines = 0
     started = time.monotonic()
@@ -137,8 +139,6 @@ def _read(path: Path | None, errors: Literal["strict", "replace"]) -> Iterator[l
     lines = _lines(stream, "stdin" if path is None else str(path), errors)
     if all_there:
         return chunks_of(lines)
-    if path is None and sys.stdin.isatty():
-        logger.info("type a sentence and press Enter; Ctrl-D ends")
     return chunks_as_they_come(lines)
 
 
