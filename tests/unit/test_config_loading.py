@@ -355,10 +355,8 @@ def test_an_override_reaches_a_group_that_the_file_leaves_out() -> None:
 
 def test_a_new_type_keeps_common_settings_and_drops_the_others_aloud(
     caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     text = f"{GOOD}  lr: 0.1\n  schedule: {{type: cosine, warmup_steps: 9, final_share: 0.5}}\n"
-    monkeypatch.setattr(logging.getLogger("transformer_mt"), "propagate", True)
     config = parse_config(
         text, "x.yaml", ["training.schedule.type=wsd", "training.schedule.decay_share=0.3"]
     )
@@ -430,8 +428,7 @@ def test_a_bare_name_is_looked_for_among_the_recipes(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "configs").mkdir()
     (tmp_path / "configs" / "mine.yaml").touch()
-    monkeypatch.setattr(logging.getLogger("transformer_mt"), "propagate", True)
-    with caplog.at_level(logging.INFO):
+    with caplog.at_level(logging.INFO, logger="transformer_mt"):
         assert find_config("mine.yaml") == Path("configs/mine.yaml")
         assert find_config("mine") == Path("configs/mine.yaml")
     assert caplog.messages == ["config: configs/mine.yaml"] * 2
