@@ -28,22 +28,27 @@ class Layout:
     Attributes:
         queries: Where the sentences of the queries lie.
         keys: Where those of the keys lie; sentence b of one belongs to sentence b of the other.
-            The same object in self-attention.
-        causal: Whether a query sees only keys up to its own position.
+        causal: Whether a query sees only keys up to its own position; in self-attention only.
     """
 
     queries: Segments
     keys: Segments
     causal: bool = False
-    _plans: dict[int, Plan] = field(default_factory=dict, init=False, repr=False)
+    _plans: dict[tuple[int, ...], Plan] = field(default_factory=dict, init=False, repr=False)
 
-    def plan(self, num_heads: int) -> Plan:
-        """Return the groups in which the CPU attends."""
-        if num_heads not in self._plans:
-            self._plans[num_heads] = make_plan(
-                self.queries, self.keys, causal=self.causal, num_heads=num_heads
+    def plan(self, projections: tuple[Tensor, ...]) -> Plan:
+        """Return the groups in which the CPU attends to such projections."""
+        num_parts, num_heads = [x.shape[1] for x in projections], projections[0].shape[2]
+        kind = (*num_parts, num_heads)
+        if kind not in self._plans:
+            self._plans[kind] = make_plan(
+                self.queries,
+                self.keys,
+                causal=self.causal,
+                num_parts=num_parts,
+                num_heads=num_heads,
             )
-        return self._plans[num_heads]
+        return self._plans[kind]
 
 
 def attend(projections: tuple[Tensor, ...], layout: Layout, *, dropout: Dropout) -> Tensor:
@@ -63,7 +68,7 @@ def attend(projections: tuple[Tensor, ...], layout: Layout, *, dropout: Dropout)
     """
     x = projections[0]
     if x.device.type == "cpu":
-        return attend_in_groups(projections, layout.plan(x.shape[-2]), dropout=dropout)
+        return attend_in_groups(projections, layout.plan(projections), dropout=dropout)
     if _fits_varlen(x) and not dropout.active:
         return attend_varlen(projections, layout)
     return attend_padded(projections, layout, dropout=dropout)

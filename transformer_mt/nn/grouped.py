@@ -112,37 +112,48 @@ class Plan:
     placements: tuple[Placement, ...]
 
 
-def make_plan(queries: Segments, keys: Segments, *, causal: bool, num_heads: int) -> Plan:
+def make_plan(
+    queries: Segments,
+    keys: Segments,
+    *,
+    causal: bool,
+    num_parts: Sequence[int],
+    num_heads: int,
+) -> Plan:
     """Group the sentences of a batch.
 
     Args:
         queries: Where the sentences of the queries lie.
-        keys: Where those of the keys lie; the same object in self-attention.
+        keys: Where those of the keys lie.
         causal: Whether a query sees only keys up to its own position.
+        num_parts: P of each projection: 3 in self-attention, 1 and 2 in cross-attention.
         num_heads: H.
     """
     q_lengths, k_lengths = queries.lengths.tolist(), keys.lengths.tolist()
     q_rows, k_rows = _Rows(len(q_lengths), num_heads), _Rows(len(k_lengths), num_heads)
+    in_one_block = len(num_parts) == 1
     groups = []
     for sentences in group_by_length(q_lengths, k_lengths):
         num_keys = max(_LEAST_KEYS, *(k_lengths[s] for s in sentences))
-        num_queries = num_keys if queries is keys else max(q_lengths[s] for s in sentences)
+        num_queries = num_keys if in_one_block else max(q_lengths[s] for s in sentences)
+        if causal:
+            mask = causal_mask(num_keys)
+        else:
+            mask = padding_mask([k_lengths[s] for s in sentences], num_keys, num_heads)
         groups.append(
             Group(
                 query_rows=q_rows.take(sentences, num_queries),
                 key_rows=k_rows.take(sentences, num_keys),
                 num_queries=num_queries,
                 num_keys=num_keys,
-                mask=causal_mask(num_keys)
-                if causal
-                else padding_mask([k_lengths[s] for s in sentences], num_keys, num_heads),
+                mask=mask,
             )
         )
-    if queries is keys:
-        return Plan(groups, (q_rows.placement(queries, num_parts=3),))
-    return Plan(
-        groups, (q_rows.placement(queries, num_parts=1), k_rows.placement(keys, num_parts=2))
+    placements = (
+        rows.placement(segments, num_parts=n)
+        for rows, segments, n in zip((q_rows, k_rows), (queries, keys), num_parts, strict=False)
     )
+    return Plan(groups, tuple(placements))
 
 
 def group_by_length(q_lengths: Sequence[int], k_lengths: Sequence[int]) -> list[list[int]]:
