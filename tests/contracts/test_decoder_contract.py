@@ -1,0 +1,189 @@
+"""What every decoder must keep, whatever it computes: see `models.interfaces`."""
+
+import itertools
+
+import pytest
+import torch
+from torch import Tensor
+
+from transformer_mt.config.model import TransformerSettings
+from transformer_mt.errors import DataError
+from transformer_mt.models.build import FEED_FORWARDS, RESIDUALS, build_model
+from transformer_mt.models.interfaces import Memory
+from transformer_mt.models.seq2seq import Seq2Seq
+from transformer_mt.nn.packing import Segments, unpack
+
+SMALL = {
+    "d_model": 24,
+    "d_ff": 40,
+    "num_heads": 3,
+    "num_encoder_layers": 2,
+    "num_decoder_layers": 2,
+}
+POSITIONS = {"sinusoidal": {"type": "sinusoidal"}, "learned": {"type": "learned", "max_length": 20}}
+VARIANTS = {
+    "-".join(choices): {
+        **SMALL,
+        "norm": choices[0],
+        "activation": choices[1],
+        "positions": POSITIONS[choices[2]],
+        "tie_embeddings": tied,
+    }
+    for choices, tied in zip(
+        itertools.product(RESIDUALS, FEED_FORWARDS, POSITIONS),
+        itertools.cycle(["all", "target", "none"]),
+    )
+}
+V = 30
+SRC_LENGTHS, TGT_LENGTHS = [4, 9, 1], [6, 2, 8]
+
+
+def test_all_variants_are_here() -> None:
+    assert len(VARIANTS) == 12
+
+
+@pytest.fixture(params=VARIANTS)
+def model(request: pytest.FixtureRequest) -> Seq2Seq:
+    torch.manual_seed(2)
+    settings = TransformerSettings(**VARIANTS[request.param])
+    model = build_model(settings, src_vocab_size=V, tgt_vocab_size=V)
+    for parameter in model.parameters():
+        parameter.data.add_(torch.randn_like(parameter), alpha=0.1)
+    return model.double().eval()
+
+
+def sentences(lengths: list[int]) -> tuple[Tensor, Segments]:
+    segments = Segments.from_lengths(
+        torch.tensor(lengths), max_length=max(lengths), num_tokens=sum(lengths)
+    )
+    return torch.randint(4, V, (sum(lengths),)), segments
+
+
+@pytest.fixture
+def batch() -> tuple[Tensor, Segments, Tensor, Segments]:
+    torch.manual_seed(5)
+    return *sentences(SRC_LENGTHS), *sentences(TGT_LENGTHS)
+
+
+def logits_of(model: Seq2Seq, states: Tensor) -> Tensor:
+    weight, bias = model.decoder.output_weight()
+    return torch.nn.functional.linear(states, weight, bias)
+
+
+def full_logits(model: Seq2Seq, batch: tuple[Tensor, Segments, Tensor, Segments]) -> Tensor:
+    """Return (B, T, V), zeros behind the ends."""
+    return unpack(logits_of(model, model(*batch)), batch[3])
+
+
+@torch.no_grad()
+def test_step_by_step_logits_equal_the_full_forward_pass(model, batch) -> None:
+    src, src_segments, tgt_in, segments = batch
+    expected, tokens = full_logits(model, batch), unpack(tgt_in, segments)
+    state = model.decoder.init_state(model.encode(src, src_segments), max_length=8)
+    for t in range(8):
+        logits, state = model.decoder.step(tokens[:, t : t + 1], state)
+        assert logits.shape == (3, 1, V)
+        real = segments.lengths > t
+        torch.testing.assert_close(logits[real, 0], expected[real, t])
+
+
+@torch.no_grad()
+def test_a_batch_equals_each_sentence_alone(model, batch) -> None:
+    src, _, tgt_in, _ = batch
+    together = model(*batch).split(TGT_LENGTHS)
+    for b, (src_b, tgt_b) in enumerate(
+        zip(src.split(SRC_LENGTHS), tgt_in.split(TGT_LENGTHS), strict=True)
+    ):
+        alone = [
+            Segments.from_lengths(torch.tensor([len(x)]), max_length=len(x), num_tokens=len(x))
+            for x in (src_b, tgt_b)
+        ]
+        torch.testing.assert_close(model(src_b, alone[0], tgt_b, alone[1]), together[b])
+
+
+@torch.no_grad()
+def test_future_tokens_change_nothing(model, batch) -> None:
+    src, src_segments, tgt_in, segments = batch
+    changed = tgt_in.clone()
+    changed[segments.positions >= 3] = (changed[segments.positions >= 3] - 4 + 1) % (V - 4) + 4
+    before, after = model(*batch), model(src, src_segments, changed, segments)
+    past = segments.positions < 3
+    assert torch.equal(before[past], after[past])
+    assert not torch.isclose(before[~past], after[~past]).all(1).any()
+
+
+def run(model: Seq2Seq, memory: Memory, tokens: Tensor) -> Tensor:
+    """Return the logits after reading the columns of tokens (B, T), one row for each sentence."""
+    state = model.decoder.init_state(memory, max_length=tokens.shape[1])
+    for t in range(tokens.shape[1]):
+        logits, state = model.decoder.step(tokens[:, t : t + 1], state)
+    return logits[:, 0]
+
+
+@torch.no_grad()
+def test_select_continues_the_rows_it_names(model, batch) -> None:
+    """Beams fork, change places, end, and sentences leave the batch."""
+    src, src_segments, _, _ = batch
+    memory = model.encode(src, src_segments)
+    bos, a, b, c, d = torch.tensor([2, 5, 6, 7, 8])
+    state = model.decoder.init_state(memory, max_length=5)
+    _, state = model.decoder.step(bos.expand(3, 1), state)
+    state = state.select(torch.tensor([[0, 0], [1, 1], [2, 2]]))
+    _, state = model.decoder.step(torch.stack([a, b]).expand(3, 2), state)
+    # Sentence 0 swaps its rows, sentence 1 continues its second twice.
+    state = state.select(torch.tensor([[1, 0], [3, 3], [4, 5]]))
+    _, state = model.decoder.step(torch.stack([c, d]).expand(3, 2), state)
+    # Sentence 1 leaves; sentence 2 comes first; three rows each.
+    state = state.select(torch.tensor([[5, 4, 5], [0, 1, 0]]), torch.tensor([2, 0]))
+    logits, _ = model.decoder.step(torch.stack([a, b, c]).expand(2, 3), state)
+    histories = {
+        (0, 0): [2, b, d, a], (0, 1): [2, a, c, b], (0, 2): [2, b, d, c],
+        (1, 0): [2, b, c, a], (1, 1): [2, a, d, b], (1, 2): [2, b, c, c],
+    }  # fmt: skip
+    for (row, beam), history in histories.items():
+        expected = run(model, memory, torch.tensor([history] * 3))[[2, 0][row]]
+        torch.testing.assert_close(logits[row, beam], expected)
+
+
+@torch.no_grad()
+def test_hypotheses_of_a_sentence_share_its_memory(model, batch) -> None:
+    """Nothing that depends on the source alone grows with the number of hypotheses."""
+    src, src_segments, _, _ = batch
+    state = model.decoder.init_state(model.encode(src, src_segments), max_length=4)
+    _, state = model.decoder.step(torch.full((3, 1), 2), state)
+    memories = [t.data_ptr() for memory in state.memories for t in memory]
+    wide = state.select(torch.tensor([[0] * 7, [1] * 7, [2] * 7]))
+    assert [t.data_ptr() for memory in wide.memories for t in memory] == memories
+
+
+@torch.no_grad()
+def test_a_state_has_room_for_as_many_steps_as_asked(model, batch) -> None:
+    src, src_segments, _, _ = batch
+    memory = model.encode(src, src_segments)
+    tokens = torch.randint(4, V, (3, 20))
+    assert run(model, memory, tokens).isfinite().all()
+
+
+@pytest.mark.parametrize("name", ["pre-relu-learned", "post-gelu-learned"])
+def test_learned_positions_say_how_long_a_sentence_may_be(name: str) -> None:
+    model = build_model(
+        TransformerSettings(**VARIANTS[name]), src_vocab_size=V, tgt_vocab_size=V
+    ).eval()
+    assert model.encoder.max_length == model.decoder.max_length == 20
+    with pytest.raises(DataError, match="sentence of 21 tokens"):
+        model.encode(*sentences([21]))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+@torch.no_grad()
+def test_weights_of_other_types_decode_alike(dtype: torch.dtype, batch) -> None:
+    torch.manual_seed(2)
+    settings = TransformerSettings(**VARIANTS["post-relu-sinusoidal"])
+    model = build_model(settings, src_vocab_size=V, tgt_vocab_size=V).eval()
+    tokens = torch.randint(4, V, (3, 6))
+    exact = run(model, model.encode(*batch[:2]), tokens)
+    model.to(dtype)
+    rounded = run(model, model.encode(*batch[:2]), tokens)
+    assert rounded.dtype == dtype
+    tolerance = 0.1 if dtype == torch.bfloat16 else 1e-6
+    torch.testing.assert_close(rounded.float(), exact, atol=tolerance, rtol=0.02)
