@@ -73,3 +73,15 @@ def test_any_shape_and_type_will_do(shape: tuple[int, ...]) -> None:
 def test_impossible_shares_are_refused(p: float) -> None:
     with pytest.raises(ValueError, match=str(p)):
         Dropout(p)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("p", [0.001, 0.1, 0.3, 0.999])
+def test_the_type_of_the_numbers_does_not_change_what_is_dropped(
+    p: float, dtype: torch.dtype
+) -> None:
+    torch.manual_seed(3)
+    expected = scaled_mask(torch.ones(100, 101), p)
+    torch.manual_seed(3)
+    mask = scaled_mask(torch.ones(100, 101, dtype=dtype), p)
+    torch.testing.assert_close(mask, expected.to(dtype))

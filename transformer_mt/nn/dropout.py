@@ -59,5 +59,6 @@ def scaled_mask(x: Tensor, p: float) -> Tensor:
     first_dropped = kept_levels - _LEVELS // 2
     bits = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(1 << 63), None)
     levels = bits.view(torch.int16)[: x.numel()].view(x.shape)
-    kept = levels.clamp_(first_dropped - 1, first_dropped).to(x.dtype)
-    return kept.sub_(first_dropped).mul_(-_LEVELS / kept_levels)
+    # -1 = kept, 0 = dropped: exact in every type of floats.
+    kept = levels.clamp_(first_dropped - 1, first_dropped).sub_(first_dropped).to(x.dtype)
+    return kept.mul_(-_LEVELS / kept_levels)
