@@ -7,13 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from transformer_mt.models.interfaces import Memory
 from transformer_mt.nn.attend import Layout
-from transformer_mt.nn.attention import KeysValues
+from transformer_mt.nn.attention import KeysValues, StepLayout
 from transformer_mt.nn.layers import DecoderLayer, EncoderLayer, TokenEmbedding
 from transformer_mt.nn.packing import Segments
+
+# Room for 12 tokens of 5 hypotheses; it doubles when it is full.
+_FIRST_SLOTS = 64
 
 
 class TransformerEncoder(nn.Module):
@@ -88,51 +92,101 @@ class TransformerDecoder(nn.Module):
         return self.output.weight, self.output.bias
 
     def init_state(self, memory: Memory, *, max_length: int) -> "TransformerState":
-        """Return the state before the first token, with room for `max_length` tokens."""
-        mask = memory.segments.padding_mask()[:, None, None, :]
-        memories = [
-            layer.cross_attention.keys_values(memory.states, memory.segments)
-            for layer in self.layers
-        ]
-        pasts = [
-            layer.self_attention.room(memory.segments.num_sentences, max_length, like=memory.states)
-            for layer in self.layers
-        ]
-        return TransformerState(pasts, memories, None if mask.all() else mask, position=0)
+        """Return the state before the first token; see `models.interfaces.Decoder`."""
+        states, segments = memory.states, memory.segments
+        num_slots = min(max_length, _FIRST_SLOTS)
+        real = segments.padding_mask()
+        return TransformerState(
+            pasts=[
+                layer.self_attention.room(segments.num_sentences, num_slots, like=states)
+                for layer in self.layers
+            ],
+            past_mask=None,
+            memories=[layer.cross_attention.keys_values(states, segments) for layer in self.layers],
+            memory_mask=None if real.all() else _additive(real, states.dtype)[:, None, None, :],
+            num_slots=0,
+            position=0,
+        )
 
     def step(self, tokens: Tensor, state: "TransformerState") -> tuple[Tensor, "TransformerState"]:
         """Read tokens (B, W); return logits of the next ones (B, W, V) and the new state."""
-        position = state.position
-        here = torch.full((), position, device=tokens.device)
-        x = self.embedding(tokens, here, longest=position + 1)
+        state = state.with_slots_for(tokens.shape[1])
+        layout = state.layout(tokens.shape[1])
+        here = torch.full((), layout.position, device=tokens.device)
+        x = self.embedding(tokens, here, longest=layout.position + 1)
         for layer, past, memory in zip(self.layers, state.pasts, state.memories, strict=True):
-            x = layer.step(x, past, position=position, memory=memory, mask=state.mask)
+            x = layer.step(x, layout, past=past, memory=memory)
         logits: Tensor = self.output(self.final_norm(x))
-        return logits, replace(state, position=position + 1)
+        return logits, replace(state, num_slots=layout.slots.stop, position=layout.position + 1)
 
 
 @dataclass(frozen=True)
 class TransformerState:
-    """What the decoder remembers between steps.
+    """What the decoder remembers between steps: see `nn.attention.StepLayout`.
 
     Attributes:
-        pasts: For each layer, keys and values of the tokens so far, one row for each hypothesis.
-        memories: For each layer, keys and values of the source, one row for each sentence.
-        mask: (B, 1, 1, S) bool, True = real source token; None: all are.
-        position: How many tokens have been read.
+        pasts: For each layer, keys and values in the slots of each sentence (B, H, slots, K).
+        past_mask: Which slots are the past of a hypothesis (B, W, slots): 0 = may attend, else
+            -inf; None: all filled ones.
+        memories: For each layer, keys and values of the source (B, H, S, K).
+        memory_mask: (B, 1, 1, S): 0 = real source token, else -inf; None: all are real.
+        num_slots: How many slots are filled.
+        position: How many tokens each hypothesis has read.
     """
 
     pasts: list[KeysValues]
+    past_mask: Tensor | None
     memories: list[KeysValues]
-    mask: Tensor | None
+    memory_mask: Tensor | None
+    num_slots: int
     position: int
 
     def select(self, rows: Tensor, sentences: Tensor | None = None) -> "TransformerState":
         """Keep, repeat and reorder hypotheses: see `models.interfaces.DecoderState`."""
-        flat = rows.flatten()
-        pasts = [past.rows(flat) for past in self.pasts]
+        num_slots = self.pasts[0].keys.shape[2]
+        past_mask = None
+        if self.past_mask is not None:
+            past_mask = self.past_mask.flatten(0, 1).index_select(0, rows.flatten())
+            past_mask = past_mask.view(*rows.shape, num_slots)
+        elif rows.shape[1] > 1:  # the one hypothesis of a sentence forks: its past is common
+            past_mask = self.pasts[0].keys.new_zeros(*rows.shape, num_slots)
         if sentences is None:
-            return replace(self, pasts=pasts)
-        memories = [memory.rows(sentences) for memory in self.memories]
-        mask = None if self.mask is None else self.mask.index_select(0, sentences)
-        return replace(self, pasts=pasts, memories=memories, mask=mask)
+            return replace(self, past_mask=past_mask)
+        return replace(
+            self,
+            pasts=[past.select(sentences) for past in self.pasts],
+            past_mask=past_mask,
+            memories=[memory.select(sentences) for memory in self.memories],
+            memory_mask=None
+            if self.memory_mask is None
+            else self.memory_mask.index_select(0, sentences),
+        )
+
+    def with_slots_for(self, num_hypotheses: int) -> "TransformerState":
+        """Return a state with room for one more token of each hypothesis."""
+        num_slots = self.pasts[0].keys.shape[2]
+        if self.num_slots + num_hypotheses <= num_slots:
+            return self
+        longer = 2 * num_slots + num_hypotheses
+        past_mask = self.past_mask
+        if past_mask is not None:
+            past_mask = F.pad(past_mask, (0, longer - num_slots))
+        return replace(
+            self, pasts=[past.lengthened(longer) for past in self.pasts], past_mask=past_mask
+        )
+
+    def layout(self, num_hypotheses: int) -> StepLayout:
+        """Give the next slots to one more token of each hypothesis, which sees its own alone."""
+        slots = slice(self.num_slots, self.num_slots + num_hypotheses)
+        past_mask = None
+        if self.past_mask is not None:
+            own = torch.eye(num_hypotheses, dtype=torch.bool, device=self.past_mask.device)
+            self.past_mask[:, :, slots] = _additive(own, self.past_mask.dtype)
+            past_mask = self.past_mask[:, None, :, : slots.stop]
+        return StepLayout(self.position, slots, past_mask, self.memory_mask)
+
+
+def _additive(may_attend: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return 0 where True and -inf where False: what attention adds to its scores."""
+    mask = torch.zeros(may_attend.shape, dtype=dtype, device=may_attend.device)
+    return mask.masked_fill_(~may_attend, -torch.inf)

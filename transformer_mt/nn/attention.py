@@ -4,6 +4,7 @@ Letters: B sentences, N packed tokens, S source length, T target length, D d_mod
 K head size, W beam.
 """
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -17,19 +18,48 @@ from transformer_mt.nn.positions import Positions
 
 
 class KeysValues(NamedTuple):
-    """Keys and values of sequences in a padded block.
+    """Keys and values of B sentences in a padded block.
 
     Attributes:
-        keys: (R, H, T, K).
-        values: (R, H, T, K).
+        keys: (B, H, L, K).
+        values: (B, H, L, K).
     """
 
     keys: Tensor
     values: Tensor
 
-    def rows(self, index: Tensor) -> "KeysValues":
-        """Return copies of the sequences that `index` (R',) names."""
-        return KeysValues(self.keys.index_select(0, index), self.values.index_select(0, index))
+    def select(self, sentences: Tensor) -> "KeysValues":
+        """Return copies of the sentences that are named (B',)."""
+        return KeysValues(*(x.index_select(0, sentences) for x in self))
+
+    def lengthened(self, length: int) -> "KeysValues":
+        """Return copies with room for a greater L; what is there stays, the rest is not set."""
+        longer = (x.new_empty(*x.shape[:2], length, x.shape[3]) for x in self)
+        result = KeysValues(*longer)
+        for old, new in zip(self, result, strict=True):
+            new[:, :, : old.shape[2]] = old
+        return result
+
+
+@dataclass(frozen=True)
+class StepLayout:
+    """Who may attend to whom when W hypotheses of each of B sentences read one more token.
+
+    All hypotheses of a sentence, also those given up, keep their keys and values in the slots of
+    that sentence, and a mask says which slots are the past of which hypothesis. So keys and values
+    are never moved when hypotheses fork and change places, and one product serves all of them.
+
+    Attributes:
+        position: Place of the new tokens in their sentence.
+        slots: Where the W new tokens go; all slots before are filled.
+        past_mask: Added to scores (B, 1, W, slots.stop): 0 = may attend, else -inf; None: all may.
+        memory_mask: Added to scores (B, 1, 1, S), likewise.
+    """
+
+    position: int
+    slots: slice
+    past_mask: Tensor | None
+    memory_mask: Tensor | None
 
 
 class SelfAttention(nn.Module):
@@ -58,27 +88,23 @@ class SelfAttention(nn.Module):
         output: Tensor = self.output(mixed.flatten(1))
         return output
 
-    def step(self, x: Tensor, past: KeysValues, *, position: int) -> Tensor:
+    def step(self, x: Tensor, layout: StepLayout, *, past: KeysValues) -> Tensor:
         """Attend from the next token of each hypothesis (B, W, D) to it and those before it.
 
-        Args:
-            x: The new tokens (B, W, D).
-            past: Of the B * W rows, filled up to `position`; takes up the new ones.
-            position: Place of the new tokens, the same in all rows.
+        `past` (B, H, slots, K) takes up the new keys and values.
         """
-        keys, values = past
-        qkv = self._project(x, torch.full((), position, device=x.device)).flatten(0, 1)
-        q, keys[:, :, position], values[:, :, position] = qkv.unbind(1)
-        stop = position + 1
-        mixed = F.scaled_dot_product_attention(
-            q.unsqueeze(2), keys[:, :, :stop], values[:, :, :stop]
-        )
-        output: Tensor = self.output(mixed.flatten(1))
-        return output.view_as(x)
+        here = torch.full((), layout.position, device=x.device)
+        q, k, v = self._project(x, here).permute(2, 0, 3, 1, 4)
+        past.keys[:, :, layout.slots] = k
+        past.values[:, :, layout.slots] = v
+        keys, values = (part[:, :, : layout.slots.stop] for part in past)
+        mixed = F.scaled_dot_product_attention(q, keys, values, attn_mask=layout.past_mask)
+        output: Tensor = self.output(mixed.transpose(1, 2).flatten(2))
+        return output
 
-    def room(self, num_rows: int, max_length: int, *, like: Tensor) -> KeysValues:
-        """Return room for keys and values of `num_rows` sequences, typed and placed as `like`."""
-        shape = (num_rows, self.num_heads, max_length, self.head_dim)
+    def room(self, num_sentences: int, num_slots: int, *, like: Tensor) -> KeysValues:
+        """Return empty slots, typed and placed as `like`."""
+        shape = (num_sentences, self.num_heads, num_slots, self.head_dim)
         return KeysValues(like.new_empty(shape), like.new_empty(shape))
 
     def _project(self, x: Tensor, positions: Tensor) -> Tensor:
@@ -116,16 +142,10 @@ class CrossAttention(nn.Module):
         keys, values = unpack(kv, segments).permute(2, 0, 3, 1, 4).contiguous()
         return KeysValues(keys, values)
 
-    def step(self, x: Tensor, memory: KeysValues, *, mask: Tensor | None) -> Tensor:
-        """Attend from the next token of each hypothesis (B, W, D) to its source.
-
-        Args:
-            x: The new tokens (B, W, D).
-            memory: Of the B sources, each shared by W hypotheses.
-            mask: (B, 1, 1, S) bool, True = may attend; None: all.
-        """
+    def step(self, x: Tensor, layout: StepLayout, *, memory: KeysValues) -> Tensor:
+        """Attend from the next token of each hypothesis (B, W, D) to `memory` (B, H, S, K)."""
         q = self.query(x).unflatten(-1, (self.num_heads, self.head_dim)).transpose(1, 2)
-        mixed = F.scaled_dot_product_attention(q, *memory, attn_mask=mask)
+        mixed = F.scaled_dot_product_attention(q, *memory, attn_mask=layout.memory_mask)
         output: Tensor = self.output(mixed.transpose(1, 2).flatten(2))
         return output
 

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from transformer_mt.nn.attend import Layout
-from transformer_mt.nn.attention import CrossAttention, KeysValues, SelfAttention
+from transformer_mt.nn.attention import CrossAttention, KeysValues, SelfAttention, StepLayout
 from transformer_mt.nn.dropout import Dropout
 from transformer_mt.nn.positions import Positions
 
@@ -176,21 +176,20 @@ class DecoderLayer(nn.Module):
         )
 
     def step(
-        self, x: Tensor, past: KeysValues, *, position: int, memory: KeysValues, mask: Tensor | None
+        self, x: Tensor, layout: StepLayout, *, past: KeysValues, memory: KeysValues
     ) -> Tensor:
         """Map the next token of each hypothesis (B, W, D) to (B, W, D).
 
         Args:
-            x: The tokens.
-            past: Of the tokens before them, one row for each hypothesis; takes up the new ones.
-            position: Place of the tokens.
-            memory: Of the source, one row for each sentence.
-            mask: (B, 1, 1, S) bool, True = real source token; None: all are.
+            x: The new tokens.
+            layout: Where they stand.
+            past: Keys and values of the tokens before them; takes up theirs.
+            memory: Keys and values of the source.
         """
         return self._sublayers(
             x,
-            lambda x: self.self_attention.step(x, past, position=position),
-            lambda x: self.cross_attention.step(x, memory, mask=mask),
+            lambda x: self.self_attention.step(x, layout, past=past),
+            lambda x: self.cross_attention.step(x, layout, memory=memory),
         )
 
     def _sublayers(self, x: Tensor, self_attention: Sublayer, cross_attention: Sublayer) -> Tensor:
