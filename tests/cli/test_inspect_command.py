@@ -1,0 +1,70 @@
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from transformer_mt.cli.main import app
+
+CONFIG = """
+name: small
+data: {src_lang: en, tgt_lang: de, train: [{type: text, src: a, tgt: b}], valid: {type: text, src: a, tgt: b}}
+tokenizer: {vocab_size: 37000}
+training: {max_steps: 1}
+"""
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["inspect", *map(str, arguments)])
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "small.yaml"
+    path.write_text(CONFIG, encoding="utf-8")
+    return path
+
+
+def test_the_costs_of_a_config_are_printed(config: Path) -> None:
+    result = run("--config", config)
+    assert result.exit_code == 0
+    for expected in (
+        "encoder.embedding = decoder.embedding = decoder.output     18,944,000   30.0%",
+        "63,082,496",
+        "source token     132.1",
+        "target token     245.8",
+        "25,000 source and target tokens",
+        "(estimate)",
+    ):
+        assert expected in result.stdout
+
+
+def test_costs_as_json(config: Path) -> None:
+    result = run("--config", config, "--set", "model.num_decoder_layers=1", "--json")
+    costs = json.loads(result.stdout)
+    assert costs["num_parameters"] == sum(costs["parameters"].values()) < 63_082_496
+    assert costs["flops_per_pair"] == (
+        costs["flops_per_source_token"] + costs["flops_per_target_token"]
+    )
+    assert costs["weights_bytes"] == 4 * costs["num_parameters"]
+
+
+def test_a_trained_model_is_inspected(tiny_bundle: Path) -> None:
+    result = run("--model", tiny_bundle, "--json")
+    assert result.exit_code == 0
+    assert json.loads(result.stdout)["parameters"]["decoder.output"] == 400 * 32
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--config", "x.yaml", "--model", "x"], "exclude each other"),
+        (["--set", "model.d_model=8"], "name one with --config"),
+        (["--config", "missing.yaml"], "missing.yaml"),
+    ],
+)
+def test_wrong_use_is_explained(arguments: list[str], message: str) -> None:
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr

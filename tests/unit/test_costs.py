@@ -1,0 +1,110 @@
+import pytest
+import torch
+from torch import Tensor, nn
+
+from transformer_mt.config.model import TransformerSettings
+from transformer_mt.models.build import build_model
+from transformer_mt.models.costs import count_flops, count_parameters, estimate_memory
+from transformer_mt.nn.packing import Segments
+
+SMALL = {
+    "d_model": 32,
+    "d_ff": 64,
+    "num_heads": 4,
+    "num_encoder_layers": 2,
+    "num_decoder_layers": 3,
+}
+
+
+def on_paper(settings: TransformerSettings, vocab_size: int) -> nn.Module:
+    with torch.device("meta"):
+        return build_model(settings, src_vocab_size=vocab_size, tgt_vocab_size=vocab_size)
+
+
+def test_parameters_of_base_by_part() -> None:
+    d, ff = 512, 2048
+    attention, feed_forward = 4 * (d * d + d), 2 * d * ff + ff + d
+    assert count_parameters(on_paper(TransformerSettings(), 37_000)) == {
+        "encoder.embedding = decoder.embedding = decoder.output": 37_000 * d,
+        "encoder.self_attention": 6 * attention,
+        "encoder.norms": 6 * 2 * 2 * d,
+        "encoder.feed_forward": 6 * feed_forward,
+        "decoder.self_attention": 6 * attention,
+        "decoder.cross_attention": 6 * attention,
+        "decoder.norms": 6 * 3 * 2 * d,
+        "decoder.feed_forward": 6 * feed_forward,
+    }
+
+
+@pytest.mark.parametrize("tied", ["all", "target", "none"])
+def test_each_parameter_is_counted_once(tied: str) -> None:
+    settings = TransformerSettings(
+        **SMALL, tie_embeddings=tied, norm="pre", positions={"type": "learned"}
+    )
+    model = on_paper(settings, 100)
+    counts = count_parameters(model)
+    assert sum(counts.values()) == sum(parameter.numel() for parameter in model.parameters())
+    assert counts["encoder.embedding.positions"] == 1024 * 32
+    assert counts["encoder.norms"] == (2 * 2 + 1) * 2 * 32
+    assert len([part for part in counts if "embedding" in part or "output" in part]) == (
+        2 + {"all": 1, "target": 2, "none": 3}[tied]
+    )
+
+
+def test_flops_of_base_are_three_times_two_for_each_weight() -> None:
+    d, ff, vocab_size = 512, 2048, 37_000
+    flops = count_flops(
+        on_paper(TransformerSettings(), vocab_size), TransformerSettings(), length=28
+    )
+    assert flops.source == 6 * (6 * (4 * d * d + 2 * d * ff) + 6 * 2 * d * d)
+    assert flops.target == 6 * (6 * (4 + 2) * d * d + 6 * 2 * d * ff + vocab_size * d)
+    assert flops.pair / 1e6 == pytest.approx(377.9, abs=0.05)
+    assert flops.source_attention == 6 * 6 * 2 * d * 28
+    assert flops.target_attention == 6 * 6 * 2 * d * 28 * 1.5
+
+
+def test_ties_change_no_arithmetic() -> None:
+    found = set()
+    for tied in ("all", "target", "none"):
+        settings = TransformerSettings(**SMALL, tie_embeddings=tied)
+        found.add(count_flops(on_paper(settings, 100), settings, length=10))
+    assert len(found) == 1
+
+
+def kept_bytes(model: nn.Module, *inputs: Tensor | Segments) -> int:
+    """Return the bytes that a forward pass keeps for the backward pass, weights left out."""
+    weights = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
+    kept = {}
+
+    def note(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if tensor.is_floating_point() and storage.data_ptr() not in weights:
+            kept[storage.data_ptr()] = storage  # held, so that no other takes its address
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+        model(*inputs)
+    return sum(storage.nbytes() for storage in kept.values())
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"dropout": 0.0, "activation": "gelu"},
+        {"norm": "pre", "activation": "swiglu", "embedding_dropout": 0.0},
+        {"attention_dropout": 0.1, "activation_dropout": 0.1},
+    ],
+)
+def test_estimate_of_activations_is_near_what_is_kept(changes: dict) -> None:
+    settings = TransformerSettings(**SMALL, **changes)
+    model = build_model(settings, src_vocab_size=50, tgt_vocab_size=50)
+    num_tokens, length = 600, 20
+    lengths = torch.full((num_tokens // length,), length)
+    segments = Segments.from_lengths(lengths, max_length=length, num_tokens=num_tokens)
+    tokens = torch.randint(4, 50, (num_tokens,))
+    memory = estimate_memory(model, settings, num_tokens=num_tokens, length=length)
+    measured = kept_bytes(model, tokens, segments, tokens, segments)
+    assert memory.activations == pytest.approx(measured, rel=0.1)
+    assert memory.weights == 4 * sum(parameter.numel() for parameter in model.parameters())
+    assert memory.total == 4 * memory.weights + memory.activations

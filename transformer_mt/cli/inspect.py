@@ -1,0 +1,158 @@
+"""`tmt inspect`: what a model is made of, and what it costs."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from transformer_mt.cli.help import examples
+from transformer_mt.cli.options import Overrides
+from transformer_mt.config.loading import find_config, load_config
+from transformer_mt.config.schema import Config
+from transformer_mt.errors import ConfigError
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from transformer_mt.models.costs import Flops, TrainingMemory
+
+
+def register(app: typer.Typer) -> None:
+    """Add `tmt inspect` to the program."""
+    app.command(
+        epilog=examples(
+            "tmt inspect --config base",
+            "tmt inspect --config base --set model.d_model=1024 --set model.num_heads=16",
+            "tmt inspect --model runs/mine",
+            "tmt inspect --config base --json",
+        )
+    )(inspect)
+
+
+def inspect(
+    config: Annotated[
+        str | None, typer.Option(help="Config file, or name of a recipe: a model to be trained.")
+    ] = None,
+    model: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Model bundle or run. Default: $TMT_MODEL, else the newest run's best model.",
+        ),
+    ] = None,
+    settings: Overrides = [],  # noqa: B006 - typer reads the default; nothing changes it
+    length: Annotated[
+        int,
+        typer.Option(metavar="N", min=1, help="Tokens of a sentence, for the costs of attention."),
+    ] = 28,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+) -> None:
+    """Print a model's parameters by part, its arithmetic for each token, and its memory."""
+    from transformer_mt.models.costs import count_flops, count_parameters, estimate_memory
+
+    if config is None:
+        if settings:
+            raise ConfigError("--set changes a config: name one with --config")
+        resolved, network = _trained(model)
+    elif model is not None:
+        raise ConfigError("--config and --model exclude each other")
+    else:
+        resolved = load_config(find_config(config), settings)
+        network = _untrained(resolved)
+    num_tokens = resolved.training.micro_batch_tokens or resolved.training.max_tokens
+    parameters = count_parameters(network)
+    flops = count_flops(network, resolved.model, length=length)
+    memory = estimate_memory(network, resolved.model, num_tokens=num_tokens, length=length)
+    if as_json:
+        report = _as_dict(parameters, flops, memory, num_tokens=num_tokens, length=length)
+        typer.echo(json.dumps(report))
+        return
+    for line in _table(parameters, flops, memory, num_tokens=num_tokens, length=length):
+        typer.echo(line)
+
+
+def _trained(path: Path | None) -> "tuple[Config, nn.Module]":
+    from transformer_mt.cli.model_options import load_model
+
+    bundle = load_model(path, device="cpu", precision="fp32")
+    return bundle.config, bundle.model
+
+
+def _untrained(config: Config) -> "nn.Module":
+    """Build a model without memory for its weights."""
+    import torch
+
+    from transformer_mt.models.build import build_model
+    from transformer_mt.text.tokenizer import Tokenizers
+
+    sizes = [config.tokenizer.vocab_size] * 2
+    if config.tokenizer.path is not None:
+        tokenizers = Tokenizers.load(Path(config.tokenizer.path))
+        sizes = [tokenizers.src.vocab_size, tokenizers.tgt.vocab_size]
+    with torch.device("meta"):
+        return build_model(config.model, src_vocab_size=sizes[0], tgt_vocab_size=sizes[1])
+
+
+def _table(
+    parameters: dict[str, int],
+    flops: "Flops",
+    memory: "TrainingMemory",
+    *,
+    num_tokens: int,
+    length: int,
+) -> Iterator[str]:
+    total = sum(parameters.values())
+    width = max(len(part) for part in parameters)
+    yield "Parameters"
+    for part, count in parameters.items():
+        yield f"  {part:<{width}}  {count:>13,}  {count / total:>6.1%}"
+    yield f"  {'total':<{width}}  {total:>13,}"
+    yield ""
+    yield "Training on a token, forward and backward, MFLOP"
+    for what, products, attention in (
+        ("source token", flops.source, flops.source_attention),
+        ("target token", flops.target, flops.target_attention),
+        ("pair", flops.pair, flops.source_attention + flops.target_attention),
+    ):
+        yield (
+            f"  {what:<13} {products / 1e6:>8.1f}  + {attention / 1e6:.1f} "
+            f"for attention in sentences of {length} tokens"
+        )
+    yield ""
+    yield f"Memory of training in fp32, {num_tokens:,} source and target tokens at once, MB"
+    for what, size in (
+        ("weights", memory.weights),
+        ("gradients", memory.gradients),
+        ("Adam", memory.optimizer),
+        ("activations", memory.activations),
+        ("total", memory.total),
+    ):
+        is_estimate = what in ("activations", "total")
+        yield f"  {what:<13} {size / 1e6:>8,.0f}{'  (estimate)' if is_estimate else ''}"
+
+
+def _as_dict(
+    parameters: dict[str, int],
+    flops: "Flops",
+    memory: "TrainingMemory",
+    *,
+    num_tokens: int,
+    length: int,
+) -> dict[str, object]:
+    return {
+        "num_parameters": sum(parameters.values()),
+        "parameters": parameters,
+        "flops_per_source_token": flops.source,
+        "flops_per_target_token": flops.target,
+        "flops_per_pair": flops.pair,
+        "attention_flops_per_source_token": flops.source_attention,
+        "attention_flops_per_target_token": flops.target_attention,
+        "sentence_length": length,
+        "micro_batch_tokens": num_tokens,
+        "weights_bytes": memory.weights,
+        "gradients_bytes": memory.gradients,
+        "optimizer_bytes": memory.optimizer,
+        "activations_bytes_estimate": memory.activations,
+    }

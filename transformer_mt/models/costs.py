@@ -1,0 +1,162 @@
+"""What a model costs: parameters, arithmetic, memory. All from shapes; nothing is run.
+
+A weight matrix takes part in one product with each token: 2 operations (multiply, add) for each of
+its elements forward, and twice as many backward.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from torch import nn
+
+from transformer_mt.config.model import TransformerSettings
+
+FORWARD_AND_BACKWARD = 3
+BYTES_FP32 = 4
+
+
+@dataclass(frozen=True)
+class Flops:
+    """Floating-point operations of training on one token, forward and backward.
+
+    Attributes:
+        source: For each source token: encoder, and keys and values of cross-attention.
+        target: For each target token: decoder and output projection.
+        source_attention: Scores and mixing of values for each source token; grows with length.
+        target_attention: The same for each target token.
+    """
+
+    source: int
+    target: int
+    source_attention: int
+    target_attention: int
+
+    @property
+    def pair(self) -> int:
+        """Matrix products of one source and one target token."""
+        return self.source + self.target
+
+
+@dataclass(frozen=True)
+class TrainingMemory:
+    """Bytes that training takes on one device, in fp32.
+
+    Attributes:
+        weights: All parameters.
+        gradients: As many.
+        optimizer: The two running means of Adam.
+        activations: What the forward pass keeps for the backward pass: an estimate.
+    """
+
+    weights: int
+    gradients: int
+    optimizer: int
+    activations: int
+
+    @property
+    def total(self) -> int:
+        """All together."""
+        return self.weights + self.gradients + self.optimizer + self.activations
+
+
+def count_parameters(model: nn.Module) -> dict[str, int]:
+    """Return the number of parameters of each part; a matrix with several uses counts once."""
+    uses: dict[int, list[str]] = {}
+    sizes: dict[int, int] = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        uses.setdefault(id(parameter), []).append(_part(name))
+        sizes[id(parameter)] = parameter.numel()
+    counts: dict[str, int] = {}
+    for key, parts in uses.items():
+        part = " = ".join(parts)
+        counts[part] = counts.get(part, 0) + sizes[key]
+    return counts
+
+
+def count_flops(model: nn.Module, settings: TransformerSettings, *, length: int) -> Flops:
+    """Return the arithmetic of training on a token.
+
+    Args:
+        model: As built from `settings`.
+        settings: The model part of a config.
+        length: Tokens of a sentence, for the part that grows with it.
+    """
+    matrices = {"source": 0, "target": 0}
+    for name, weight in model.named_parameters(remove_duplicate=False):
+        if weight.dim() == 2 and ".embedding." not in name:
+            reads_source = name.startswith("encoder.") or ".key_value." in name
+            matrices["source" if reads_source else "target"] += weight.numel()
+    operations = 2 * FORWARD_AND_BACKWARD
+    # Queries times keys, and weights times values: each D multiplications for each key. Half of
+    # the keys of masked self-attention lie in the future.
+    attention = operations * 2 * settings.d_model * length
+    return Flops(
+        source=operations * matrices["source"],
+        target=operations * matrices["target"],
+        source_attention=attention * settings.num_encoder_layers,
+        target_attention=attention * settings.num_decoder_layers * 3 // 2,
+    )
+
+
+def estimate_memory(
+    model: nn.Module, settings: TransformerSettings, *, num_tokens: int, length: int
+) -> TrainingMemory:
+    """Return the memory of training in fp32, activations of the CPU's way to compute estimated.
+
+    Args:
+        model: As built from `settings`.
+        settings: The model part of a config.
+        num_tokens: Source tokens, and target tokens, of one micro-batch.
+        length: Tokens of a sentence, for attention weights.
+    """
+    weights = sum(parameter.numel() for parameter in model.parameters()) * BYTES_FP32
+    per_token = sum(_values_kept_per_token(settings, length=length))
+    return TrainingMemory(
+        weights=weights,
+        gradients=weights,
+        optimizer=2 * weights,
+        activations=per_token * num_tokens * BYTES_FP32,
+    )
+
+
+def _values_kept_per_token(settings: TransformerSettings, *, length: int) -> Iterator[int]:
+    """Yield how many numbers are kept for the backward pass: for a source, for a target token."""
+    d_model = settings.d_model
+    has_dropout = settings.dropout > 0
+    embedding = d_model * (1 + (_embedding_dropout(settings) > 0))
+    # Of each sublayer: input and output of its norm, and its dropout mask.
+    around = d_model * (2 + has_dropout)
+    # Queries, keys and values; their mixture.
+    self_attention = 4 * d_model
+    cross_attention = 2 * d_model
+    weights = settings.num_heads * length * (1 + (settings.attention_dropout > 0))
+    inner = {"relu": 1, "gelu": 2, "swiglu": 4}[settings.activation]
+    inner += 2 * (settings.activation_dropout > 0)
+    feed_forward = inner * settings.d_ff
+    yield (
+        embedding
+        + settings.num_encoder_layers * (self_attention + weights + feed_forward + 2 * around)
+        + settings.num_decoder_layers * 2 * d_model  # keys and values of the source
+    )
+    yield (
+        embedding
+        + settings.num_decoder_layers
+        * (self_attention + cross_attention + 2 * weights + feed_forward + 3 * around)
+    )
+
+
+def _embedding_dropout(settings: TransformerSettings) -> float:
+    if settings.embedding_dropout is None:
+        return settings.dropout
+    return settings.embedding_dropout
+
+
+def _part(name: str) -> str:
+    """Return the part of the model that a parameter belongs to, such as `encoder.feed_forward`."""
+    layer = re.fullmatch(r"(\w+)\.layers\.\d+\.(\w+)\..*", name)
+    if layer:
+        side, block = layer.groups()
+        return f"{side}.norms" if block.endswith("_norm") else f"{side}.{block}"
+    block, _, _ = name.rpartition(".")
+    return block.replace("final_norm", "norms")
