@@ -16,7 +16,6 @@ and the exit code. Results go to stdout, everything else to stderr through `logg
 
 import errno
 import importlib
-import importlib.util
 import io
 import logging
 import os
@@ -146,8 +145,7 @@ def tmt(
 
 
 for command in COMMANDS:
-    if importlib.util.find_spec(f"transformer_mt.cli.{command}") is not None:
-        importlib.import_module(f"transformer_mt.cli.{command}").register(app)
+    importlib.import_module(f"transformer_mt.cli.{command}").register(app)
 
 
 def main() -> None:

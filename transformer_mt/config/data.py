@@ -168,7 +168,7 @@ class TokenizerSettings(Settings):
     """Pieces of each vocabulary, special ones included."""
     joint: bool = True
     """One vocabulary for both languages."""
-    character_coverage: Annotated[float, Field(gt=0.9, le=1)] = 1.0
+    character_coverage: Annotated[float, Field(ge=0.98, le=1)] = 1.0
     """Share of all characters that get a piece; the others are written as bytes."""
     byte_fallback: bool = True
     """Write unknown characters as UTF-8 bytes; without it they become the unknown token."""
@@ -178,5 +178,6 @@ class TokenizerSettings(Settings):
     """Greatest number of lines of each language to train on, drawn evenly from all sources."""
     sampling: Share = 0.0
     """Noise of the segmentation of training text, new each epoch; 0 = always the best one. For
-    `bpe` the probability to skip a merge (Provilkov et al. 2020); for `unigram` the smoothing of
-    the distribution over segmentations (Kudo 2018)."""
+    `bpe` the probability to skip a merge (Provilkov et al. 2020), usually 0.1, or 0.6 for scripts
+    without spaces; for `unigram` the exponent on the probability of a segmentation (Kudo 2018),
+    usually 0.1 to 0.5: the smaller, the noisier."""
