@@ -135,6 +135,22 @@ def test_gradient_with_attention_dropout_is_exact() -> None:
     assert torch.autograd.gradcheck(attend_with_seed, projections)
 
 
+@pytest.mark.parametrize("kind", ["self", "causal", "cross"])
+def test_projections_in_bf16_are_attended_in_fp32(kind: str) -> None:
+    """And what comes out is in bf16 again, with and without autocast."""
+    projections, layout, definition = case(kind, [3, 1, 4], [2, 5, 1])
+    expected = definition(*projections)
+    grads = torch.autograd.grad(expected.sum(), projections)
+    rounded = tuple(x.detach().bfloat16().requires_grad_() for x in projections)
+    for enabled in (False, True):
+        with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
+            mixed = attend(rounded, layout, dropout=NO_DROPOUT)
+            found = torch.autograd.grad(mixed.sum(), rounded)
+        for exact, x in zip((expected, *grads), (mixed, *found), strict=True):
+            assert x.dtype == torch.bfloat16
+            torch.testing.assert_close(x.double(), exact, atol=0.03, rtol=0.02)
+
+
 def test_groups_hold_every_sentence_once_and_are_of_similar_length() -> None:
     torch.manual_seed(0)
     lengths = torch.randint(1, 60, (500,)).tolist()

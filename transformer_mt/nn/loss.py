@@ -63,10 +63,12 @@ def label_smoothed_linear_cross_entropy(
         chunk_tokens=chunk_tokens or _default_chunk_tokens(hidden.device, weight.shape[0]),
         product_dtype=_product_dtype(hidden),
     )
-    if torch.is_grad_enabled():
-        loss, nll = _LinearCrossEntropy.apply(hidden, weight, bias, targets, counted, head)  # type: ignore[no-untyped-call]
-    else:
-        loss, nll = head.run(hidden, weight, bias, targets, counted, None)
+    given = (hidden, weight, bias, targets, counted)
+    with torch.autocast(hidden.device.type, enabled=False):
+        if torch.is_grad_enabled():
+            loss, nll = _LinearCrossEntropy.apply(*given, head)  # type: ignore[no-untyped-call]
+        else:
+            loss, nll = head.run(*given, gradients=None)
     return loss, nll, num_tokens
 
 
@@ -112,42 +114,38 @@ class _Head:
         bias: Tensor | None,
         targets: Tensor,
         counted: Tensor | None,
+        *,
         gradients: _Gradients | None,
     ) -> tuple[Tensor, Tensor]:
         """Return loss and negative log-likelihood, and fill `gradients` if any are wanted."""
         exact = torch.promote_types(hidden.dtype, torch.float32)
         x, w = hidden.to(self.product_dtype), weight.to(self.product_dtype)
-        b = None if bias is None else bias.to(self.product_dtype)
         loss, nll = (torch.zeros((), dtype=exact, device=hidden.device) for _ in range(2))
         buffer = x.new_empty(min(self.chunk_tokens, x.shape[0]), w.shape[0])
         for start in range(0, x.shape[0], self.chunk_tokens):
             rows = slice(start, start + self.chunk_tokens)
             kept = None if counted is None else counted[rows].to(exact)
             chunk = x[rows]
-            logits = torch.mm(chunk, w.T, out=buffer[: chunk.shape[0]])
-            if b is not None:
-                logits += b
-            losses, nlls, probs = self._losses(logits, targets[rows], exact)
+            logits = torch.mm(chunk, w.T, out=buffer[: chunk.shape[0]]).to(exact)
+            if bias is not None:
+                logits += bias
+            losses, nlls, probs = self._losses(logits, targets[rows])
             loss += losses.sum() if kept is None else losses @ kept
             nll += nlls.sum() if kept is None else nlls @ kept
             if gradients is not None:
                 self._add_gradients(probs, targets[rows], kept, chunk, w, rows, gradients)
         return loss, nll
 
-    def _losses(
-        self, logits: Tensor, targets: Tensor, exact: torch.dtype
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def _losses(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return loss (C,), negative log-likelihood (C,) and probabilities (C, V).
 
         On the CPU the probabilities take the place of the logits.
         """
-        target_logits = logits.gather(1, targets[:, None])[:, 0].to(exact)
-        mean_logits = logits.mean(1, dtype=exact)
-        top_logits = logits.amax(1).to(exact)
-        if logits.dtype == exact and logits.device.type == "cpu":
-            probs = torch.softmax(logits, dim=1, out=logits)
-        else:
-            probs = torch.softmax(logits, dim=1, dtype=exact)
+        target_logits = logits.gather(1, targets[:, None])[:, 0]
+        mean_logits = logits.mean(1)
+        top_logits = logits.amax(1)
+        out = logits if logits.device.type == "cpu" else None
+        probs = torch.softmax(logits, dim=1, out=out)
         # log sum exp. The two maxima cost a tenth of one more pass with exponentials, and the
         # greatest probability, unlike the target's, cannot be too small for its logarithm.
         log_norm = top_logits - probs.amax(1).log()
@@ -198,7 +196,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
             bias=None if bias is None else torch.zeros_like(bias, dtype=exact),
         )
         ctx.dtypes = weight.dtype, None if bias is None else bias.dtype
-        loss, nll = head.run(hidden, weight, bias, targets, counted, ctx.gradients)
+        loss, nll = head.run(hidden, weight, bias, targets, counted, gradients=ctx.gradients)
         ctx.mark_non_differentiable(nll)
         return loss, nll
 
