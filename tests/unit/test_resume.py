@@ -16,8 +16,13 @@ from transformer_mt.training.trainer import train
 from transformer_mt.training.validation import Validator
 
 
-def test_n_steps_and_n_resumed_steps_equal_2n_steps_to_the_bit(run_config, monkeypatch):
-    changes = {"training__max_steps": 24, "training__micro_batch_tokens": 128}
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
+def test_n_steps_and_n_resumed_steps_equal_2n_steps_to_the_bit(run_config, monkeypatch, precision):
+    changes = {
+        "training__max_steps": 24,
+        "training__micro_batch_tokens": 128,
+        "training__precision": precision,
+    }
     whole = run_config("whole", **changes)
     with monkeypatch.context() as patch:
         batches_of_whole = interrupt_at(patch)
@@ -43,8 +48,19 @@ def test_n_steps_and_n_resumed_steps_equal_2n_steps_to_the_bit(run_config, monke
     expected, found = weights_at(whole_run, 24), weights_at(run, 24)
     assert expected.keys() == found.keys()
     assert all(torch.equal(tensor, found[name]) for name, tensor in expected.items())
-    best = [json.loads((r / "best/manifest.json").read_text())["files"] for r in (run, whole_run)]
-    assert best[0]["model.safetensors"] == best[1]["model.safetensors"]
+    for folder in ("best", "averaged"):
+        a, b = (json.loads((r / folder / "manifest.json").read_text()) for r in (run, whole_run))
+        assert a["scores"] == b["scores"]
+        assert a["files"]["model.safetensors"] == b["files"]["model.safetensors"]
+    states = [
+        json.loads((r / "checkpoints" / "step-24" / "state.json").read_text())
+        for r in (run, whole_run)
+    ]
+    assert states[0].keys() == states[1].keys()
+    assert {key for key in states[0] if states[0][key] != states[1][key]} <= {
+        "seconds",
+        "window_seconds",
+    }
 
 
 def test_a_signal_during_validation_leaves_at_once_and_validates_on_resumption(

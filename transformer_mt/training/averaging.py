@@ -3,6 +3,7 @@
 Source: Vaswani et al. 2017, section 6.1: the last 5 checkpoints for base, the last 20 for big.
 """
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
@@ -24,6 +25,8 @@ from transformer_mt.training.checkpoint import (
 from transformer_mt.training.run_directory import RunDirectory
 from transformer_mt.training.state import TrainState, best_validations
 
+logger = logging.getLogger(__name__)
+
 
 def average_run(
     run: RunDirectory, output_dir: Path, *, which: Literal["last", "best"], number: int
@@ -38,7 +41,7 @@ def average_run(
     """
     directories = choose_checkpoints(run, which=which, number=number)
     if not directories:
-        raise ModelError(f"{run.checkpoints_dir}: no checkpoints to average")
+        raise ModelError(f"{run.checkpoints_dir}: no validated checkpoints to average")
     steps = [step_of(directory) for directory in directories]
     save_bundle(
         output_dir,
@@ -50,21 +53,39 @@ def average_run(
     return steps
 
 
+def average_kept(
+    run: RunDirectory, *, which: Literal["last", "best"], number: int
+) -> tuple[dict[str, Tensor], list[int]] | None:
+    """Return the mean of kept checkpoints and their steps; None where there are not two sound ones.
+
+    At the end of a run: a damaged checkpoint is worth a warning, not the run.
+    """
+    try:
+        directories = choose_checkpoints(run, which=which, number=number)
+        if len(directories) < 2:
+            return None
+        return average_checkpoints(directories), [step_of(directory) for directory in directories]
+    except ModelError as error:
+        logger.warning("no average: %s", error)
+        return None
+
+
 def choose_checkpoints(
     run: RunDirectory, *, which: Literal["last", "best"], number: int
 ) -> list[Path]:
-    """Return the kept checkpoints that are the newest or were validated best, oldest first."""
-    directories = list_checkpoints(run.checkpoints_dir)
-    if which == "last":
-        return directories[-number:]
+    """Return the kept checkpoints that are the newest or were validated best, oldest first.
+
+    Only checkpoints that were validated count: the others are where the run was interrupted, and
+    must not change what it comes to.
+    """
     newest = newest_checkpoint(run.checkpoints_dir)
     if newest is None:
         return []
-    kept = {step_of(directory) for directory in directories}
-    validations = TrainState.from_dict(newest.state).validations
-    best = best_validations([found for found in validations if found.step in kept], number)
-    steps = {found.step for found in best}
-    return [directory for directory in directories if step_of(directory) in steps]
+    kept = {step_of(directory): directory for directory in list_checkpoints(run.checkpoints_dir)}
+    state = TrainState.from_dict(newest.state)
+    found = [validation for validation in state.validations if validation.step in kept]
+    chosen = found[-number:] if which == "last" else best_validations(found, number)
+    return [kept[step] for step in sorted(validation.step for validation in chosen)]
 
 
 def average_checkpoints(directories: Sequence[Path]) -> dict[str, Tensor]:

@@ -139,11 +139,9 @@ def step_of(directory: Path) -> int:
     return int(directory.name.removeprefix("step-"))
 
 
-def prune_checkpoints(
-    checkpoints_dir: Path, *, keep_last: int, keep_steps: Collection[int]
-) -> None:
+def prune_checkpoints(checkpoints_dir: Path, *, keep_steps: Collection[int]) -> None:
     """Delete all checkpoints but the newest and those of `keep_steps`."""
-    for directory in list_checkpoints(checkpoints_dir)[:-keep_last]:
+    for directory in list_checkpoints(checkpoints_dir)[:-1]:
         if step_of(directory) not in keep_steps:
             # Renamed first: a checkpoint half deleted must not look like one.
             doomed = directory.with_name(f".{directory.name}.tmp-{secrets.token_hex(4)}")

@@ -1,5 +1,6 @@
 """When a run ends, and how much of it is over."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 
@@ -30,3 +31,10 @@ class Limits:
             "max_minutes": (seconds / 60, self.max_minutes),
         }
         return {name: amount / bound for name, (amount, bound) in used.items() if bound}
+
+    def reached(self, shares: Mapping[str, float]) -> str | None:
+        """Name the first bound that is used up; None if there is none."""
+        for name, share in shares.items():
+            if share >= 1:
+                return f"{name} {getattr(self, name):g} is reached"
+        return None

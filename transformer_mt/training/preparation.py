@@ -194,11 +194,13 @@ def _check_unchanged(run: RunDirectory, facts: dict[str, Any]) -> None:
 def _tell(facts: dict[str, Any]) -> None:
     for part in facts["train"]:
         report = part["report"]
+        dropped = ", ".join(f"{reason} {count:,}" for reason, count in report["dropped"].items())
         logger.info(
-            "training on %s: %s of %s pairs, %s source and %s target tokens",
+            "training on %s: %s of %s pairs%s, %s source and %s target tokens",
             part["source"],
             f"{report['kept']:,}",
             f"{report['pairs']:,}",
+            f" (dropped: {dropped})" if dropped else "",
             f"{part['src_tokens']:,}",
             f"{part['tgt_tokens']:,}",
         )

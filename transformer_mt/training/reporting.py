@@ -29,7 +29,6 @@ class Reporter:
         """Open the files of a run that goes on after `step`.
 
         Raises:
-            ConfigError: When TensorBoard is asked for and not installed.
             TmtError: When the files cannot be written.
         """
         self._run = run
@@ -75,6 +74,11 @@ class Reporter:
                 speed,
                 values["lr"],
             )
+
+    def unusable(self, step: int, number: int) -> None:
+        """Report updates since the last report that were left out."""
+        self.event(step, "unusable", number=number)
+        logger.warning("step %d: %d updates left out: gradients were not finite", step, number)
 
     def validation(self, step: int, findings: Findings, *, is_best: bool) -> None:
         """Report a validation, with its samples."""

@@ -3,11 +3,15 @@
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+# Ctrl-C reaches all processes of a terminal, and torchrun passes it on to the same ones again.
+_ONE_REQUEST_SECONDS = 1.0
 
 
 class Interrupted(BaseException):
@@ -23,6 +27,7 @@ class StopRequest:
 
     def __init__(self) -> None:
         self.signal_name: str | None = None
+        self._asked_at = 0.0
         self._may_raise = False
 
     def __bool__(self) -> bool:
@@ -46,9 +51,12 @@ class StopRequest:
     def receive(self, number: int, frame: FrameType | None) -> None:
         """Handle a signal."""
         if self:
-            # Files are only ever replaced whole: leaving here damages nothing.
-            os._exit(128 + number)
+            if time.monotonic() > self._asked_at + _ONE_REQUEST_SECONDS:
+                # Files are only ever replaced whole: leaving here damages nothing.
+                os._exit(128 + number)
+            return
         self.signal_name = signal.Signals(number).name
+        self._asked_at = time.monotonic()
         if self._may_raise:
             raise Interrupted
 

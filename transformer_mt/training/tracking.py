@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol
 
@@ -32,21 +33,21 @@ class NoTracker:
         """Do nothing."""
 
 
-class TensorBoardTracker:
-    """Writes TensorBoard's event files.
+def check_tensorboard() -> None:
+    """Raise ConfigError if TensorBoard is not installed."""
+    if find_spec("tensorboard") is None:
+        raise ConfigError(
+            "training.tensorboard: TensorBoard is not installed: "
+            "pip install 'transformer_mt[tensorboard]', or set it to false"
+        )
 
-    Raises:
-        ConfigError: When TensorBoard is not installed.
-    """
+
+class TensorBoardTracker:
+    """Writes TensorBoard's event files."""
 
     def __init__(self, directory: Path, *, last_step: int) -> None:
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError as error:
-            raise ConfigError(
-                "training.tensorboard: TensorBoard is not installed: "
-                "pip install 'transformer_mt[tensorboard]', or set it to false"
-            ) from error
+        from torch.utils.tensorboard import SummaryWriter
+
         # What an interrupted session had written beyond the checkpoint is hidden.
         self._writer = SummaryWriter(directory, purge_step=last_step + 1 if last_step else None)
         self._has_failed = False

@@ -7,7 +7,7 @@
 
 import logging
 from collections.abc import Generator
-from contextlib import closing
+from contextlib import closing, suppress
 from itertools import islice
 from pathlib import Path
 from typing import NoReturn
@@ -17,16 +17,11 @@ import torch
 from transformer_mt.bundle import weights_of
 from transformer_mt.config.schema import Config
 from transformer_mt.data.batches import Batch, Position
-from transformer_mt.errors import InterruptedRun, ModelError
+from transformer_mt.errors import InterruptedRun
 from transformer_mt.training.allocator import keep_freed_memory
 from transformer_mt.training.answer import Answer, RunResult, describe_scores
-from transformer_mt.training.averaging import average_checkpoints, choose_checkpoints
-from transformer_mt.training.checkpoint import (
-    prune_checkpoints,
-    rng_states,
-    save_checkpoint,
-    step_of,
-)
+from transformer_mt.training.averaging import average_kept
+from transformer_mt.training.checkpoint import prune_checkpoints, rng_states, save_checkpoint
 from transformer_mt.training.distributed import World, choose_device, open_world
 from transformer_mt.training.limits import Limits
 from transformer_mt.training.optimizers import build_optimizer
@@ -37,6 +32,7 @@ from transformer_mt.training.schedules import build_schedule
 from transformer_mt.training.setup import build_first_model, introduce, open_stream, resume
 from transformer_mt.training.signals import Interrupted, StopRequest, stop_request
 from transformer_mt.training.state import Stopwatch, Validation, best_validations
+from transformer_mt.training.tracking import check_tensorboard
 from transformer_mt.training.update import MAX_UNUSABLE_IN_A_ROW, Updater
 from transformer_mt.training.validation import Validator
 
@@ -62,6 +58,8 @@ def train(config: Config, *, fresh: bool = False) -> RunResult:
         DivergedError: When the gradients are no numbers any more.
         InterruptedRun: When a signal stopped the run, after saving.
     """
+    if config.training.tensorboard:
+        check_tensorboard()
     keep_freed_memory()
     with open_world() as world, stop_request() as stop:
         device = choose_device(config.training.device, local_rank=world.local_rank)
@@ -210,7 +208,8 @@ class Trainer:
         facts = self.updater.read_tally()
         self.updater.reset_tally()
         state = self.state
-        state.num_unusable += round(facts.pop("num_unusable"))
+        num_unusable = round(facts.pop("num_unusable"))
+        state.num_unusable += num_unusable
         if self.reporter is not None:
             speed = state.window_tokens / max(1e-9, state.window_seconds)
             values = facts | {
@@ -222,17 +221,16 @@ class Trainer:
                 "seconds": self.seconds,
             }
             self.reporter.metrics(state.step, self.progress(), values)
+            if num_unusable:
+                self.reporter.unusable(state.step, num_unusable)
         state.window_tokens, state.window_seconds = 0, 0.0
 
     def validate(self) -> None:
         """Score the weights, and keep them if they are the best so far; a signal cuts it short."""
         findings = None
         if self.world.is_main:
-            try:
-                with self.stop.leaves_at_once():
-                    findings = self.validator(self.model, self.updater.autocast())
-            except Interrupted:
-                pass
+            with suppress(Interrupted), self.stop.leaves_at_once():
+                findings = self.validator(self.model, self.updater.autocast())
         is_done, merit = self.world.sum_numbers([1.0, findings.merit] if findings else [0.0, 0.0])
         if not is_done:
             self.must_stop = True
@@ -259,12 +257,11 @@ class Trainer:
                 rng=rng,
                 state=state.as_dict(),
             )
-            best = best_validations(state.validations, self.settings.checkpoints.keep_best)
-            prune_checkpoints(
-                self.directory.checkpoints_dir,
-                keep_last=self.settings.checkpoints.keep_last,
-                keep_steps={validation.step for validation in best},
-            )
+            keep = self.settings.checkpoints
+            kept = best_validations(state.validations, keep.keep_best)
+            kept += state.validations[-keep.keep_last :]
+            steps = {validation.step for validation in kept}
+            prune_checkpoints(self.directory.checkpoints_dir, keep_steps=steps)
         self.saved_step = state.step
         self.lap.restart()
 
@@ -295,13 +292,15 @@ class Trainer:
     def finish(self) -> RunResult:
         """Choose the answer among the best checkpoint and the average, and write the result."""
         reason, step = self.end_reason() or "", self.state.step
+        is_done = 0.0
         if self.reporter is not None:
-            try:
-                with self.stop.leaves_at_once():
-                    self.average()
-            except Interrupted:
-                self.leave()
-            self.reporter.picture()
+            with suppress(Interrupted), self.stop.leaves_at_once():
+                self.average()
+                self.reporter.picture()
+                is_done = 1.0
+        if self.world.sum_numbers([is_done]) == [0.0]:
+            self.leave()
+        if self.reporter is not None:
             self.answer.write_result(step, reason)
             self.reporter.event(step, "finished", reason=reason)
         self.world.sum_numbers([0.0])  # the others wait for the result
@@ -313,23 +312,19 @@ class Trainer:
         if settings.average == "none":
             return
         number = settings.keep_last if settings.average == "last" else settings.keep_best
-        try:
-            chosen = choose_checkpoints(self.directory, which=settings.average, number=number)
-            if len(chosen) < 2:
-                return
-            average = average_checkpoints(chosen)
-        except ModelError as error:
-            logger.warning("no average: %s", error)
+        average = average_kept(self.directory, which=settings.average, number=number)
+        if average is None:
             return
+        weights, steps = average
         with torch.no_grad():
             for name, weight in weights_of(self.model).items():
-                weight.copy_(average[name])
+                weight.copy_(weights[name])
         findings = self.validator(self.model, self.updater.autocast())
-        is_best = self.answer.keep_average(findings, average, [step_of(path) for path in chosen])
+        is_best = self.answer.keep_average(findings, weights, steps)
         logger.info(
             "mean of the %s %d checkpoints: %s; %s",
             settings.average,
-            len(chosen),
+            len(steps),
             describe_scores(findings.scores),
             "it is the answer" if is_best else "not better: the answer stays",
         )
@@ -340,7 +335,7 @@ class Trainer:
             self.reporter.close()
 
     def every(self, num_steps: int) -> bool:
-        """Say whether so many steps have passed since the last time."""
+        """Say whether the number of updates so far is a multiple."""
         return self.state.step % num_steps == 0
 
     def validation_is_due(self) -> bool:
@@ -355,9 +350,8 @@ class Trainer:
 
     def end_reason(self) -> str | None:
         """Say why the run is over; None while it is not."""
-        for name, share in self._limit_shares().items():
-            if share >= 1:
-                return f"{name} {getattr(self.settings, name):g} is reached"
+        if reached := self.limits.reached(self._limit_shares()):
+            return reached
         patience = self.settings.validation.patience
         if patience is not None and self.state.validations_since_best() >= patience:
             return f"no better {self.settings.validation.select_by} in {patience} validations"
