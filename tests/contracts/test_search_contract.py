@@ -16,7 +16,7 @@ VOCAB_SIZE = 100
 Case = tuple[Decoder, Callable[[list[list[int]]], Memory]]
 
 
-def transformer(**settings) -> Case:
+def transformer(device: str = "cpu", **settings) -> Case:
     sizes = {"d_model": 32, "d_ff": 64, "num_heads": 4, "tie_embeddings": "none"}
     layers = {"num_encoder_layers": 2, "num_decoder_layers": 2}
     with torch.random.fork_rng():
@@ -30,7 +30,13 @@ def transformer(**settings) -> Case:
         # Sharper than fresh weights; and ends are likely enough to come at different times.
         model.decoder.output_weight()[0].mul_(5.0)
         model.decoder.output_weight()[0][EOS].mul_(2.0)
-    return model.decoder, lambda sources: model.encode(*packed(sources))
+    model.to(device)
+
+    def encode(sources: list[list[int]]) -> Memory:
+        tokens, segments = packed(sources)
+        return model.encode(tokens.to(device), segments.to(device))
+
+    return model.decoder, encode
 
 
 CASES: dict[str, Callable[[], Case]] = {
@@ -124,3 +130,15 @@ def test_a_sentence_does_not_notice_its_batch(case, beam_size):
 def test_the_cases_end_at_different_lengths(case):
     lengths = {len(best[0].tokens) for best in search(case, sources_for_search(), beam_size=4)}
     assert len(lengths) > 2
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_a_gpu_finds_what_the_cpu_finds(norm):
+    sources = sources_for_search()
+    expected = search(transformer(norm=norm), sources, beam_size=4, n_best=4)
+    found = search(transformer("cuda", norm=norm), sources, beam_size=4, n_best=4)
+    for here, there in zip(expected, found, strict=True):
+        assert [h.tokens for h in there] == [h.tokens for h in here]
+        assert [h.score for h in there] == pytest.approx([h.score for h in here], abs=1e-3)
