@@ -8,10 +8,12 @@ from torch import Tensor
 
 from transformer_mt.config.model import TransformerSettings
 from transformer_mt.errors import DataError
+from transformer_mt.models import build
 from transformer_mt.models.build import FEED_FORWARDS, RESIDUALS, build_model
 from transformer_mt.models.interfaces import Memory
 from transformer_mt.models.seq2seq import Seq2Seq
 from transformer_mt.nn.packing import Segments, unpack
+from transformer_mt.nn.positions import Positions, sinusoids
 
 SMALL = {
     "d_model": 24,
@@ -35,17 +37,47 @@ VARIANTS = {
     )
 }
 V = 30
+
+
+class Rotary(Positions):
+    """Turns pairs of channels (Su et al. 2021): stands for all schemes that rotate."""
+
+    def rotate(self, qkv: Tensor, positions: Tensor) -> Tensor:
+        half = qkv.shape[-1] // 2
+        rates = 10.0 ** -torch.arange(half, dtype=qkv.dtype)
+        angles = positions[:, None, None, None] * rates
+        first, second = qkv[..., :2, :, :].chunk(2, dim=-1)
+        sin, cos = angles.sin(), angles.cos()
+        turned = torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
+        return torch.cat([turned, qkv[..., 2:, :, :]], dim=-3)
+
+
+class ShawBias(Positions):
+    """Adds a product of queries and vectors of distances (Shaw et al. 2018): for all that bias."""
+
+    def bias(self, q: Tensor, q_positions: Tensor, k_positions: Tensor) -> Tensor:
+        distances = (q_positions[:, None] - k_positions).clamp(-4, 4)
+        vectors = sinusoids(9, q.shape[-1])[distances + 4].to(q)
+        return torch.einsum("bhtk,tsk->bhts", q, vectors)
+
+
+SCHEMES = {"rotary": Rotary, "bias": ShawBias}
 SRC_LENGTHS, TGT_LENGTHS = [4, 9, 1], [6, 2, 8]
 
 
 def test_all_variants_are_here() -> None:
     assert len(VARIANTS) == 12
+    assert len(SCHEMES) == 2  # hooks that no scheme of ours uses yet
 
 
-@pytest.fixture(params=VARIANTS)
-def model(request: pytest.FixtureRequest) -> Seq2Seq:
+@pytest.fixture(params=[*VARIANTS, *SCHEMES])
+def model(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Seq2Seq:
     torch.manual_seed(2)
-    settings = TransformerSettings(**VARIANTS[request.param])
+    if request.param in SCHEMES:
+        monkeypatch.setattr(build, "_positions", lambda *_: SCHEMES[request.param]())
+        settings = TransformerSettings(**SMALL)
+    else:
+        settings = TransformerSettings(**VARIANTS[request.param])
     model = build_model(settings, src_vocab_size=V, tgt_vocab_size=V)
     for parameter in model.parameters():
         parameter.data.add_(torch.randn_like(parameter), alpha=0.1)

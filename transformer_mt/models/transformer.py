@@ -101,6 +101,7 @@ class TransformerDecoder(nn.Module):
                 layer.self_attention.room(segments.num_sentences, num_slots, like=states)
                 for layer in self.layers
             ],
+            slot_positions=segments.lengths.new_empty(num_slots),
             past_mask=None,
             memories=[layer.cross_attention.keys_values(states, segments) for layer in self.layers],
             memory_mask=None if real.all() else _additive(real, states.dtype)[:, None, None, :],
@@ -112,12 +113,12 @@ class TransformerDecoder(nn.Module):
         """Read tokens (B, W); return logits of the next ones (B, W, V) and the new state."""
         state = state.with_slots_for(tokens.shape[1])
         layout = state.layout(tokens.shape[1])
-        here = torch.full((), layout.position, device=tokens.device)
-        x = self.embedding(tokens, here, longest=layout.position + 1)
+        here = layout.slot_positions[layout.slots]
+        x = self.embedding(tokens, here, longest=state.position + 1)
         for layer, past, memory in zip(self.layers, state.pasts, state.memories, strict=True):
             x = layer.step(x, layout, past=past, memory=memory)
         logits: Tensor = self.output(self.final_norm(x))
-        return logits, replace(state, num_slots=layout.slots.stop, position=layout.position + 1)
+        return logits, replace(state, num_slots=layout.slots.stop, position=state.position + 1)
 
 
 @dataclass(frozen=True)
@@ -126,6 +127,7 @@ class TransformerState:
 
     Attributes:
         pasts: For each layer, keys and values in the slots of each sentence (B, H, slots, K).
+        slot_positions: Place in their sentence of the tokens in each slot (slots,), int64.
         past_mask: Which slots are the past of a hypothesis (B, W, slots): 0 = may attend, else
             -inf; None: all filled ones.
         memories: For each layer, keys and values of the source (B, H, S, K).
@@ -135,6 +137,7 @@ class TransformerState:
     """
 
     pasts: list[KeysValues]
+    slot_positions: Tensor
     past_mask: Tensor | None
     memories: list[KeysValues]
     memory_mask: Tensor | None
@@ -167,23 +170,30 @@ class TransformerState:
         num_slots = self.pasts[0].keys.shape[2]
         if self.num_slots + num_hypotheses <= num_slots:
             return self
-        longer = 2 * num_slots + num_hypotheses
-        past_mask = self.past_mask
-        if past_mask is not None:
-            past_mask = F.pad(past_mask, (0, longer - num_slots))
+        extra = num_slots + num_hypotheses
+        mask = self.past_mask
         return replace(
-            self, pasts=[past.lengthened(longer) for past in self.pasts], past_mask=past_mask
+            self,
+            pasts=[past.lengthened(num_slots + extra) for past in self.pasts],
+            slot_positions=F.pad(self.slot_positions, (0, extra)),
+            past_mask=None if mask is None else F.pad(mask, (0, extra)),
         )
 
     def layout(self, num_hypotheses: int) -> StepLayout:
         """Give the next slots to one more token of each hypothesis, which sees its own alone."""
         slots = slice(self.num_slots, self.num_slots + num_hypotheses)
+        self.slot_positions[slots] = self.position
         past_mask = None
         if self.past_mask is not None:
             own = torch.eye(num_hypotheses, dtype=torch.bool, device=self.past_mask.device)
             self.past_mask[:, :, slots] = _additive(own, self.past_mask.dtype)
             past_mask = self.past_mask[:, None, :, : slots.stop]
-        return StepLayout(self.position, slots, past_mask, self.memory_mask)
+        return StepLayout(
+            slots=slots,
+            slot_positions=self.slot_positions[: slots.stop],
+            past_mask=past_mask,
+            memory_mask=self.memory_mask,
+        )
 
 
 def _additive(may_attend: Tensor, dtype: torch.dtype) -> Tensor:

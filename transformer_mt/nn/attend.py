@@ -17,6 +17,7 @@ from torch import Tensor
 from transformer_mt.nn.dropout import Dropout
 from transformer_mt.nn.grouped import Plan, attend_in_groups, make_plan
 from transformer_mt.nn.packing import Segments, pack, unpack
+from transformer_mt.nn.positions import Bias
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +52,13 @@ class Layout:
         return self._plans[kind]
 
 
-def attend(projections: tuple[Tensor, ...], layout: Layout, *, dropout: Dropout) -> Tensor:
+def attend(
+    projections: tuple[Tensor, ...],
+    layout: Layout,
+    *,
+    dropout: Dropout,
+    bias: Bias | None = None,
+) -> Tensor:
     """Mix values by the softmax of scaled query-key products, inside each sentence.
 
     Source: Vaswani et al. 2017, section 3.2.1, equation 1.
@@ -62,11 +69,14 @@ def attend(projections: tuple[Tensor, ...], layout: Layout, *, dropout: Dropout)
             in cross-attention.
         layout: Who may attend to whom.
         dropout: On the attention weights.
+        bias: What a positional scheme adds to the scores.
 
     Returns:
         (Nq, H, K).
     """
     x = projections[0]
+    if bias is not None:
+        return attend_padded(projections, layout, dropout=dropout, bias=bias)
     if x.device.type == "cpu":
         return attend_in_groups(projections, layout.plan(projections), dropout=dropout)
     if _fits_varlen(x) and not dropout.active:
@@ -74,19 +84,30 @@ def attend(projections: tuple[Tensor, ...], layout: Layout, *, dropout: Dropout)
     return attend_padded(projections, layout, dropout=dropout)
 
 
-def attend_padded(projections: tuple[Tensor, ...], layout: Layout, *, dropout: Dropout) -> Tensor:
+def attend_padded(
+    projections: tuple[Tensor, ...],
+    layout: Layout,
+    *,
+    dropout: Dropout,
+    bias: Bias | None = None,
+) -> Tensor:
     """Attend in one block padded to the longest sentence; see `attend`."""
-    # Padding is on the right: a causal query never sees what a mask would hide.
-    mask = None if layout.causal else layout.keys.padding_mask()[:, None, None, :]
     sides = (layout.queries, layout.keys)
     blocks = [unpack(x, side) for x, side in zip(projections, sides, strict=False)]
     q, k, v = (part.transpose(1, 2) for block in blocks for part in block.unbind(2))
+    # Padding is on the right: a causal query never sees what a mask would hide. Kernels are
+    # faster without a mask, and none can be had together with `is_causal`.
+    mask = None if layout.causal else layout.keys.padding_mask()[:, None, None, :]
+    if bias is not None:
+        here, there = (torch.arange(x.shape[2], device=x.device) for x in (q, k))
+        mask = here[:, None] >= there if mask is None else mask
+        mask = bias(q, here, there).masked_fill(~mask, -torch.inf)
     mixed = F.scaled_dot_product_attention(
         q,
         k,
         v,
         attn_mask=mask,
-        is_causal=layout.causal,
+        is_causal=mask is None,
         dropout_p=dropout.p if dropout.active else 0.0,
     )
     return pack(mixed.transpose(1, 2), layout.queries)

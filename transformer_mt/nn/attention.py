@@ -7,7 +7,6 @@ K head size, W beam.
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -50,14 +49,14 @@ class StepLayout:
     are never moved when hypotheses fork and change places, and one product serves all of them.
 
     Attributes:
-        position: Place of the new tokens in their sentence.
         slots: Where the W new tokens go; all slots before are filled.
+        slot_positions: Place in their sentence of the tokens in all filled slots (slots.stop,).
         past_mask: Added to scores (B, 1, W, slots.stop): 0 = may attend, else -inf; None: all may.
         memory_mask: Added to scores (B, 1, 1, S), likewise.
     """
 
-    position: int
     slots: slice
+    slot_positions: Tensor
     past_mask: Tensor | None
     memory_mask: Tensor | None
 
@@ -78,13 +77,13 @@ class SelfAttention(nn.Module):
         self.qkv = nn.Linear(d_model, 3 * d_model)
         self.output = nn.Linear(d_model, d_model)
         self.dropout = Dropout(dropout)
-        # In a tuple so that the scheme, shared by all layers, is not a part of each of them.
+        # In a tuple, so that the scheme is not registered as a part of each layer.
         self._positions = (positions,)
 
     def forward(self, x: Tensor, layout: Layout) -> Tensor:
         """Attend among packed tokens (N, D)."""
         qkv = self._project(x, layout.queries.positions)
-        mixed = attend((qkv,), layout, dropout=self.dropout)
+        mixed = attend((qkv,), layout, dropout=self.dropout, bias=self.positions.bias)
         output: Tensor = self.output(mixed.flatten(1))
         return output
 
@@ -93,14 +92,23 @@ class SelfAttention(nn.Module):
 
         `past` (B, H, slots, K) takes up the new keys and values.
         """
-        here = torch.full((), layout.position, device=x.device)
+        here = layout.slot_positions[layout.slots]
         q, k, v = self._project(x, here).permute(2, 0, 3, 1, 4)
         past.keys[:, :, layout.slots] = k
         past.values[:, :, layout.slots] = v
         keys, values = (part[:, :, : layout.slots.stop] for part in past)
-        mixed = F.scaled_dot_product_attention(q, keys, values, attn_mask=layout.past_mask)
+        mask = layout.past_mask
+        if self.positions.bias is not None:
+            bias = self.positions.bias(q, here, layout.slot_positions)
+            mask = bias if mask is None else mask + bias
+        mixed = F.scaled_dot_product_attention(q, keys, values, attn_mask=mask)
         output: Tensor = self.output(mixed.transpose(1, 2).flatten(2))
         return output
+
+    @property
+    def positions(self) -> Positions:
+        """The scheme that all layers of a side share."""
+        return self._positions[0]
 
     def room(self, num_sentences: int, num_slots: int, *, like: Tensor) -> KeysValues:
         """Return empty slots, typed and placed as `like`."""
@@ -109,7 +117,7 @@ class SelfAttention(nn.Module):
 
     def _project(self, x: Tensor, positions: Tensor) -> Tensor:
         qkv = self.qkv(x).view(*x.shape[:-1], 3, self.num_heads, self.head_dim)
-        return self._positions[0].rotate(qkv, positions)
+        return self.positions.rotate(qkv, positions)
 
 
 class CrossAttention(nn.Module):

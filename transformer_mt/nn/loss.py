@@ -54,7 +54,7 @@ def label_smoothed_linear_cross_entropy(
     if not 0 <= label_smoothing < 1:
         raise ValueError(f"label_smoothing must be in [0, 1); got {label_smoothing}")
     if ignore_id is None:
-        counted, num_tokens = None, torch.tensor(targets.numel(), device=targets.device)
+        counted, num_tokens = None, torch.full((), targets.numel(), device=targets.device)
     else:
         counted = targets != ignore_id
         num_tokens = counted.sum()

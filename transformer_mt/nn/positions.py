@@ -8,6 +8,7 @@ A scheme is a module with three hooks; a new one overrides those it needs:
 """
 
 import math
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -15,15 +16,20 @@ from torch import Tensor, nn
 
 from transformer_mt.errors import DataError
 
+Bias = Callable[[Tensor, Tensor, Tensor], Tensor]
+
 
 class Positions(nn.Module):
     """Base of all schemes; by itself it tells nothing of positions.
 
     Attributes:
         max_length: Longest sentence it can take in tokens; None = any.
+        bias: What self-attention adds to its scores, given queries (B, H, T, K), their places (T,)
+            and those of the keys (S,): broadcastable to (B, H, T, S). None = nothing.
     """
 
     max_length: int | None = None
+    bias: Bias | None = None
 
     def embed(self, x: Tensor, positions: Tensor, *, longest: int) -> Tensor:
         """Add positions to embeddings.
