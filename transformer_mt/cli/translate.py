@@ -97,6 +97,7 @@ def translate(
     """
     if beam_size is not None and n_best > beam_size:
         raise ConfigError(f"--n-best {n_best} needs --beam-size {n_best} or more; got {beam_size}")
+    at_terminal = input is None and sys.stdin.isatty()
     chunks = _read(input, errors)
     bundle = load_model(model, device=device, precision=precision)
     translator = make_translator(
@@ -108,7 +109,7 @@ def translate(
         batch_tokens=batch_tokens,
         n_best=n_best,
     )
-    if input is None and sys.stdin.isatty():
+    if at_terminal:
         logger.info("type a sentence and press Enter; Ctrl-D ends")
     layout = _json_lines if as_json else _n_best_lines if n_best > 1 else _text_lines
     num_lines = 0
