@@ -82,6 +82,18 @@ def test_a_signal_during_validation_leaves_at_once_and_validates_on_resumption(
     assert [r["step"] for r in records if "loss_nats" in r] == [2, 4, 6]
 
 
+def test_a_signal_during_preparation_leaves_at_once(run_config, tmp_path, monkeypatch):
+    settings = run_config(data__corpus_dir=str(tmp_path / "corpora"))
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            "transformer_mt.training.preparation.train_tokenizers",
+            lambda *_, **__: os.kill(os.getpid(), signal.SIGTERM),
+        )
+        with pytest.raises(InterruptedRun, match="SIGTERM before the first update"):
+            train(settings)
+    assert train(settings).step == 6
+
+
 def test_a_finished_run_says_so_and_a_higher_limit_goes_on(run_config, caplog):
     first = train(run_config())
     caplog.set_level("INFO")

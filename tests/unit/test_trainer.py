@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file
 
 from tests.tiny_runs import weights_at
-from transformer_mt.errors import ConfigError
+from transformer_mt.errors import ConfigError, DataError
 from transformer_mt.log import read_metrics
 from transformer_mt.training.distributed import choose_device
 from transformer_mt.training.limits import Limits
@@ -131,6 +131,13 @@ def test_a_picture_that_fails_does_not_touch_the_run(run_config, monkeypatch, ca
     monkeypatch.setattr("transformer_mt.training.reporting.plot_runs", fail)
     assert train(run_config()).step == 6
     assert "no learning curve: RuntimeError: no ink" in caplog.text
+
+
+def test_a_missing_file_is_an_error_before_anything_is_written(run_config, tmp_path):
+    source = {"type": "text", "src": str(tmp_path / "a.en"), "tgt": str(tmp_path / "a.de")}
+    with pytest.raises(DataError, match=r"a\.en"):
+        train(run_config(data__valid=source))
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")

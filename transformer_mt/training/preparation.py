@@ -51,13 +51,33 @@ class Data:
     facts: dict[str, Any]
 
 
-def prepare_data(config: Config, run: RunDirectory, *, is_main: bool) -> Data:
-    """Open the sources, train or load tokenizers, tokenize what is not tokenized yet.
+@dataclass(frozen=True)
+class Sources:
+    """Where the sentence pairs of a run come from."""
 
-    All sources are checked to be there before the first expensive act.
+    train: list[PairSource]
+    valid: PairSource
+
+
+def open_sources(config: Config) -> Sources:
+    """Open all sources; a missing one is an error before anything else happens.
+
+    Raises:
+        DataError: When one is not there or cannot be read.
+    """
+    languages = {"src_lang": config.data.src_lang, "tgt_lang": config.data.tgt_lang}
+    return Sources(
+        train=[open_source(source, **languages) for source in config.data.train],
+        valid=open_source(config.data.valid, **languages),
+    )
+
+
+def prepare_data(config: Config, sources: Sources, run: RunDirectory, *, is_main: bool) -> Data:
+    """Train or load tokenizers, and tokenize what is not tokenized yet.
 
     Args:
         config: All settings.
+        sources: The sentence pairs.
         run: Where the tokenizers and the facts are kept.
         is_main: True for the one process that writes in the folder of the run.
 
@@ -66,11 +86,8 @@ def prepare_data(config: Config, run: RunDirectory, *, is_main: bool) -> Data:
             was started with.
     """
     data = config.data
-    languages = {"src_lang": data.src_lang, "tgt_lang": data.tgt_lang}
-    sources = [open_source(source, **languages) for source in data.train]
-    valid_source = open_source(data.valid, **languages)
-    valid_src, valid_tgt = read_pairs(valid_source)
-    tokenizers = find_tokenizers(config, run, sources)
+    valid_src, valid_tgt = read_pairs(sources.valid)
+    tokenizers = find_tokenizers(config, run, sources.train)
     corpora = [
         prepare_corpus(
             source,
@@ -79,7 +96,7 @@ def prepare_data(config: Config, run: RunDirectory, *, is_main: bool) -> Data:
             corpus_dir=Path(data.corpus_dir),
             num_workers=data.num_workers,
         )
-        for source in sources
+        for source in sources.train
     ]
     weights = [source.weight for source in data.train]
     if data.temperature is not None:
@@ -88,11 +105,11 @@ def prepare_data(config: Config, run: RunDirectory, *, is_main: bool) -> Data:
         "tokenizers": tokenizers.fingerprint(),
         "train": [
             _facts_of(source, corpus, weight)
-            for source, corpus, weight in zip(sources, corpora, weights, strict=True)
+            for source, corpus, weight in zip(sources.train, corpora, weights, strict=True)
         ],
         "valid": {
-            "source": valid_source.describe(),
-            "texts": valid_source.fingerprint(),
+            "source": sources.valid.describe(),
+            "texts": sources.valid.fingerprint(),
             "pairs": len(valid_src),
         },
     }

@@ -69,7 +69,7 @@ class RunDirectory:
         self._lock: IO[str] | None = None
 
     def claim(self, config: Config, *, fresh: bool) -> None:
-        """Make or reopen the folder for one process to write in, and name it the newest run.
+        """Make or reopen the folder for one process to write in.
 
         Args:
             config: Settings of the run; they become `config.yaml`.
@@ -89,6 +89,9 @@ class RunDirectory:
         if list_checkpoints(self.checkpoints_dir):
             self._check_unchanged(config)
         replace_file(self.config_path, dump_config(config))
+
+    def name_newest(self) -> None:
+        """Make this the run that commands without `--model` use."""
         replace_file(self.root.parent / "latest", self.root.name + "\n")
 
     def write_manifest(self, config: Config, *, device: torch.device, facts: JsonValue) -> None:

@@ -25,7 +25,7 @@ from transformer_mt.training.checkpoint import prune_checkpoints, rng_states, sa
 from transformer_mt.training.distributed import World, choose_device, open_world
 from transformer_mt.training.limits import Limits
 from transformer_mt.training.optimizers import build_optimizer
-from transformer_mt.training.preparation import Data, prepare_data
+from transformer_mt.training.preparation import Data, open_sources, prepare_data
 from transformer_mt.training.reporting import Reporter
 from transformer_mt.training.run_directory import RunDirectory
 from transformer_mt.training.schedules import build_schedule
@@ -63,15 +63,21 @@ def train(config: Config, *, fresh: bool = False) -> RunResult:
     keep_freed_memory()
     with open_world() as world, stop_request() as stop:
         device = choose_device(config.training.device, local_rank=world.local_rank)
+        sources = open_sources(config)
         run = RunDirectory(Path(config.training.runs_dir) / config.name)
         try:
-            with world.main_first():
+            with world.main_first(), stop.leaves_at_once():
                 if world.is_main:
                     run.claim(config, fresh=fresh)
-                data = prepare_data(config, run, is_main=world.is_main)
+                data = prepare_data(config, sources, run, is_main=world.is_main)
             trainer = Trainer(config, run=run, data=data, world=world, device=device, stop=stop)
             with closing(trainer):
                 return trainer.run()
+        except Interrupted:
+            raise InterruptedRun(
+                f"stopped by {stop.signal_name} before the first update: nothing is lost; "
+                "the same command starts again"
+            ) from None
         finally:
             run.release()
 
@@ -169,6 +175,7 @@ class Trainer:
             accumulation=self.accumulation,
         )
         if self.reporter is not None:
+            self.directory.name_newest()
             self.directory.write_manifest(self.config, device=self.device, facts=self.data.facts)
             self.reporter.event(
                 self.state.step,
