@@ -102,9 +102,9 @@ class TransformerDecoder(nn.Module):
                 for layer in self.layers
             ],
             slot_positions=segments.lengths.new_empty(num_slots),
-            past_mask=None,
+            past_bias=None,
             memories=[layer.cross_attention.keys_values(states, segments) for layer in self.layers],
-            memory_mask=None if real.all() else _additive(real, states.dtype)[:, None, None, :],
+            memory_bias=None if real.all() else _bias_of(real, states.dtype)[:, None, None, :],
             num_slots=0,
             position=0,
         )
@@ -128,41 +128,41 @@ class TransformerState:
     Attributes:
         pasts: For each layer, keys and values in the slots of each sentence (B, H, slots, K).
         slot_positions: Place in their sentence of the tokens in each slot (slots,), int64.
-        past_mask: Which slots are the past of a hypothesis (B, W, slots): 0 = may attend, else
-            -inf; None: all filled ones.
+        past_bias: Which slots are the past of a hypothesis (B, W, slots): 0, and -inf for others;
+            None: all filled ones.
         memories: For each layer, keys and values of the source (B, H, S, K).
-        memory_mask: (B, 1, 1, S): 0 = real source token, else -inf; None: all are real.
+        memory_bias: (B, 1, 1, S): 0 for a real source token, -inf for padding; None: all are real.
         num_slots: How many slots are filled.
         position: How many tokens each hypothesis has read.
     """
 
     pasts: list[KeysValues]
     slot_positions: Tensor
-    past_mask: Tensor | None
+    past_bias: Tensor | None
     memories: list[KeysValues]
-    memory_mask: Tensor | None
+    memory_bias: Tensor | None
     num_slots: int
     position: int
 
     def select(self, rows: Tensor, sentences: Tensor | None = None) -> "TransformerState":
         """Keep, repeat and reorder hypotheses: see `models.interfaces.DecoderState`."""
         num_slots = self.pasts[0].keys.shape[2]
-        past_mask = None
-        if self.past_mask is not None:
-            past_mask = self.past_mask.flatten(0, 1).index_select(0, rows.flatten())
-            past_mask = past_mask.view(*rows.shape, num_slots)
+        past_bias = None
+        if self.past_bias is not None:
+            past_bias = self.past_bias.flatten(0, 1).index_select(0, rows.flatten())
+            past_bias = past_bias.view(*rows.shape, num_slots)
         elif rows.shape[1] > 1:  # the one hypothesis of a sentence forks: its past is common
-            past_mask = self.pasts[0].keys.new_zeros(*rows.shape, num_slots)
+            past_bias = self.pasts[0].keys.new_zeros(*rows.shape, num_slots)
         if sentences is None:
-            return replace(self, past_mask=past_mask)
+            return replace(self, past_bias=past_bias)
         return replace(
             self,
             pasts=[past.select(sentences) for past in self.pasts],
-            past_mask=past_mask,
+            past_bias=past_bias,
             memories=[memory.select(sentences) for memory in self.memories],
-            memory_mask=None
-            if self.memory_mask is None
-            else self.memory_mask.index_select(0, sentences),
+            memory_bias=None
+            if self.memory_bias is None
+            else self.memory_bias.index_select(0, sentences),
         )
 
     def with_slots_for(self, num_hypotheses: int) -> "TransformerState":
@@ -171,32 +171,35 @@ class TransformerState:
         if self.num_slots + num_hypotheses <= num_slots:
             return self
         extra = num_slots + num_hypotheses
-        mask = self.past_mask
+        mask = self.past_bias
         return replace(
             self,
             pasts=[past.lengthened(num_slots + extra) for past in self.pasts],
             slot_positions=F.pad(self.slot_positions, (0, extra)),
-            past_mask=None if mask is None else F.pad(mask, (0, extra)),
+            past_bias=None if mask is None else F.pad(mask, (0, extra)),
         )
 
     def layout(self, num_hypotheses: int) -> StepLayout:
         """Give the next slots to one more token of each hypothesis, which sees its own alone."""
         slots = slice(self.num_slots, self.num_slots + num_hypotheses)
         self.slot_positions[slots] = self.position
-        past_mask = None
-        if self.past_mask is not None:
-            own = torch.eye(num_hypotheses, dtype=torch.bool, device=self.past_mask.device)
-            self.past_mask[:, :, slots] = _additive(own, self.past_mask.dtype)
-            past_mask = self.past_mask[:, None, :, : slots.stop]
+        past_bias = None
+        if self.past_bias is not None:
+            own = torch.eye(num_hypotheses, dtype=torch.bool, device=self.past_bias.device)
+            self.past_bias[:, :, slots] = _bias_of(own, self.past_bias.dtype)
+            past_bias = self.past_bias[:, None, :, : slots.stop]
         return StepLayout(
             slots=slots,
             slot_positions=self.slot_positions[: slots.stop],
-            past_mask=past_mask,
-            memory_mask=self.memory_mask,
+            past_bias=past_bias,
+            memory_bias=self.memory_bias,
         )
 
 
-def _additive(may_attend: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return 0 where True and -inf where False: what attention adds to its scores."""
-    mask = torch.zeros(may_attend.shape, dtype=dtype, device=may_attend.device)
-    return mask.masked_fill_(~may_attend, -torch.inf)
+def _bias_of(mask: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return 0 where True and -inf where False: the mask as something to add to scores.
+
+    Attention on the CPU would do the same for each layer.
+    """
+    bias = torch.zeros(mask.shape, dtype=dtype, device=mask.device)
+    return bias.masked_fill_(~mask, -torch.inf)

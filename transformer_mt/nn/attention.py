@@ -45,20 +45,20 @@ class StepLayout:
     """Who may attend to whom when W hypotheses of each of B sentences read one more token.
 
     All hypotheses of a sentence, also those given up, keep their keys and values in the slots of
-    that sentence, and a mask says which slots are the past of which hypothesis. So keys and values
+    that sentence, and a bias says which slots are the past of which hypothesis. So keys and values
     are never moved when hypotheses fork and change places, and one product serves all of them.
 
     Attributes:
         slots: Where the W new tokens go; all slots before are filled.
         slot_positions: Place in their sentence of the tokens in all filled slots (slots.stop,).
-        past_mask: Added to scores (B, 1, W, slots.stop): 0 = may attend, else -inf; None: all may.
-        memory_mask: Added to scores (B, 1, 1, S), likewise.
+        past_bias: Added to scores (B, 1, W, slots.stop): 0 = may attend, else -inf; None: all may.
+        memory_bias: Added to scores (B, 1, 1, S), likewise.
     """
 
     slots: slice
     slot_positions: Tensor
-    past_mask: Tensor | None
-    memory_mask: Tensor | None
+    past_bias: Tensor | None
+    memory_bias: Tensor | None
 
 
 class SelfAttention(nn.Module):
@@ -97,11 +97,11 @@ class SelfAttention(nn.Module):
         past.keys[:, :, layout.slots] = k
         past.values[:, :, layout.slots] = v
         keys, values = (part[:, :, : layout.slots.stop] for part in past)
-        mask = layout.past_mask
+        bias = layout.past_bias
         if self.positions.bias is not None:
-            bias = self.positions.bias(q, here, layout.slot_positions)
-            mask = bias if mask is None else mask + bias
-        mixed = F.scaled_dot_product_attention(q, keys, values, attn_mask=mask)
+            of_positions = self.positions.bias(q, here, layout.slot_positions)
+            bias = of_positions if bias is None else bias + of_positions
+        mixed = F.scaled_dot_product_attention(q, keys, values, attn_mask=bias)
         output: Tensor = self.output(mixed.transpose(1, 2).flatten(2))
         return output
 
@@ -153,7 +153,7 @@ class CrossAttention(nn.Module):
     def step(self, x: Tensor, layout: StepLayout, *, memory: KeysValues) -> Tensor:
         """Attend from the next token of each hypothesis (B, W, D) to `memory` (B, H, S, K)."""
         q = self.query(x).unflatten(-1, (self.num_heads, self.head_dim)).transpose(1, 2)
-        mixed = F.scaled_dot_product_attention(q, *memory, attn_mask=layout.memory_mask)
+        mixed = F.scaled_dot_product_attention(q, *memory, attn_mask=layout.memory_bias)
         output: Tensor = self.output(mixed.transpose(1, 2).flatten(2))
         return output
 

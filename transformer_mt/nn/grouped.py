@@ -46,14 +46,14 @@ class Group:
         key_rows: Rows of their keys in the block of all keys.
         num_queries: Of each sentence, padding included.
         num_keys: Of each sentence, padding included.
-        mask: Added to scores, broadcast to (sentences * H, num_queries, num_keys): 0 or -inf.
+        bias: Added to scores, broadcast to (sentences * H, num_queries, num_keys): 0 or -inf.
     """
 
     query_rows: slice
     key_rows: slice
     num_queries: int
     num_keys: int
-    mask: Tensor
+    bias: Tensor
 
     def queries(self, block: Tensor) -> Tensor:
         """View the part of a block of queries (R, K) as (sentences * H, num_queries, K)."""
@@ -137,16 +137,16 @@ def make_plan(
         num_keys = max(_LEAST_KEYS, *(k_lengths[s] for s in sentences))
         num_queries = num_keys if in_one_block else max(q_lengths[s] for s in sentences)
         if causal:
-            mask = causal_mask(num_keys)
+            bias = causal_bias(num_keys)
         else:
-            mask = padding_mask([k_lengths[s] for s in sentences], num_keys, num_heads)
+            bias = padding_bias([k_lengths[s] for s in sentences], num_keys, num_heads)
         groups.append(
             Group(
                 query_rows=q_rows.take(sentences, num_queries),
                 key_rows=k_rows.take(sentences, num_keys),
                 num_queries=num_queries,
                 num_keys=num_keys,
-                mask=mask,
+                bias=bias,
             )
         )
     placements = (
@@ -173,7 +173,7 @@ def group_by_length(q_lengths: Sequence[int], k_lengths: Sequence[int]) -> list[
     return groups
 
 
-def causal_mask(num_keys: int) -> Tensor:
+def causal_bias(num_keys: int) -> Tensor:
     """Return (queries, keys): -inf where the key comes after the query, else 0.
 
     Padding is on the right, and so hidden from all real queries by the same rule.
@@ -181,11 +181,11 @@ def causal_mask(num_keys: int) -> Tensor:
     return torch.full((num_keys, num_keys), -math.inf).triu(1)
 
 
-def padding_mask(lengths: list[int], num_keys: int, num_heads: int) -> Tensor:
+def padding_bias(lengths: list[int], num_keys: int, num_heads: int) -> Tensor:
     """Return (sentences * H, 1, keys): -inf where the key is padding, else 0."""
     padding = torch.arange(num_keys) >= torch.tensor(lengths)[:, None]
-    mask = torch.zeros(padding.shape).masked_fill_(padding, -math.inf)
-    return mask.repeat_interleave(num_heads, dim=0)[:, None, :]
+    bias = torch.zeros(padding.shape).masked_fill_(padding, -math.inf)
+    return bias.repeat_interleave(num_heads, dim=0)[:, None, :]
 
 
 class _Rows:
@@ -239,7 +239,7 @@ class _GroupedAttention(torch.autograd.Function):
         for group in plan.groups:
             q_g, k_g, v_g = group.queries(q), group.keys(k), group.keys(v)
             scores = torch.baddbmm(
-                group.mask.to(q.dtype), q_g, k_g.transpose(1, 2), alpha=head_dim**-0.5
+                group.bias.to(q.dtype), q_g, k_g.transpose(1, 2), alpha=head_dim**-0.5
             )
             weights = torch.softmax(scores, dim=-1, out=scores)
             factors = scaled_mask(weights, dropout) if dropout else None

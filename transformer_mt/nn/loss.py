@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-# Enough rows to keep matrix products efficient. On the CPU a buffer of more than 32 MB would be
-# returned to the system after each use, and its pages be cleared again for the next.
+# Fewer rows make the matrix products slower. On the CPU a buffer of more than 32 MB goes back to
+# the system after each use, which then clears its pages for the next.
+_LEAST_CHUNK_TOKENS_CPU = 256
 _CHUNK_ELEMENTS_CPU = 1 << 22
 _CHUNK_TOKENS_GPU = 1024
 
@@ -74,7 +75,7 @@ def label_smoothed_linear_cross_entropy(
 
 def _default_chunk_tokens(device: torch.device, num_classes: int) -> int:
     if device.type == "cpu":
-        return max(256, _CHUNK_ELEMENTS_CPU // num_classes)
+        return max(_LEAST_CHUNK_TOKENS_CPU, _CHUNK_ELEMENTS_CPU // num_classes)
     return _CHUNK_TOKENS_GPU
 
 
