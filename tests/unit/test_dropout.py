@@ -17,6 +17,16 @@ def test_share_and_scale_of_kept_elements_are_right(p: float) -> None:
     assert y.mean().item() == pytest.approx(1, abs=5 * deviation / (1 - p))
 
 
+def test_under_autocast_the_residual_stays_in_fp32() -> None:
+    x, y = torch.ones(40, 50), torch.ones(40, 50, dtype=torch.bfloat16, requires_grad=True)
+    with torch.autocast("cpu", torch.bfloat16):
+        total = Dropout(0.1).add(x, y)
+    assert total.dtype == torch.float32
+    assert total.max().item() == pytest.approx(1 + 1 / 0.9, rel=1e-4)
+    (grad,) = torch.autograd.grad(total.sum(), y)
+    assert torch.equal(grad != 0, total != 1)
+
+
 def test_elements_are_dropped_independently() -> None:
     torch.manual_seed(1)
     kept = (Dropout(0.25)(torch.ones(400, 401)) != 0).float() - 0.75

@@ -39,11 +39,12 @@ class Dropout(nn.Module):
         return F.dropout(x, self.p)
 
     def add(self, x: Tensor, y: Tensor) -> Tensor:
-        """Return x + dropout(y); on the CPU in one pass."""
+        """Return x + dropout(y), of one shape; on the CPU in one pass."""
         if not self.active:
             return x + y
         if y.device.type == "cpu":
-            return torch.addcmul(x, y, scaled_mask(y, self.p))
+            # The mask has the type of the residual: under autocast, fp32 keeps the scale exact.
+            return torch.addcmul(x, y, scaled_mask(x, self.p))
         return x + F.dropout(y, self.p)
 
 
@@ -52,7 +53,7 @@ def scaled_mask(x: Tensor, p: float) -> Tensor:
 
     On the CPU torch draws one number of 32 bits or more for each element, one after another on one
     thread; that was a fifth of a training step. Here one draw of 64 bits serves four elements.
-    The factors are worked out by arithmetic on int16 and float32, which runs on vector units:
+    The factors are worked out by arithmetic on int16 and floats, which runs on vector units:
     comparing to bool and multiplying by bool do not, and take three times as long.
     """
     kept_levels = min(_LEVELS - 1, round((1 - p) * _LEVELS))
