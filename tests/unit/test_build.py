@@ -55,6 +55,17 @@ def test_the_paper_has_no_final_norm_no_gate_and_no_table_of_positions() -> None
     assert not [name for name in names if any(x in name for x in ("final", "gate", "positions"))]
 
 
+@pytest.mark.parametrize(("num_encoder_layers", "num_decoder_layers"), [(3, 1), (1, 2)])
+def test_each_side_has_its_own_depth(num_encoder_layers: int, num_decoder_layers: int) -> None:
+    settings = SMALL | {
+        "num_encoder_layers": num_encoder_layers,
+        "num_decoder_layers": num_decoder_layers,
+    }
+    model = build_model(TransformerSettings(**settings), src_vocab_size=9, tgt_vocab_size=9)
+    assert len(model.encoder.layers) == num_encoder_layers
+    assert len(model.decoder.layers) == num_decoder_layers
+
+
 @pytest.mark.parametrize(("tied", "num_matrices"), [("all", 1), ("target", 2), ("none", 3)])
 def test_embeddings_are_tied_as_asked(tied: str, num_matrices: int) -> None:
     model = small(tie_embeddings=tied)

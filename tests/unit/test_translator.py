@@ -16,6 +16,7 @@ from transformer_mt.decoding import chunks, translator
 from transformer_mt.decoding.long_lines import split_line
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import ConfigError, DataError, ModelError, TmtError
+from transformer_mt.text.tokenizer import EOS_ID
 
 SETTINGS = {
     "beam_size": 4,
@@ -181,6 +182,28 @@ def test_a_line_of_a_hundred_thousand_characters_is_translated(copying, num_word
     copying.model.max_length = 256
     assert texts(make(copying).translate([line])) == [line.strip() + " "]
     assert max(map(len, copying.model.batches)) * 256 * 4 < 100_000
+
+
+@pytest.mark.parametrize(("factor", "offset"), [(1.0, 8), (0.5, 3), (2.0, 1)])
+def test_a_target_has_at_most_factor_times_source_plus_offset_tokens(
+    bundle, tiny_text, monkeypatch, factor, offset
+):
+    """Both lengths in tokens with eos; the model would go on for ever."""
+    decoder = type(bundle.model.decoder)
+    original = decoder.step
+
+    def without_end(self, tokens, state):
+        logits, state = original(self, tokens, state)
+        logits[..., EOS_ID] = -1e4
+        return logits, state
+
+    monkeypatch.setattr(decoder, "step", without_end)
+    lines = tiny_text[0][:6]
+    found = make(bundle, max_length_factor=factor, max_length_offset=offset).translate(lines)
+    for line, translation in zip(lines, found, strict=True):
+        source_length = len(bundle.tokenizers.src.encode(line)) + 1
+        length = len(translation.n_best[0].tokens) + 1
+        assert length == int(factor * source_length) + offset
 
 
 def test_targets_keep_to_the_positions_of_the_model(bundle, tiny_text, monkeypatch):

@@ -1,0 +1,95 @@
+"""The pages under docs/, README and recipes: what they name exists, what they show can be typed."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from typer.core import TyperGroup
+from typer.main import get_command
+
+from transformer_mt.cli.main import app
+
+ROOT = Path(__file__).parents[2]
+# Pages that are still to come are left out; those that must be there are counted below.
+PAGES = [
+    page
+    for page in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("configs/*.yaml"))
+    if page.name != "CHANGELOG.md"
+]
+PATH = re.compile(r"(?<![\w./-])(?:\w+/)+\w+\.(?:py|yaml|sh)")
+
+
+def paths_in(page: Path) -> list[str]:
+    """What a page names in backquotes that looks like a file of the project."""
+    quoted = re.findall(r"`([^`\n]+)`", page.read_text(encoding="utf-8"))
+    return [path for text in quoted for path in PATH.findall(text)]
+
+
+def exists(path: str) -> bool:
+    """Paths are below the project, its package or its tests, as docs/paper.md says."""
+    return any((ROOT / folder / path).exists() for folder in (".", "transformer_mt", "tests"))
+
+
+@pytest.mark.parametrize("name", ["docs/paper.md", "docs/overview.md"])
+def test_every_path_that_a_page_names_exists(name):
+    paths = paths_in(ROOT / name)
+    assert len(paths) > 10
+    assert [path for path in paths if not exists(path)] == []
+
+
+def test_the_tree_of_the_overview_is_the_tree():
+    text = (ROOT / "docs" / "overview.md").read_text(encoding="utf-8")
+    tree = text.split("```")[1].splitlines()
+    inner = {line.split()[0].rstrip("/") for line in tree if line.startswith("  ")}
+    package = {
+        path.name for path in (ROOT / "transformer_mt").iterdir() if not path.name.startswith("_")
+    }
+    assert inner == package
+
+
+def command_lines(page: Path) -> list[list[str]]:
+    """The arguments of each `tmt ..` that a page shows in a code block, a comment or backquotes."""
+    text = page.read_text(encoding="utf-8")
+    shown = re.findall(r"`(tmt [^`\n]+)`", text)
+    shown += re.findall(r"^#?\s*(?:[^`\n|]*\| )?(tmt [^`\n]+)$", text, flags=re.MULTILINE)
+    lines = []
+    for line in shown:
+        line = re.split(r"\s#| [|<>] ?", line.replace("\\|", "/"))[0]
+        line = re.sub(r"\[(.*?)\]", r"\1", line)
+        lines.append(shlex.split(line)[1:])
+    return lines
+
+
+def check(arguments: list[str]) -> None:
+    """Fail if there is no such command, or if it has no such option."""
+    command = get_command(app)
+    known = {name for option in command.params for name in option.opts}
+    for argument in arguments:
+        if argument.startswith("-"):
+            known |= {"--help", "-h", "--install-completion"}
+            for name in argument.split("/"):
+                assert name.split("=")[0] in known, f"{command.name}: no option {name}"
+        elif isinstance(command, TyperGroup):
+            for name in argument.split("/"):
+                assert name in command.commands, f"{command.name}: no command {name}"
+            command = command.commands[argument.split("/")[0]]
+            known |= {name for option in command.params for name in option.opts}
+
+
+def test_every_command_line_that_a_page_shows_is_one():
+    lines = [(page.name, line) for page in PAGES for line in command_lines(page)]
+    assert len(lines) > 10
+    for name, line in lines:
+        try:
+            check(line)
+        except AssertionError as error:
+            raise AssertionError(f"{name}: tmt {' '.join(line)}: {error}") from None
+
+
+@pytest.mark.parametrize(
+    "line", ["translat", "train --confg c.yaml", "tokenizer tain", "evaluate --blue"]
+)
+def test_a_wrong_command_line_is_seen(line):
+    with pytest.raises(AssertionError, match=r"no (command|option)"):
+        check(line.split())
