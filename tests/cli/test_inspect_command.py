@@ -8,7 +8,11 @@ from transformer_mt.cli.main import app
 
 CONFIG = """
 name: small
-data: {src_lang: en, tgt_lang: de, train: [{type: text, src: a, tgt: b}], valid: {type: text, src: a, tgt: b}}
+data:
+  src_lang: en
+  tgt_lang: de
+  train: [{type: text, src: a, tgt: b}]
+  valid: {type: text, src: a, tgt: b}
 tokenizer: {vocab_size: 37000}
 training: {max_steps: 1}
 """
