@@ -63,10 +63,10 @@ def train(config: Config, *, fresh: bool = False) -> RunResult:
     keep_freed_memory()
     with open_world() as world, stop_request() as stop:
         device = choose_device(config.training.device, local_rank=world.local_rank)
-        sources = open_sources(config)
         run = RunDirectory(Path(config.training.runs_dir) / config.name)
         try:
             with world.main_first(), stop.leaves_at_once():
+                sources = open_sources(config)
                 if world.is_main:
                     run.claim(config, fresh=fresh)
                 data = prepare_data(config, sources, run, is_main=world.is_main)
