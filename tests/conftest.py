@@ -27,6 +27,17 @@ def small_text(num_lines: int, *, seed: int = 0) -> tuple[list[str], list[str]]:
     return sources, targets
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    marked = [item for item in items if item.get_closest_marker("gpu")]
+    if not marked:
+        return
+    import torch
+
+    if not torch.cuda.is_available():
+        for item in marked:
+            item.add_marker(pytest.mark.skip(reason="there is no CUDA device"))
+
+
 @pytest.fixture(scope="session")
 def tiny_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A bundle directory: a tokenizer of 400 pieces, a random Transformer of 2 + 2 small layers.
