@@ -227,10 +227,11 @@ def test_equal_candidates_come_in_the_order_of_slots_and_tokens(vocab_size):
 
 
 @pytest.mark.parametrize("num", [1, 4, 7])
-@pytest.mark.parametrize("vocab_size", [5, 63, 64, 128, 200, 1001])
+@pytest.mark.parametrize("vocab_size", [5, 63, 64, 65, 128, 200, 1001])
 def test_best_continuations_equal_a_full_sort(num, vocab_size):
     generator = torch.Generator().manual_seed(num)
     log_probs = torch.randn(3, 4, vocab_size, generator=generator).round(decimals=1)
+    log_probs[0, 1, -1] = 9  # the last block may hold no other token
     log_probs = torch.log_softmax(log_probs, dim=-1)
     log_probs[..., :3] = -torch.inf
     scores = -torch.rand(3, 4, generator=generator).round(decimals=1)
