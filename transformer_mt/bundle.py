@@ -216,7 +216,8 @@ def _bundle_at(path: Path) -> Path:
     for candidate in (path, path / "best"):
         if (candidate / MANIFEST).is_file() and (candidate / WEIGHTS).is_file():
             return candidate
-    if (path / "checkpoints").is_dir():
+    # A run has its lock from its first moment on.
+    if (path / "lock").is_file() or (path / "checkpoints").is_dir():
         raise ModelError(
             f"{path}: this run has no model yet: one is kept at the first validation; wait for it, "
             "or name another model with --model"

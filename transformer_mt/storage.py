@@ -22,7 +22,7 @@ from typing import Any, Literal
 
 import xxhash
 
-from transformer_mt.errors import ModelError, TmtError
+from transformer_mt.errors import ConfigError, ModelError, TmtError
 
 MANIFEST = "manifest.json"
 
@@ -111,6 +111,35 @@ def new_directory(
         finally:
             # Holds the old folder after an exchange, the unfinished one after a failure.
             shutil.rmtree(temporary, ignore_errors=True)
+
+
+def refuse_to_replace_others(target: Path, kind: str) -> None:
+    """Let only a folder of the same kind be replaced: anything else would be lost without a word.
+
+    For folders that a user names; the program replaces its own as it likes.
+
+    Args:
+        target: Folder that is to be made.
+        kind: What it is, as its manifest says under `kind`.
+
+    Raises:
+        ConfigError: If something else is there.
+    """
+    if target.is_dir():
+        entries = list(target.iterdir())
+        whole = any(path.name == MANIFEST for path in entries)
+        if not entries or (whole and not any(path.is_dir() for path in entries)):
+            try:
+                found = json.loads((target / MANIFEST).read_text(encoding="utf-8"))["kind"]
+            except (OSError, ValueError, LookupError, TypeError):
+                return  # empty, or damaged: nobody will miss it
+            if found == kind:
+                return
+    elif not target.exists():
+        return
+    raise ConfigError(
+        f"{target}: is there already and is no {kind}; it is left as it is: choose another folder"
+    )
 
 
 def replace_file(path: Path, text: str) -> None:

@@ -193,6 +193,10 @@ def test_bytes_that_are_not_utf8_can_be_replaced(tiny_bundle):
         (["--beam-size", "401"], 2, "larger than the vocabulary of 400"),
         (["--beam-size", "0"], 2, "--beam-size"),
         (["--length-penalty", "-1"], 2, "--length-penalty"),
+        (["--length-penalty", "inf"], 2, "--length-penalty inf: input should be"),
+        (["--max-length-factor", "1e300"], 2, "--max-length-factor 1e+300: input should be"),
+        (["--max-length-offset", "9" * 30], 2, "--max-length-offset"),
+        (["--output", "."], 2, "it is a folder"),
         (["--device", "cuda"], 2, "cuda"),
         (["--device", "nothing"], 2, "nothing"),
         (["--precision", "int3"], 2, "int3"),
@@ -212,6 +216,24 @@ def test_mistakes_are_named_in_one_line(
     assert words in result.stderr
     assert "Traceback" not in result.stderr
     assert result.stdout == ""
+
+
+def test_an_output_that_is_the_input_is_refused_before_it_is_emptied(tiny_bundle, tmp_path):
+    text = tmp_path / "text"
+    text.write_bytes(b"dog\n")
+    same = tmp_path / "same"
+    same.symlink_to(text)
+    result = run("translate", "--model", tiny_bundle, "--input", text, "--output", same)
+    assert result.exit_code == 2, result.stderr
+    assert "it is read as well" in result.stderr
+    assert text.read_bytes() == b"dog\n"
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
+def test_a_full_disk_is_named_with_the_file(tiny_bundle):
+    result = run("translate", "--model", tiny_bundle, "--output", "/dev/full", data=b"dog\n")
+    assert result.exit_code == 1
+    assert result.stderr.endswith("/dev/full: cannot write: no space left on device\n")
 
 
 def test_a_damaged_model_is_named(tiny_bundle, tmp_path):

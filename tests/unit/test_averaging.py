@@ -6,10 +6,11 @@ import torch
 from safetensors.numpy import load_file
 from torch import nn
 
-from transformer_mt.errors import ModelError
+from transformer_mt.errors import ConfigError, ModelError
 from transformer_mt.training.averaging import (
     average_checkpoints,
     average_kept,
+    average_run,
     choose_checkpoints,
 )
 from transformer_mt.training.checkpoint import save_checkpoint
@@ -76,6 +77,13 @@ def test_a_checkpoint_of_an_interruption_is_not_averaged(run):
 def test_one_checkpoint_has_no_mean(run):
     save(run, 2)
     assert average_kept(run, which="last", number=5) is None
+
+
+def test_an_average_does_not_replace_what_is_no_model(run, tmp_path):
+    save(run, 2)
+    with pytest.raises(ConfigError, match="choose another folder"):
+        average_run(run, tmp_path, which="last", number=1)
+    assert run.checkpoints_dir.is_dir()
 
 
 def test_another_architecture_is_refused(run):

@@ -218,6 +218,12 @@ def test_defaults_are_the_base_model_of_the_paper() -> None:
         ),
         (
             "name: good",
+            "name: latest",
+            "1:7: name: `latest` is the file that names the newest run; choose another name; got "
+            "'latest'",
+        ),
+        (
+            "name: good",
             "name: good\nmodel: {num_heads: 7}",
             "2:20: model.num_heads: 7 heads do not divide d_model 512",
         ),

@@ -7,10 +7,11 @@ import resource
 import pytest
 
 from transformer_mt import storage
-from transformer_mt.errors import ModelError, TmtError
+from transformer_mt.errors import ConfigError, ModelError, TmtError
 from transformer_mt.storage import (
     new_directory,
     read_manifest,
+    refuse_to_replace_others,
     remove_leftovers,
     replace_file,
 )
@@ -140,3 +141,34 @@ def test_a_small_file_is_replaced_whole(tmp_path):
     replace_file(tmp_path / "sub" / "file", "new")
     assert (tmp_path / "sub" / "file").read_text() == "new"
     assert os.listdir(tmp_path / "sub") == ["file"]
+
+
+@pytest.mark.parametrize("what", ["file", "folder of others", "other kind", "run"])
+def test_only_a_folder_of_the_same_kind_is_replaced(tmp_path, what):
+    target = tmp_path / "target"
+    if what == "file":
+        target.write_text("mine", encoding="utf-8")
+        kept = target
+    else:
+        target.mkdir()
+        kept = target / "mine"
+        kept.write_text("mine", encoding="utf-8")
+        if what == "other kind":
+            (target / "manifest.json").write_text('{"kind": "other"}', encoding="utf-8")
+        if what == "run":
+            (target / "manifest.json").write_text('{"kind": "letter"}', encoding="utf-8")
+            (target / "checkpoints").mkdir()
+    with pytest.raises(ConfigError, match="is there already and is no letter"):
+        refuse_to_replace_others(target, "letter")
+    assert kept.read_text(encoding="utf-8") == "mine"
+
+
+def test_the_same_kind_nothing_and_what_is_empty_or_damaged_are_replaced(tmp_path):
+    target = tmp_path / "target"
+    refuse_to_replace_others(target, "letter")
+    target.mkdir()
+    refuse_to_replace_others(target, "letter")
+    write(target, "old")
+    refuse_to_replace_others(target, "letter")
+    (target / "manifest.json").write_text("no json", encoding="utf-8")
+    refuse_to_replace_others(target, "letter")

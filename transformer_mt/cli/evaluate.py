@@ -20,7 +20,7 @@ from transformer_mt.cli.model_options import (
     load_model,
     make_translator,
 )
-from transformer_mt.cli.streams import parallel_lines, progress_bar, results_to
+from transformer_mt.cli.streams import check_output, parallel_lines, progress_bar, results_to
 from transformer_mt.config.training import MetricName
 from transformer_mt.errors import ConfigError
 
@@ -121,6 +121,12 @@ def evaluate(
         test_sets = [TestSet(src.name, *parallel_lines(src, ref))]
     else:
         test_sets = _test_sets(bundle.config, test_set)
+    if len(test_sets) == 1:
+        check_output(output, src, ref)
+    elif output is not None and output.exists() and not output.is_dir():
+        raise ConfigError(
+            f"cannot write {output}: it is a file, but {len(test_sets)} test sets need a folder"
+        )
     translator = make_translator(
         bundle, beam_size=beam_size, length_penalty=length_penalty, batch_tokens=batch_tokens
     )

@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 
+from transformer_mt.errors import ConfigError
+
 if TYPE_CHECKING:
     from transformer_mt.bundle import Bundle
+    from transformer_mt.config.schema import DecodingSettings
     from transformer_mt.decoding.translator import Translator
 
 logger = logging.getLogger(__name__)
@@ -102,7 +105,8 @@ def make_translator(
     """Make a translator; what is None is as in the model's config.
 
     Raises:
-        ConfigError: If the beam does not fit the vocabulary or `n_best`.
+        ConfigError: If a value is out of its bounds, or the beam does not fit the vocabulary or
+            `n_best`.
     """
     from transformer_mt.decoding.translator import Translator
 
@@ -113,8 +117,8 @@ def make_translator(
         "max_length_offset": max_length_offset,
         "batch_tokens": batch_tokens,
     }
-    settings = bundle.config.decoding.model_copy(
-        update={name: value for name, value in given.items() if value is not None}
+    settings = _checked(
+        bundle.config.decoding, {name: value for name, value in given.items() if value is not None}
     )
     return Translator(
         bundle,
@@ -125,3 +129,15 @@ def make_translator(
         batch_tokens=settings.batch_tokens,
         n_best=n_best,
     )
+
+
+def _checked(settings: "DecodingSettings", given: dict[str, float | None]) -> "DecodingSettings":
+    """Replace settings by options, within the same bounds as in a config."""
+    from pydantic import ValidationError
+
+    try:
+        return settings.model_validate({**settings.model_dump(), **given})
+    except ValidationError as error:
+        first = error.errors()[0]
+        option = "--" + "-".join(str(part) for part in first["loc"]).replace("_", "-")
+        raise ConfigError(f"{option} {first['input']}: {first['msg'].lower()}") from error

@@ -15,7 +15,7 @@ from transformer_mt.cli.model_options import (
     load_model,
     make_translator,
 )
-from transformer_mt.cli.streams import parallel_lines, results_to
+from transformer_mt.cli.streams import check_output, parallel_lines, results_to
 from transformer_mt.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ def score(
     """Print the log-probability (natural logarithm) of each target line given its source line."""
     if per_token and as_json:
         raise ConfigError("--json has the log-probabilities of tokens already: drop --per-token")
+    check_output(output, src, tgt)
     sources, targets = parallel_lines(src, tgt)
     bundle = load_model(model, device=device, precision=precision)
     translator = make_translator(

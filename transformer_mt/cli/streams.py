@@ -1,6 +1,7 @@
 """Where commands read lines and write results: files, pipes, terminals."""
 
 import codecs
+import errno
 import io
 import os
 import stat
@@ -10,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, TextIO, cast
 
-from transformer_mt.errors import ConfigError, DataError
+from transformer_mt.errors import ConfigError, DataError, TmtError
 
 
 def standard_input() -> BinaryIO:
@@ -67,12 +68,34 @@ def parallel_lines(first: Path, second: Path) -> tuple[list[str], list[str]]:
     return pair
 
 
+def check_output(path: Path | None, *inputs: Path | None) -> None:
+    """Refuse a file for results that could not be written, or is read, before any work is done.
+
+    Raises:
+        ConfigError: If it is one of the inputs, or cannot be made where it should be.
+    """
+    if path is None:
+        return
+    for read in inputs:
+        # Opening it for writing would empty it before it is read. A device is no such file.
+        if read is not None and path.is_file() and read.exists() and path.samefile(read):
+            raise ConfigError(f"cannot write {path}: it is read as well; choose another file")
+    folder = path.parent
+    if path.is_dir():
+        raise ConfigError(f"cannot write {path}: it is a folder; name a file")
+    if not folder.is_dir():
+        raise ConfigError(f"cannot write {path}: there is no folder {folder}; make it first")
+    if not os.access(path if path.exists() else folder, os.W_OK):
+        raise ConfigError(f"cannot write {path}: permission denied; choose another place")
+
+
 @contextmanager
 def results_to(path: Path | None) -> Iterator[TextIO]:
     """Open a file for results, UTF-8 with bare line feeds; stdout when there is no path.
 
     Raises:
         ConfigError: If the file cannot be opened.
+        TmtError: If the disk refuses what is written.
     """
     if path is None:
         yield sys.stdout
@@ -81,8 +104,19 @@ def results_to(path: Path | None) -> Iterator[TextIO]:
         file = path.open("w", encoding="utf-8", newline="\n")
     except OSError as error:
         raise ConfigError(f"cannot write {path}: {error.strerror}") from error
-    with file:
+    with _naming(path), file:
         yield file
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Say which file it was that the disk refused to go on with."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG):
+            raise
+        raise TmtError(f"{path}: cannot write: {os.strerror(error.errno).lower()}") from error
 
 
 @contextmanager

@@ -24,6 +24,7 @@ from transformer_mt.cli.model_options import (
     make_translator,
 )
 from transformer_mt.cli.streams import (
+    check_output,
     is_regular_file,
     progress_bar,
     replacing_bad_bytes,
@@ -97,6 +98,7 @@ def translate(
     """
     if beam_size is not None and n_best > beam_size:
         raise ConfigError(f"--n-best {n_best} needs --beam-size {n_best} or more; got {beam_size}")
+    check_output(output, input)
     at_terminal = input is None and sys.stdin.isatty()
     chunks = _read(input, errors)
     bundle = load_model(model, device=device, precision=precision)

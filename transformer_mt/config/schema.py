@@ -15,6 +15,8 @@ from transformer_mt.config.model import LearnedPositions, TransformerSettings
 from transformer_mt.config.training import TrainingSettings
 
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+# File systems allow 255 bytes; the names of folders put aside and of temporary ones are longer.
+LONGEST_NAME = 200
 
 
 class DecodingSettings(Settings):
@@ -22,11 +24,11 @@ class DecodingSettings(Settings):
 
     beam_size: PositiveInt = 4
     """Hypotheses kept for each sentence; 1 is greedy search."""
-    length_penalty: Annotated[float, Field(ge=0)] = 0.6
+    length_penalty: Annotated[float, Field(ge=0, le=100)] = 0.6
     """Exponent alpha of Wu et al. 2016, equation 14; 0 = plain sum of log-probabilities."""
-    max_length_factor: Annotated[float, Field(ge=0)] = 1.0
+    max_length_factor: Annotated[float, Field(ge=0, le=1000)] = 1.0
     """Greatest output length = factor * source length + offset, in tokens."""
-    max_length_offset: Annotated[int, Field(ge=1)] = 50
+    max_length_offset: Annotated[int, Field(ge=1, le=1_000_000)] = 50
     """See `max_length_factor`; the paper has factor 1 and offset 50."""
     batch_tokens: PositiveInt = 4096
     """Source tokens times beam translated at once; a longer sentence is translated alone."""
@@ -58,6 +60,10 @@ class Config(Settings):
                 "is also the name of a folder: letters, digits, '.', '_' and '-' are allowed, and "
                 "the first is a letter or a digit"
             )
+        if len(name) > LONGEST_NAME:
+            raise ValueError(f"is also the name of a folder: at most {LONGEST_NAME} characters")
+        if name == "latest":
+            raise ValueError("`latest` is the file that names the newest run; choose another name")
         return name
 
     def contradictions(self) -> Iterator[tuple[str, str]]:

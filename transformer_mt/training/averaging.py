@@ -12,9 +12,10 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from transformer_mt.bundle import WEIGHTS, save_bundle
+from transformer_mt.bundle import KIND, WEIGHTS, save_bundle
 from transformer_mt.config.loading import load_config
 from transformer_mt.errors import ModelError
+from transformer_mt.storage import refuse_to_replace_others
 from transformer_mt.text.tokenizer import Tokenizers
 from transformer_mt.training.checkpoint import (
     list_checkpoints,
@@ -38,7 +39,9 @@ def average_run(
 
     Raises:
         ModelError: When the run has no checkpoints, or one of them is damaged.
+        ConfigError: When the output is there already and no bundle.
     """
+    refuse_to_replace_others(output_dir, KIND)
     directories = choose_checkpoints(run, which=which, number=number)
     if not directories:
         raise ModelError(f"{run.checkpoints_dir}: no validated checkpoints to average")

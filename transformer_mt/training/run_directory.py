@@ -182,6 +182,10 @@ def find_run(path: Path) -> RunDirectory:
     if path.is_file() and path.name == "latest":
         path = path.parent / path.read_text(encoding="utf-8").strip()
     run = RunDirectory(path)
+    if path.name == "latest" and not path.exists():
+        raise ModelError(
+            f"{path}: no run yet: name the folder of one, or train with `tmt train --config FILE`"
+        )
     if not run.config_path.is_file() or not run.metrics_path.is_file():
         raise ModelError(f"{path}: expected the folder of a run, with config.yaml, metrics.jsonl")
     return run
