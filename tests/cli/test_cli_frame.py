@@ -157,6 +157,7 @@ ERRORS: dict[str, Exception] = {
     "pipe": BrokenPipeError(errno.EPIPE, "Broken pipe"),
     "bug": RuntimeError("shapes (3, 4) and (5,)\ndo not fit"),
     "memory": type("OutOfMemoryError", (RuntimeError,), {})("CUDA out of memory. Tried .."),
+    "memory of the CPU": RuntimeError("[..] DefaultCPUAllocator: can't allocate memory: you .."),
     "escape": DataError("train.de:7: \x1b[31m"),
 }
 MESSAGES = {
@@ -176,6 +177,7 @@ MESSAGES = {
         "`tmt --debug COMMAND ..` shows where",
     ),
     "memory": (1, "the device is out of memory: lower training.micro_batch_tokens or the beam"),
+    "memory of the CPU": (1, "there is not enough memory: take a smaller model, batch or beam"),
     "escape": (3, r"train.de:7: \x1b[31m"),
 }
 

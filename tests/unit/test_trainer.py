@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file
 
 from tests.tiny_runs import weights_at
-from transformer_mt.errors import ConfigError, DataError
+from transformer_mt.errors import ConfigError, DataError, DivergedError
 from transformer_mt.log import read_metrics
 from transformer_mt.training.distributed import choose_device
 from transformer_mt.training.limits import Limits
@@ -117,6 +117,11 @@ def test_a_run_without_metrics_is_validated_by_loss(run_config):
     result = train(run_config(training__validation=validation))
     assert "bleu" not in result.scores
     assert result.scores["loss_nats"] > 0
+
+
+def test_a_model_that_diverges_before_a_validation_is_no_damaged_model(run_config):
+    with pytest.raises(DivergedError, match=r"lower training\.lr"):
+        train(run_config(training__lr=1e30))
 
 
 def test_tensorboard_files_are_written_when_asked(run_config):

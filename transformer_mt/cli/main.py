@@ -82,6 +82,8 @@ def describe(error: Exception) -> str:
         return f"{error.strerror.lower()}{_where(error)}"
     if name == "OutOfMemoryError":  # torch's; importing torch to name it would take seconds
         return "the device is out of memory: lower training.micro_batch_tokens or the beam"
+    if name == "MemoryError" or "DefaultCPUAllocator: can't allocate memory" in str(error):
+        return "there is not enough memory: take a smaller model, batch or beam"
     first_line = str(error).strip().partition("\n")[0] or "no message"
     return (
         f"internal error: {name}: {first_line}. "

@@ -12,6 +12,7 @@ from transformer_mt.bundle import Bundle
 from transformer_mt.config.schema import Config
 from transformer_mt.data.batches import eval_batches
 from transformer_mt.decoding.translator import Translator
+from transformer_mt.errors import DivergedError, ModelError
 from transformer_mt.evaluation import translate_and_score, validation_loss
 from transformer_mt.models.seq2seq import Seq2Seq
 from transformer_mt.training.preparation import Data
@@ -54,7 +55,19 @@ class Validator:
         Args:
             model: On the device of the run.
             autocast: Context of the run's precision.
+
+        Raises:
+            DivergedError: When what the model says is no number any more.
         """
+        try:
+            return self._validate(model, autocast)
+        except ModelError as error:  # the search met NaN: here no file is to blame, but the run
+            raise DivergedError(
+                "training diverged: in validation the model's output is no number any more: lower "
+                "training.lr, warm up longer, or clip gradients"
+            ) from error
+
+    def _validate(self, model: Seq2Seq, autocast: AbstractContextManager[object]) -> Findings:
         settings = self._config.training.validation
         with autocast:
             loss = validation_loss(
