@@ -78,6 +78,25 @@ def test_clipping_bounds_the_global_norm(run_config, monkeypatch):
     assert norm == pytest.approx(0.01, rel=1e-3)
 
 
+def test_clipping_under_fp16_bounds_the_gradient_not_its_scaled_form(run_config):
+    config = run_config(model__dropout=0.0)
+    batches = list(eval_batches(some_pairs(), max_tokens=10_000))
+    norms, steps = {}, {}
+    for precision in ("fp32", "fp16"):
+        model, updater = updater_for(config, precision=precision, clip_norm=1e6)
+        updater(batches, num_tokens=batches[0].num_tgt_tokens, lr=0.01)
+        norms[precision] = updater.read_tally()["gradient_norm"]
+        model, updater = updater_for(config, precision=precision, clip_norm=1e-6)
+        # With a large eps Adam's step is proportional to the gradient.
+        updater.optimizer.param_groups[0]["eps"] = updater.optimizer.param_groups[1]["eps"] = 1e-3
+        before = [weight.detach().clone() for weight in model.parameters()]
+        updater(batches, num_tokens=batches[0].num_tgt_tokens, lr=1.0)
+        moves = [w.detach() - old for w, old in zip(model.parameters(), before, strict=True)]
+        steps[precision] = torch.stack([move.norm() for move in moves]).norm().item()
+    assert norms["fp16"] == pytest.approx(norms["fp32"], rel=0.01)
+    assert steps["fp16"] == pytest.approx(steps["fp32"], rel=0.01)
+
+
 def test_gradients_that_are_no_numbers_change_nothing_and_are_counted(run_config):
     model, updater = updater_for(run_config())
     batches = list(eval_batches(some_pairs(), max_tokens=10_000))
