@@ -9,7 +9,9 @@ from safetensors.torch import load_file
 
 from tests.tiny_runs import weights_at
 from transformer_mt.errors import ConfigError, DataError, DivergedError
+from transformer_mt.evaluation import Evaluation, Loss
 from transformer_mt.log import read_metrics
+from transformer_mt.metrics.scores import Score
 from transformer_mt.training.distributed import choose_device
 from transformer_mt.training.limits import Limits
 from transformer_mt.training.trainer import train
@@ -43,6 +45,37 @@ def scripted_validations(monkeypatch, *scores):
 
     monkeypatch.setattr(Validator, "__call__", validate)
     return left
+
+
+@pytest.mark.parametrize(("select_by", "best"), [("loss", 4), ("bleu", 2), ("chrf", 6), ("ter", 8)])
+def test_the_best_has_the_least_loss_or_ter_or_the_most_bleu_or_chrf(
+    run_config, monkeypatch, select_by, best
+):
+    found = {"loss": [4, 2, 3, 5], "bleu": [9, 7, 8, 6], "chrf": [6, 5, 9, 7], "ter": [7, 9, 8, 5]}
+    round_of = iter(range(4))
+    monkeypatch.setattr(
+        "transformer_mt.training.validation.validation_loss",
+        lambda *_, **__: Loss(loss_nats=found["loss"][next(round_of)], nll_nats=1.0, num_tokens=9),
+    )
+    metrics = ["bleu", "chrf", "ter"]
+    scores = iter(
+        [Score(name, found[name][i], "signature", name != "ter") for name in metrics]
+        for i in range(4)
+    )
+    monkeypatch.setattr(
+        "transformer_mt.training.validation.translate_and_score",
+        lambda *_, **__: Evaluation(scores=next(scores), hypotheses=["1"] * 8),
+    )
+    validation = {"every_steps": 2, "metrics": metrics, "select_by": select_by}
+    result = train(
+        run_config(
+            training__max_steps=8,
+            training__validation=validation,
+            training__checkpoints={"average": "none"},
+        )
+    )
+    manifest = json.loads((Path(result.run_dir) / "best" / "manifest.json").read_text())
+    assert manifest["scores"]["steps"] == [best]
 
 
 def test_early_stopping_waits_for_its_patience(run_config, monkeypatch):
