@@ -94,6 +94,21 @@ def dropped_pairs(run):
     return facts["train"][0]["report"]["dropped"].values()
 
 
+def test_every_update_drops_out_also_after_a_validation(run_config, monkeypatch):
+    dropped = []
+    original = Updater.__call__
+
+    def update(self, micro_batches, **arguments):
+        first, again = (self.model(micro_batches[0])[0].item() for _ in range(2))
+        dropped.append(first != again)
+        original(self, micro_batches, **arguments)
+
+    monkeypatch.setattr(Updater, "__call__", update)
+    validation = {"every_steps": 2, "num_samples": 1, "beam_size": 1}
+    train(run_config(training__max_steps=5, training__validation=validation))
+    assert dropped == [True] * 5
+
+
 def test_the_first_update_has_the_learning_rate_of_step_1(run_config, seen):
     schedule = {"type": "noam", "warmup_steps": 10, "scale": 0.5}
     train(run_config(training__lr=None, training__schedule=schedule, training__max_steps=2))
