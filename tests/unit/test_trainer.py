@@ -171,10 +171,12 @@ def test_a_picture_that_fails_does_not_touch_the_run(run_config, monkeypatch, ca
     assert "no learning curve: RuntimeError: no ink" in caplog.text
 
 
-def test_a_missing_file_is_an_error_before_anything_is_written(run_config, tmp_path):
+@pytest.mark.parametrize("role", ["train", "valid", "test"])
+def test_a_missing_file_is_an_error_before_anything_is_written(run_config, tmp_path, role):
     source = {"type": "text", "src": str(tmp_path / "a.en"), "tgt": str(tmp_path / "a.de")}
+    value = {"train": [source], "valid": source, "test": {"news": source}}[role]
     with pytest.raises(DataError, match=r"a\.en"):
-        train(run_config(data__valid=source))
+        train(run_config(**{f"data__{role}": value}))
     assert list(tmp_path.iterdir()) == []
 
 

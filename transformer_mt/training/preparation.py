@@ -62,10 +62,15 @@ class Sources:
 def open_sources(config: Config) -> Sources:
     """Open all sources; a missing one is an error before anything else happens.
 
+    Test sets are opened, too: training does not read them, but who is told of a wrong name only
+    afterwards has waited for nothing.
+
     Raises:
         DataError: When one is not there or cannot be read.
     """
     languages = {"src_lang": config.data.src_lang, "tgt_lang": config.data.tgt_lang}
+    for source in config.data.test.values():
+        open_source(source, **languages)
     return Sources(
         train=[open_source(source, **languages) for source in config.data.train],
         valid=open_source(config.data.valid, **languages),
