@@ -32,7 +32,7 @@ lint: $(READY) ## Check style and format
 
 types: $(READY) ## Check types
 	$(BIN)/mypy
-	$(BIN)/mypy scripts/*.py
+	$(BIN)/mypy scripts/*.py scripts/bench/*.py
 
 check: lint types ## Everything but the tests
 

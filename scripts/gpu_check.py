@@ -24,7 +24,9 @@ from types import FrameType
 import torch
 from gpu_equal import DifferenceError
 from gpu_sections import ROOT, SECTIONS, Check, NotHereError, Results, Section
-from gpu_workload import DRY, FULL, reset_peak_memory
+from gpu_workload import DRY, FULL
+
+from transformer_mt.benchmarks.machine import reset_peak_memory
 
 LIMIT_SECONDS = 345.0
 """Of all sections together; starting Python and torch comes on top."""

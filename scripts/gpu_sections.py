@@ -34,12 +34,12 @@ from gpu_workload import (
     Workload,
     made_up_pairs,
     matrix_rate,
-    reset_peak_memory,
     time_translations,
     time_updates,
     training_flops,
 )
 
+from transformer_mt.benchmarks.machine import reset_peak_memory
 from transformer_mt.data.batches import BatchStream
 from transformer_mt.data.mixture import Mixture
 from transformer_mt.decoding.search import beam_search

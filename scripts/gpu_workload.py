@@ -5,15 +5,14 @@ waits for data that must be fetched first.
 """
 
 import dataclasses
-import resource
 import statistics
-import sys
 import time
 from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
 
+from transformer_mt.benchmarks.machine import fastest_seconds, peak_memory_bytes, synchronize
 from transformer_mt.config.model import TransformerSettings
 from transformer_mt.data.pairs import BLOCK_SIZE, TokenPairs
 from transformer_mt.text.tokenizer import EOS_ID
@@ -106,27 +105,6 @@ def made_up_pairs(num_pairs: int, *, vocab_size: int, seed: int = 1) -> TokenPai
     )
 
 
-def synchronize(device: torch.device) -> None:
-    """Wait until the device has done all it was asked for."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-
-
-def reset_peak_memory(device: torch.device) -> None:
-    """Begin to watch the peak of memory anew; what is not in use goes back to the device."""
-    if device.type == "cuda":
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats(device)
-
-
-def peak_memory_bytes(device: torch.device) -> int:
-    """Return the greatest memory in use: of the device, or of this process since its start."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-
-
 def time_updates(
     updates: Iterator[int], workload: Workload, *, device: torch.device, seconds: float
 ) -> dict[str, object]:
@@ -213,15 +191,4 @@ def training_flops(settings: TransformerSettings, *, vocab_size: int, pairs: Tok
 def matrix_rate(device: torch.device, *, size: int, dtype: torch.dtype, seconds: float) -> float:
     """Measure this machine's rate of square matrix products, in FLOP/s: the best of the passes."""
     a, b = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
-    for _ in range(3):
-        a @ b
-    best = 0.0
-    ended = time.perf_counter() + seconds
-    while not best or time.perf_counter() < ended:
-        synchronize(device)
-        started = time.perf_counter()
-        for _ in range(10):
-            a @ b
-        synchronize(device)
-        best = max(best, 20 * size**3 / (time.perf_counter() - started))
-    return best
+    return 2 * size**3 / fastest_seconds(lambda: a @ b, seconds=seconds, device=device)

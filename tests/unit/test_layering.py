@@ -20,6 +20,7 @@ LAYERS = [
     {"decoding"},
     {"evaluation"},
     {"training", "export", "serving"},
+    {"benchmarks"},
     {"cli"},
     {"__main__"},
 ]

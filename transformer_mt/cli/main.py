@@ -39,6 +39,7 @@ COMMANDS = (
     "average",
     "plot",
     "inspect",
+    "bench",
     "tokenizer",
     "config",
 )

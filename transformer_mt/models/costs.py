@@ -7,8 +7,9 @@ its elements forward, and twice as many backward.
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
-from torch import nn
+from torch import Tensor, nn
 
 from transformer_mt.config.model import TransformerSettings
 
@@ -74,6 +75,16 @@ def count_parameters(model: nn.Module) -> dict[str, int]:
     return counts
 
 
+def weight_matrices(
+    model: nn.Module,
+) -> Iterator[tuple[Literal["source", "target"], Tensor]]:
+    """Yield each use of a weight matrix (out, in) in a product, and with which tokens it is."""
+    for name, weight in model.named_parameters(remove_duplicate=False):
+        if weight.dim() == 2 and ".embedding." not in name:
+            reads_source = name.startswith("encoder.") or ".key_value." in name
+            yield "source" if reads_source else "target", weight
+
+
 def count_flops(model: nn.Module, settings: TransformerSettings, *, length: int) -> Flops:
     """Return the arithmetic of training on a token.
 
@@ -83,10 +94,8 @@ def count_flops(model: nn.Module, settings: TransformerSettings, *, length: int)
         length: Tokens of a sentence, for the part that grows with it.
     """
     matrices = {"source": 0, "target": 0}
-    for name, weight in model.named_parameters(remove_duplicate=False):
-        if weight.dim() == 2 and ".embedding." not in name:
-            reads_source = name.startswith("encoder.") or ".key_value." in name
-            matrices["source" if reads_source else "target"] += weight.numel()
+    for side, weight in weight_matrices(model):
+        matrices[side] += weight.numel()
     operations = 2 * FORWARD_AND_BACKWARD
     # Queries times keys, and weights times values: each D multiplications for each key. Half of
     # the keys of masked self-attention lie in the future.

@@ -1,18 +1,22 @@
 """What a session of a run starts with: weights, the state to go on from, batches, and a hello."""
 
 import logging
+from collections.abc import Generator
+from contextlib import closing
+from itertools import islice
 
 import torch
 from torch import nn
 
 from transformer_mt.config.schema import Config
 from transformer_mt.config.training import TrainingSettings
-from transformer_mt.data.batches import BatchStream
+from transformer_mt.data.batches import Batch, BatchStream, Position
 from transformer_mt.errors import ModelError
 from transformer_mt.models.build import build_model
 from transformer_mt.models.seq2seq import Seq2Seq
 from transformer_mt.training.checkpoint import newest_checkpoint, restore, restore_rng
 from transformer_mt.training.distributed import World
+from transformer_mt.training.optimizers import build_optimizer
 from transformer_mt.training.preparation import Data
 from transformer_mt.training.run_directory import RunDirectory
 from transformer_mt.training.state import TrainState
@@ -31,6 +35,21 @@ def build_first_model(config: Config, data: Data, *, world: World, device: torch
     ).to(device)
     seed_dropout(config, world, step=0)
     return model
+
+
+def build_updater(config: Config, model: Seq2Seq, *, world: World, device: torch.device) -> Updater:
+    """Build the optimizer of a model and what makes its updates."""
+    settings = config.training
+    rule = settings.optimizer.model_dump()
+    return Updater(
+        model,
+        build_optimizer(model, rule.pop("type"), **rule),
+        world=world,
+        device=device,
+        precision=settings.precision,
+        label_smoothing=settings.label_smoothing,
+        clip_norm=settings.clip_norm,
+    )
 
 
 def seed_dropout(config: Config, world: World, *, step: int) -> None:
@@ -107,6 +126,14 @@ def open_stream(
         pin_memory=device.type == "cuda",
     )
     return stream, accumulation
+
+
+def updates_of(stream: BatchStream, accumulation: int) -> Generator[tuple[list[Batch], Position]]:
+    """Yield the micro-batches of one update after the other, and the position after them."""
+    with closing(iter(stream)) as batches:
+        while True:
+            taken = list(islice(batches, accumulation))
+            yield [batch for batch, _ in taken], taken[-1][1]
 
 
 def introduce(

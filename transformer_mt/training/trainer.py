@@ -6,9 +6,7 @@
 """
 
 import logging
-from collections.abc import Generator
 from contextlib import closing, suppress
-from itertools import islice
 from pathlib import Path
 from typing import NoReturn
 
@@ -24,16 +22,22 @@ from transformer_mt.training.averaging import average_kept
 from transformer_mt.training.checkpoint import prune_checkpoints, rng_states, save_checkpoint
 from transformer_mt.training.distributed import World, choose_device, open_world
 from transformer_mt.training.limits import Limits
-from transformer_mt.training.optimizers import build_optimizer
 from transformer_mt.training.preparation import Data, open_sources, prepare_data
 from transformer_mt.training.reporting import Reporter
 from transformer_mt.training.run_directory import RunDirectory
 from transformer_mt.training.schedules import build_schedule
-from transformer_mt.training.setup import build_first_model, introduce, open_stream, resume
+from transformer_mt.training.setup import (
+    build_first_model,
+    build_updater,
+    introduce,
+    open_stream,
+    resume,
+    updates_of,
+)
 from transformer_mt.training.signals import Interrupted, StopRequest, stop_request
 from transformer_mt.training.state import Stopwatch, Validation, best_validations
 from transformer_mt.training.tracking import check_tensorboard
-from transformer_mt.training.update import MAX_UNUSABLE_IN_A_ROW, Updater
+from transformer_mt.training.update import MAX_UNUSABLE_IN_A_ROW
 from transformer_mt.training.validation import Validator
 
 logger = logging.getLogger(__name__)
@@ -103,17 +107,7 @@ class Trainer:
         self.directory, self.data = run, data
         self.world, self.device, self.stop = world, device, stop
         self.model = build_first_model(config, data, world=world, device=device)
-        rule = self.settings.optimizer.model_dump()
-        self.optimizer = build_optimizer(self.model, rule.pop("type"), **rule)
-        self.updater = Updater(
-            self.model,
-            self.optimizer,
-            world=world,
-            device=device,
-            precision=self.settings.precision,
-            label_smoothing=self.settings.label_smoothing,
-            clip_norm=self.settings.clip_norm,
-        )
+        self.updater = build_updater(config, self.model, world=world, device=device)
         self.schedule = build_schedule(self.settings, d_model=config.model.d_model)
         self.limits = Limits(
             max_steps=self.settings.max_steps,
@@ -148,7 +142,7 @@ class Trainer:
         if result := self.finished_before():
             return result
         self.begin()
-        with closing(self.updates()) as updates:
+        with closing(updates_of(self.stream, self.accumulation)) as updates:
             while True:
                 if self.validation_is_due():
                     self.validate()
@@ -183,13 +177,6 @@ class Trainer:
                 device=str(self.device),
                 num_ranks=self.world.size,
             )
-
-    def updates(self) -> Generator[tuple[list[Batch], Position]]:
-        """Yield the micro-batches of one update after the other, and the position after them."""
-        with closing(iter(self.stream)) as batches:
-            while True:
-                taken = list(islice(batches, self.accumulation))
-                yield [batch for batch, _ in taken], taken[-1][1]
 
     def update(self, micro_batches: list[Batch], position: Position) -> None:
         """Update the weights once."""
@@ -260,7 +247,7 @@ class Trainer:
             save_checkpoint(
                 self.directory.checkpoints_dir / f"step-{state.step}",
                 model=self.model,
-                optimizer=self.optimizer,
+                optimizer=self.updater.optimizer,
                 rng=rng,
                 state=state.as_dict(),
             )

@@ -12,7 +12,7 @@ from transformer_mt.models.seq2seq import Seq2Seq
 from transformer_mt.training.distributed import World
 from transformer_mt.training.optimizers import apply_update, set_learning_rate
 
-_DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 MAX_UNUSABLE_IN_A_ROW = 10
 
 # Places in the tally.
@@ -58,7 +58,7 @@ class Updater:
         self._weights = [weight for weight in model.parameters() if weight.requires_grad]
         self._world = world
         self._device = device
-        self._dtype = _DTYPES[precision]
+        self._dtype = DTYPES[precision]
         self._clip_norm = clip_norm
         self.tally = torch.zeros(7, device=device)
 
@@ -79,10 +79,19 @@ class Updater:
             num_tokens: Target tokens of the update over all micro-batches and ranks.
             lr: Learning rate.
         """
+        losses = self.accumulate(micro_batches, num_tokens=num_tokens)
+        self.apply(losses, num_tokens=num_tokens, lr=lr)
+
+    def accumulate(self, micro_batches: Sequence[Batch], *, num_tokens: float) -> Tensor:
+        """Compute the gradients of an update; return its two loss sums."""
         losses = torch.zeros(2, device=self._device)
         for number, batch in enumerate(micro_batches, start=1):
             with self._world.exchange(self.model, now=number == len(micro_batches)):
                 losses += self._backward(batch, num_tokens)
+        return losses
+
+    def apply(self, losses: Tensor, *, num_tokens: float, lr: float) -> None:
+        """Update the weights by the gradients that `accumulate` computed, and count the update."""
         self.scaler.unscale_(self.optimizer)
         gradients = [weight.grad for weight in self._weights if weight.grad is not None]
         norm = nn.utils.get_total_norm(gradients)

@@ -1,0 +1,170 @@
+"""Clocks, counts and arithmetic of `transformer_mt.benchmarks`; never how fast anything is."""
+
+from itertools import count
+from pathlib import Path
+
+import pytest
+import torch
+
+from transformer_mt.benchmarks import machine, training
+from transformer_mt.benchmarks.decoding import evenly, quantile
+from transformer_mt.benchmarks.machine import (
+    fastest_seconds,
+    peak_memory_bytes,
+    reset_peak_memory,
+    run_for,
+)
+from transformer_mt.benchmarks.training import (
+    PHASES,
+    PhaseClock,
+    TrainingBench,
+    Work,
+    read_data,
+    seconds_of_products,
+    work_of,
+)
+from transformer_mt.data.batches import Batch
+from transformer_mt.models.build import build_model
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that only the test moves."""
+
+    class Clock:
+        now = 100.0
+
+        def perf_counter(self):
+            return self.now
+
+    clock = Clock()
+    monkeypatch.setattr(machine, "time", clock)
+    monkeypatch.setattr(training, "time", clock)
+    return clock
+
+
+def test_updates_run_until_the_time_is_over(clock):
+    def updates():
+        for number in count():
+            clock.now += 2
+            yield number
+
+    assert run_for(updates(), seconds=5, device=CPU) == ([0, 1, 2], 6)
+    assert run_for(updates(), seconds=0, device=CPU) == ([0], 2)
+    assert run_for(updates(), seconds=0, device=CPU, at_least=3) == ([0, 1, 2], 6)
+
+
+def test_the_fastest_calls_count(clock):
+    durations = iter([50, 4, 3, 5, 9, 9, 9])
+
+    def call():
+        clock.now += next(durations)
+
+    assert fastest_seconds(call, seconds=10, device=CPU) == 3
+
+
+def test_a_phase_lasts_from_the_end_of_the_one_before(clock):
+    phases = PhaseClock(CPU)
+    phases.start()
+    for name, seconds in [("data", 1), ("forward", 2), ("data", 4)]:
+        clock.now += seconds
+        phases.end(name)
+    assert phases.seconds == {"data": 5, "forward": 2}
+    assert phases.total() == 7
+    assert phases.last == "data"
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="only Linux forgets a peak")
+def test_peak_memory_is_counted_from_the_last_reset():
+    reset_peak_memory(CPU)
+    before = peak_memory_bytes(CPU)
+    torch.ones(50_000_000)  # 200 MB
+    assert peak_memory_bytes(CPU) > before + 100_000_000
+    reset_peak_memory(CPU)
+    assert peak_memory_bytes(CPU) < before + 100_000_000
+
+
+def padded_batch() -> Batch:
+    """Two sentences of 3 and 2 source tokens, 2 and 2 target tokens, and 1 + 2 of padding."""
+    return Batch(
+        src=torch.tensor([5, 6, 3, 7, 3, 0]),
+        src_lengths=torch.tensor([3, 2]),
+        tgt_in=torch.tensor([2, 8, 2, 9, 0, 0]),
+        tgt_out=torch.tensor([8, 3, 9, 3, 0, 0]),
+        tgt_lengths=torch.tensor([2, 2]),
+        num_tgt_tokens=4,
+        num_pairs=2,
+        max_src_length=3,
+        max_tgt_length=2,
+    )
+
+
+def test_padding_is_what_is_computed_and_no_token():
+    work = work_of([padded_batch(), padded_batch()])
+    assert work == Work(src_tokens=10, tgt_tokens=8, positions=24)
+    assert work.padding_share == pytest.approx(6 / 24)
+    assert Work().padding_share == 1
+
+
+def test_products_are_counted_for_each_weight_and_its_tokens(run_config, monkeypatch):
+    settings = run_config().model
+    model = build_model(settings, src_vocab_size=25, tgt_vocab_size=25)
+    seen = []
+
+    def product_seconds(num_out, num_in, *, num_rows, dtype, device, seconds):
+        seen.append((num_out, num_in))
+        assert (num_rows, dtype, device, seconds) == (10, torch.bfloat16, CPU, 2)
+        return 6e-9 * num_out * num_in * num_rows  # a machine of 1 GFLOP/s
+
+    monkeypatch.setattr(training, "product_seconds", product_seconds)
+    found = seconds_of_products(
+        model,
+        Work(src_tokens=100, tgt_tokens=1000),
+        num_rows=10,
+        dtype=torch.bfloat16,
+        device=CPU,
+        seconds=2,
+    )
+    d, ff = settings.d_model, settings.d_ff
+    of_source = 4 * d * d + 2 * d * ff + 2 * d * d
+    of_target = 4 * d * d + 2 * d * d + 2 * d * ff + 25 * d
+    assert found == pytest.approx(6e-9 * (100 * of_source + 1000 * of_target))
+    assert len(seen) == len(set(seen))
+
+
+def test_every_phase_of_every_micro_batch_is_seen(run_config, monkeypatch):
+    config = run_config(training__micro_batch_tokens=128)
+    bench = TrainingBench(config, read_data(config), device=CPU)
+    seen = []
+    monkeypatch.setattr(training, "LEAST_UPDATES", 1)
+    original = PhaseClock.end
+
+    def end(self, phase):
+        seen.append(phase)
+        original(self, phase)
+
+    monkeypatch.setattr(PhaseClock, "end", end)
+    phases = bench.phase_seconds(seconds=0)
+    assert list(phases) == list(PHASES)
+    assert bench.accumulation == 2
+    # The first wait for data is that for the batch, the second that for its copy to the device.
+    assert seen == ["data", "data", "forward", "backward", "forward", "backward", "optimizer"]
+    assert not bench.updater.model._forward_hooks
+    assert not bench.updater.model._forward_pre_hooks
+
+
+def test_lines_are_chosen_from_all_over_the_file():
+    lines = [str(number) for number in range(10)]
+    assert evenly(lines, 3) == ["0", "4", "8"]
+    assert evenly(lines, 10) == evenly(lines, 99) == lines
+    assert evenly(lines, 1) == ["0"]
+
+
+@pytest.mark.parametrize(
+    ("values", "share", "expected"),
+    [([3, 1, 2], 0.5, 2), ([7], 0.95, 7), (list(range(1, 101)), 0.95, 95), ([1, 2], 0.0, 1)],
+)
+def test_a_quantile_is_one_of_the_values(values, share, expected):
+    assert quantile(values, share) == expected

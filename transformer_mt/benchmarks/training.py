@@ -1,0 +1,368 @@
+"""How fast training is, and where its time goes: updates as a run makes them, on its own data.
+
+A run from the first weights, of which nothing is kept: no folder, no checkpoints, no validation.
+Everything else is what `tmt train` uses.
+"""
+
+import logging
+import time
+from collections import Counter, defaultdict
+from collections.abc import Generator, Iterable
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import torch
+from torch import nn
+
+from transformer_mt.benchmarks.machine import (
+    peak_memory_bytes,
+    product_seconds,
+    reset_peak_memory,
+    run_for,
+    synchronize,
+)
+from transformer_mt.config.schema import Config
+from transformer_mt.data.batches import Batch
+from transformer_mt.models.costs import count_flops, weight_matrices
+from transformer_mt.text.tokenizer import PAD_ID
+from transformer_mt.training.allocator import keep_freed_memory
+from transformer_mt.training.distributed import World, choose_device
+from transformer_mt.training.preparation import Data, open_sources, prepare_data
+from transformer_mt.training.run_directory import RunDirectory
+from transformer_mt.training.schedules import build_schedule
+from transformer_mt.training.setup import (
+    build_first_model,
+    build_updater,
+    open_stream,
+    updates_of,
+)
+from transformer_mt.training.state import TrainState
+from transformer_mt.training.update import DTYPES, MAX_UNUSABLE_IN_A_ROW, Updater
+
+logger = logging.getLogger(__name__)
+
+WARMUP_SHARE = 0.1
+"""Of the time to measure; kernels are chosen, memory is taken and caches fill before it."""
+LEAST_UPDATES = 2
+PHASES_SHARE = 0.15
+"""Of the time to measure, for the pass that looks inside the updates."""
+PRODUCTS_SHARE = 0.003
+"""Of the time to measure, for each product of a weight matrix."""
+PHASES = ("data", "forward", "backward", "optimizer")
+
+_LARGEST_PRODUCT = 1 << 28
+
+
+@dataclass(frozen=True)
+class Work:
+    """What updates computed, end of sentence counted.
+
+    Attributes:
+        src_tokens: Source tokens.
+        tgt_tokens: Target tokens.
+        positions: Rows that went through the layers, of both sides, padding included.
+    """
+
+    src_tokens: int = 0
+    tgt_tokens: int = 0
+    positions: int = 0
+
+    def __add__(self, other: "Work") -> "Work":
+        return Work(
+            self.src_tokens + other.src_tokens,
+            self.tgt_tokens + other.tgt_tokens,
+            self.positions + other.positions,
+        )
+
+    @property
+    def padding_share(self) -> float:
+        """Share of the positions that are no tokens."""
+        return 1 - (self.src_tokens + self.tgt_tokens) / max(1, self.positions)
+
+
+@dataclass(frozen=True)
+class TrainingSpeed:
+    """What was measured; the names are those of the JSON output.
+
+    Attributes:
+        tokens_per_second: Target tokens, padding not counted.
+        src_tokens_per_second: Source tokens, likewise.
+        step_seconds: Of an update, undisturbed.
+        data_seconds: Of these, waiting for batches. This and the next three are measured in a pass
+            of its own, in which the device is waited for between them, and add up to more.
+        forward_seconds: Forward pass and loss; the gradient of the output layer is computed with
+            its loss.
+        backward_seconds: Backward pass.
+        optimizer_seconds: Norm of the gradient, clipping, update of the weights.
+        padding_share: Share of the positions in all layers that are no tokens. On the CPU
+            attention has some of its own: see `nn.grouped`.
+        peak_memory_bytes: On a GPU what tensors took, else all memory of the process.
+        mfu: Share of the step that the products of the weights would take alone, at the speed that
+            was measured for their shapes on this machine; attention's own products not counted.
+        flops_per_second: Operations of these products in the time of the updates.
+        matrix_flops_per_second: The measured rate of these products alone.
+        precision: Of matrix products.
+        device: Where.
+        threads: Of torch on the processor.
+        num_parameters: Of the model.
+        tokens_per_step: Target tokens of an update.
+        seconds: Measured for so long.
+        steps: Updates in this time.
+    """
+
+    tokens_per_second: float
+    src_tokens_per_second: float
+    step_seconds: float
+    data_seconds: float
+    forward_seconds: float
+    backward_seconds: float
+    optimizer_seconds: float
+    padding_share: float
+    peak_memory_bytes: int
+    mfu: float
+    flops_per_second: float
+    matrix_flops_per_second: float
+    precision: str
+    device: str
+    threads: int
+    num_parameters: int
+    tokens_per_step: float
+    seconds: float
+    steps: int
+
+
+def measure_training(config: Config, *, seconds: float) -> TrainingSpeed:
+    """Train for some seconds after a warm-up, and report the speed.
+
+    Args:
+        config: All settings; limits, validation and checkpoints have no effect.
+        seconds: For how long to measure; the other passes take about a third of it on top.
+
+    Raises:
+        ConfigError: When settings do not fit this machine.
+        DataError: When the data cannot be read or used.
+        DivergedError: When the gradients are no numbers any more.
+    """
+    keep_freed_memory()
+    device = choose_device(config.training.device)
+    data = read_data(config)
+    reset_peak_memory(device)
+    bench = TrainingBench(config, data, device=device)
+    with closing(bench.updates()) as updates:
+        logger.info("warming up")
+        run_for(updates, seconds=WARMUP_SHARE * seconds, at_least=LEAST_UPDATES, device=device)
+        logger.info("measuring updates for %.0f s", seconds)
+        done, elapsed = run_for(updates, seconds=seconds, at_least=LEAST_UPDATES, device=device)
+    peak = peak_memory_bytes(device)
+    logger.info("measuring the parts of updates")
+    phases = bench.phase_seconds(seconds=PHASES_SHARE * seconds)
+    logger.info("measuring matrix products")
+    work, steps = sum(done, Work()), len(done)
+    flops = count_flops(bench.model, config.model, length=1)
+    num_flops = flops.source * work.src_tokens + flops.target * work.tgt_tokens
+    alone = seconds_of_products(
+        bench.model,
+        work,
+        num_rows=max(1, work.tgt_tokens // (steps * bench.accumulation)),
+        dtype=DTYPES[config.training.precision],
+        device=device,
+        seconds=PRODUCTS_SHARE * seconds,
+    )
+    return TrainingSpeed(
+        tokens_per_second=work.tgt_tokens / elapsed,
+        src_tokens_per_second=work.src_tokens / elapsed,
+        step_seconds=elapsed / steps,
+        data_seconds=phases["data"],
+        forward_seconds=phases["forward"],
+        backward_seconds=phases["backward"],
+        optimizer_seconds=phases["optimizer"],
+        padding_share=work.padding_share,
+        peak_memory_bytes=peak,
+        mfu=alone / elapsed,
+        flops_per_second=num_flops / elapsed,
+        matrix_flops_per_second=num_flops / alone,
+        precision=config.training.precision,
+        device=str(device),
+        threads=torch.get_num_threads(),
+        num_parameters=sum(weight.numel() for weight in bench.model.parameters()),
+        tokens_per_step=work.tgt_tokens / steps,
+        seconds=elapsed,
+        steps=steps,
+    )
+
+
+def read_data(config: Config) -> Data:
+    """Prepare the data as a run does, with a folder of the run that does not stay.
+
+    Raises:
+        DataError: When the data cannot be read or used.
+    """
+    with TemporaryDirectory(prefix="tmt-bench-") as folder:
+        return prepare_data(config, open_sources(config), RunDirectory(Path(folder)), is_main=True)
+
+
+class TrainingBench:
+    """Updates of a fresh model on one device, and a look inside them.
+
+    Attributes:
+        model: What is trained.
+        accumulation: Micro-batches of an update.
+    """
+
+    def __init__(self, config: Config, data: Data, *, device: torch.device) -> None:
+        world = World()
+        self.model = build_first_model(config, data, world=world, device=device)
+        self.updater = build_updater(config, self.model, world=world, device=device)
+        self.schedule = build_schedule(config.training, d_model=config.model.d_model)
+        self.stream, self.accumulation = open_stream(
+            config, data, TrainState(), world=world, device=device
+        )
+        self.device = device
+        self.step = 0
+
+    def updates(self) -> Generator[Work]:
+        """Make updates as a run does; yield what each of them computed."""
+        with closing(updates_of(self.stream, self.accumulation)) as updates:
+            for micro_batches, _ in updates:
+                self.updater(
+                    micro_batches, num_tokens=num_tgt_tokens(micro_batches), lr=self.next_lr()
+                )
+                if self.step % MAX_UNUSABLE_IN_A_ROW == 0:
+                    self.updater.check()
+                yield work_of(micro_batches)
+
+    def phase_seconds(self, *, seconds: float) -> dict[str, float]:
+        """Make updates for some time and return the mean seconds of each of their `PHASES`."""
+        clock = PhaseClock(self.device)
+        num_updates = 0
+        with (
+            closing(updates_of(self.stream, self.accumulation)) as updates,
+            forward_passes(self.updater, clock),
+        ):
+            next(updates)  # the thread that makes batches has its start behind it
+            clock.start()
+            while num_updates < LEAST_UPDATES or clock.total() < seconds:
+                micro_batches, _ = next(updates)
+                clock.end("data")
+                num_tokens, lr = num_tgt_tokens(micro_batches), self.next_lr()
+                losses = self.updater.accumulate(micro_batches, num_tokens=num_tokens)
+                clock.end("backward")
+                self.updater.apply(losses, num_tokens=num_tokens, lr=lr)
+                clock.end("optimizer")
+                num_updates += 1
+        return {phase: clock.seconds[phase] / num_updates for phase in PHASES}
+
+    def next_lr(self) -> float:
+        """Return the learning rate of the next update of a run that has just begun."""
+        self.step += 1
+        return self.schedule(self.step, 0.0)
+
+
+class PhaseClock:
+    """Time by phase: each time is from the end of the phase before.
+
+    Attributes:
+        seconds: By name.
+        last: The phase that ended last.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.seconds: defaultdict[str, float] = defaultdict(float)
+        self.last = ""
+        self._device = device
+        self._ended_at = 0.0
+
+    def start(self) -> None:
+        """Begin the first phase."""
+        synchronize(self._device)
+        self._ended_at = time.perf_counter()
+
+    def end(self, phase: str) -> None:
+        """End a phase when the device is done with it, and begin the next."""
+        before = self._ended_at
+        self.start()
+        self.seconds[phase] += self._ended_at - before
+        self.last = phase
+
+    def total(self) -> float:
+        """Return the seconds of all phases."""
+        return sum(self.seconds.values())
+
+
+@contextmanager
+def forward_passes(updater: Updater, clock: PhaseClock) -> Generator[None]:
+    """Let the clock know when forward passes begin and end."""
+
+    def begin(*_: object) -> None:
+        # Before the first micro-batch its copy to the device ends, before the others a backward
+        # pass.
+        clock.end("backward" if clock.last == "forward" else "data")
+
+    def end(*_: object) -> None:
+        clock.end("forward")
+
+    handles = [
+        updater.model.register_forward_pre_hook(begin),
+        updater.model.register_forward_hook(end),
+    ]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def num_tgt_tokens(micro_batches: Iterable[Batch]) -> int:
+    """Count the target tokens of an update."""
+    return sum(batch.num_tgt_tokens for batch in micro_batches)
+
+
+def work_of(micro_batches: Iterable[Batch]) -> Work:
+    """Count what an update computes."""
+    return sum(
+        (
+            Work(
+                src_tokens=int((batch.src != PAD_ID).sum()),
+                tgt_tokens=int((batch.tgt_out != PAD_ID).sum()),
+                positions=batch.src.numel() + batch.tgt_in.numel(),
+            )
+            for batch in micro_batches
+        ),
+        Work(),
+    )
+
+
+def seconds_of_products(
+    model: nn.Module,
+    work: Work,
+    *,
+    num_rows: int,
+    dtype: torch.dtype,
+    device: torch.device,
+    seconds: float,
+) -> float:
+    """Measure how long the products of all weights with all tokens would take alone.
+
+    Args:
+        model: Its shapes count.
+        work: How many tokens.
+        num_rows: Tokens of a micro-batch; fewer where a product would take more than a gigabyte.
+        dtype: Of the products.
+        device: Where to compute.
+        seconds: For how long to measure each product of each shape.
+    """
+    tokens = {"source": work.src_tokens, "target": work.tgt_tokens}
+    rows_of_shapes: Counter[tuple[int, int]] = Counter()
+    for side, weight in weight_matrices(model):
+        num_out, num_in = weight.shape
+        rows_of_shapes[num_out, num_in] += tokens[side]
+    total = 0.0
+    for (num_out, num_in), num_all in rows_of_shapes.items():
+        num_at_once = max(1, min(num_rows, _LARGEST_PRODUCT // max(num_out, num_in)))
+        measured = product_seconds(
+            num_out, num_in, num_rows=num_at_once, dtype=dtype, device=device, seconds=seconds
+        )
+        total += measured * num_all / num_at_once
+    return total

@@ -1,0 +1,217 @@
+"""`tmt bench`: how fast training and translation are on this machine."""
+
+import dataclasses
+import json
+import logging
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from transformer_mt.cli.help import examples
+from transformer_mt.cli.model_options import (
+    BatchTokens,
+    Device,
+    ModelPath,
+    load_model,
+    make_translator,
+)
+from transformer_mt.cli.options import Overrides
+from transformer_mt.config.loading import find_config, load_config
+from transformer_mt.errors import ConfigError
+from transformer_mt.versions import installed_versions
+
+if TYPE_CHECKING:
+    from transformer_mt.benchmarks.training import TrainingSpeed
+
+logger = logging.getLogger(__name__)
+
+group = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Measure the speed and the memory of training and of translation on this machine.",
+    epilog=examples(
+        "tmt bench train --config base --seconds 60",
+        "tmt bench decode --model runs/base --input test.en --json",
+    ),
+)
+
+
+def register(app: typer.Typer) -> None:
+    """Add `tmt bench` to the program."""
+    app.add_typer(group, name="bench")
+
+
+@group.command(
+    epilog=examples(
+        "tmt bench train --config base",
+        "tmt bench train --config base --set training.precision=bf16 --json",
+        "OMP_NUM_THREADS=4 tmt bench train --config multi30k_tiny --seconds 20",
+    )
+)
+def train(
+    config: Annotated[
+        str, typer.Option("--config", "-c", help="Config file, or name of a recipe.")
+    ],
+    seconds: Annotated[
+        float, typer.Option(metavar="S", min=0, help="For how long to measure.")
+    ] = 60,
+    settings: Overrides = [],  # noqa: B006 - typer reads the default; nothing changes it
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+) -> None:
+    """Measure training: tokens a second, the parts of a step, padding, memory, matrix products.
+
+    Trains a fresh model on the data of the config, after a warm-up, and keeps nothing but the
+    tokenized text. Tokens a second are target tokens without padding. The parts of a step come
+    from a pass of their own, as looking inside slows it down; the gradient of the output layer is
+    part of the forward pass, where it is computed. Matrix products are compared with the rate at
+    which this machine multiplies matrices of the model's shapes and does nothing else.
+    """
+    loaded = load_config(find_config(config), settings)
+
+    from transformer_mt.benchmarks.training import measure_training
+
+    speed = measure_training(loaded, seconds=seconds)
+    if as_json:
+        _print_json({"config": loaded.name, **dataclasses.asdict(speed)})
+        return
+    for name, value in _training_table(speed):
+        typer.echo(f"{name:<16} {value}")
+
+
+@group.command(
+    epilog=examples(
+        "tmt bench decode --model runs/base --input test.en",
+        "tmt bench decode --model runs/base --input test.en --beam 4 --precision bf16 --json",
+    )
+)
+def decode(
+    input: Annotated[Path, typer.Option(metavar="FILE", help="Lines to translate.")],
+    model: ModelPath = None,
+    beam_size: Annotated[
+        int | None,
+        typer.Option(
+            "--beam",
+            "--beam-size",
+            metavar="N",
+            min=1,
+            help="Hypotheses kept for each sentence. Default: the model's config.",
+        ),
+    ] = None,
+    precision: Annotated[
+        Literal["fp32", "bf16", "fp16", "int8"],
+        typer.Option(help="Type of weights and activations; fp16 is for GPUs."),
+    ] = "fp32",
+    batch_tokens: BatchTokens = None,
+    device: Device = "auto",
+    seconds: Annotated[
+        float,
+        typer.Option(
+            metavar="S", min=0, help="Begin passes over the file for so long; one at least."
+        ),
+    ] = 30,
+    num_singles: Annotated[
+        int,
+        typer.Option("--singles", metavar="N", min=1, help="Sentences to translate alone."),
+    ] = 100,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+) -> None:
+    """Measure translation: a whole file in batches, and sentences alone, one after another.
+
+    Blank lines are left out. Loading the model is not part of the times, and reported apart.
+    """
+    if precision == "int8":
+        raise ConfigError("--precision int8: not built yet; take fp32 or bf16")
+
+    from transformer_mt.text.lines import read_lines
+
+    lines = list(read_lines(input))  # a wrong name is told before torch is loaded
+
+    import torch
+
+    from transformer_mt.benchmarks.decoding import measure_decoding
+    from transformer_mt.benchmarks.machine import peak_memory_bytes
+
+    started = time.perf_counter()
+    bundle = load_model(model, device=device, precision=precision)
+    translator = make_translator(
+        bundle, beam_size=beam_size, length_penalty=None, batch_tokens=batch_tokens
+    )
+    load_seconds = time.perf_counter() - started
+    logger.info("loaded in %.2f s; measuring", load_seconds)
+    speed = measure_decoding(translator, lines, num_singles=num_singles, seconds=seconds)
+    weights = list(bundle.model.parameters())
+    decoding = bundle.config.decoding
+    report = {
+        **dataclasses.asdict(speed),
+        "load_seconds": load_seconds,
+        "peak_memory_bytes": peak_memory_bytes(weights[0].device),
+        "beam_size": decoding.beam_size if beam_size is None else beam_size,
+        "batch_tokens": decoding.batch_tokens if batch_tokens is None else batch_tokens,
+        "precision": precision,
+        "device": str(weights[0].device),
+        "threads": torch.get_num_threads(),
+        "num_parameters": sum(weight.numel() for weight in weights),
+    }
+    if as_json:
+        _print_json({"model": bundle.config.name, **report})
+        return
+    for name, value in _decoding_table(report):
+        typer.echo(f"{name:<16} {value}")
+
+
+def _print_json(report: dict[str, Any]) -> None:
+    typer.echo(json.dumps({**report, "versions": installed_versions()}, ensure_ascii=False))
+
+
+def _training_table(speed: "TrainingSpeed") -> Iterator[tuple[str, str]]:
+    yield "tokens/s", f"{speed.tokens_per_second:,.0f} target, padding not counted"
+    yield "source tokens/s", f"{speed.src_tokens_per_second:,.0f}"
+    yield "step", f"{_ms(speed.step_seconds)} for {speed.tokens_per_step:,.0f} target tokens"
+    parts = {
+        "data": speed.data_seconds,
+        "forward": speed.forward_seconds,
+        "backward": speed.backward_seconds,
+        "optimizer": speed.optimizer_seconds,
+    }
+    for part, seconds in parts.items():
+        yield f"  {part}", f"{_ms(seconds)}  {seconds / sum(parts.values()):>6.1%}"
+    yield "padding", f"{speed.padding_share:.1%} of the positions"
+    yield "peak memory", _mb(speed.peak_memory_bytes)
+    yield (
+        "matrix products",
+        f"{speed.mfu:.1%} of what this machine does alone: {speed.flops_per_second / 1e9:,.0f} of "
+        f"{speed.matrix_flops_per_second / 1e9:,.0f} GFLOP/s",
+    )
+    yield "measured", f"{speed.steps} updates in {speed.seconds:.1f} s"
+    yield "with", _setting(speed.precision, speed.device, speed.threads, speed.num_parameters)
+
+
+def _decoding_table(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    yield "sentences/s", f"{report['sentences_per_second']:,.1f}"
+    yield "tokens/s", f"{report['tokens_per_second']:,.0f} of the output"
+    yield (
+        "one sentence",
+        f"{_ms(report['p50_seconds'])} median, {_ms(report['p95_seconds'])} of 95%, "
+        f"{report['num_singles']} sentences",
+    )
+    yield "model loading", f"{report['load_seconds']:.2f} s"
+    yield "peak memory", _mb(report["peak_memory_bytes"])
+    yield "measured", f"{report['num_sentences']:,} sentences, {len(report['passes'])} times"
+    setting = (report[name] for name in ("precision", "device", "threads", "num_parameters"))
+    yield "with", f"beam {report['beam_size']}, {_setting(*setting)}"
+
+
+def _ms(seconds: float) -> str:
+    return f"{1000 * seconds:,.1f} ms"
+
+
+def _mb(num_bytes: int) -> str:
+    return f"{num_bytes / 1e6:,.0f} MB"
+
+
+def _setting(precision: str, device: str, threads: int, num_parameters: int) -> str:
+    on = f"{device}, {threads} threads" if device == "cpu" else device
+    return f"{precision}, {on}, {num_parameters:,} parameters"
