@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from transformer_mt.benchmarks import machine, training
+from transformer_mt.benchmarks import machine, phases, training
 from transformer_mt.benchmarks.decoding import evenly, quantile
 from transformer_mt.benchmarks.machine import (
     fastest_seconds,
@@ -14,9 +14,9 @@ from transformer_mt.benchmarks.machine import (
     reset_peak_memory,
     run_for,
 )
+from transformer_mt.benchmarks.phases import PhaseClock
 from transformer_mt.benchmarks.training import (
     PHASES,
-    PhaseClock,
     TrainingBench,
     Work,
     read_data,
@@ -41,7 +41,7 @@ def clock(monkeypatch):
 
     clock = Clock()
     monkeypatch.setattr(machine, "time", clock)
-    monkeypatch.setattr(training, "time", clock)
+    monkeypatch.setattr(phases, "time", clock)
     return clock
 
 
@@ -66,14 +66,14 @@ def test_the_fastest_calls_count(clock):
 
 
 def test_a_phase_lasts_from_the_end_of_the_one_before(clock):
-    phases = PhaseClock(CPU)
-    phases.start()
+    watched = PhaseClock(CPU)
+    watched.start()
     for name, seconds in [("data", 1), ("forward", 2), ("data", 4)]:
         clock.now += seconds
-        phases.end(name)
-    assert phases.seconds == {"data": 5, "forward": 2}
-    assert phases.total() == 7
-    assert phases.last == "data"
+        watched.end(name)
+    assert watched.seconds == {"data": 5, "forward": 2}
+    assert watched.total() == 7
+    assert watched.last == "data"
 
 
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="only Linux forgets a peak")
@@ -146,8 +146,7 @@ def test_every_phase_of_every_micro_batch_is_seen(run_config, monkeypatch):
         original(self, phase)
 
     monkeypatch.setattr(PhaseClock, "end", end)
-    phases = bench.phase_seconds(seconds=0)
-    assert list(phases) == list(PHASES)
+    assert list(bench.phase_seconds(seconds=0)) == list(PHASES)
     assert bench.accumulation == 2
     # The first wait for data is that for the batch, the second that for its copy to the device.
     assert seen == ["data", "data", "forward", "backward", "forward", "backward", "optimizer"]

@@ -5,10 +5,9 @@ Everything else is what `tmt train` uses.
 """
 
 import logging
-import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Generator, Iterable
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,8 +20,8 @@ from transformer_mt.benchmarks.machine import (
     product_seconds,
     reset_peak_memory,
     run_for,
-    synchronize,
 )
+from transformer_mt.benchmarks.phases import PhaseClock, forward_passes
 from transformer_mt.config.schema import Config
 from transformer_mt.data.batches import Batch
 from transformer_mt.models.costs import count_flops, weight_matrices
@@ -39,7 +38,7 @@ from transformer_mt.training.setup import (
     updates_of,
 )
 from transformer_mt.training.state import TrainState
-from transformer_mt.training.update import DTYPES, MAX_UNUSABLE_IN_A_ROW, Updater
+from transformer_mt.training.update import DTYPES, MAX_UNUSABLE_IN_A_ROW
 
 logger = logging.getLogger(__name__)
 
@@ -239,7 +238,7 @@ class TrainingBench:
         num_updates = 0
         with (
             closing(updates_of(self.stream, self.accumulation)) as updates,
-            forward_passes(self.updater, clock),
+            forward_passes(self.updater.model, clock),
         ):
             next(updates)  # the thread that makes batches has its start behind it
             clock.start()
@@ -258,60 +257,6 @@ class TrainingBench:
         """Return the learning rate of the next update of a run that has just begun."""
         self.step += 1
         return self.schedule(self.step, 0.0)
-
-
-class PhaseClock:
-    """Time by phase: each time is from the end of the phase before.
-
-    Attributes:
-        seconds: By name.
-        last: The phase that ended last.
-    """
-
-    def __init__(self, device: torch.device) -> None:
-        self.seconds: defaultdict[str, float] = defaultdict(float)
-        self.last = ""
-        self._device = device
-        self._ended_at = 0.0
-
-    def start(self) -> None:
-        """Begin the first phase."""
-        synchronize(self._device)
-        self._ended_at = time.perf_counter()
-
-    def end(self, phase: str) -> None:
-        """End a phase when the device is done with it, and begin the next."""
-        before = self._ended_at
-        self.start()
-        self.seconds[phase] += self._ended_at - before
-        self.last = phase
-
-    def total(self) -> float:
-        """Return the seconds of all phases."""
-        return sum(self.seconds.values())
-
-
-@contextmanager
-def forward_passes(updater: Updater, clock: PhaseClock) -> Generator[None]:
-    """Let the clock know when forward passes begin and end."""
-
-    def begin(*_: object) -> None:
-        # Before the first micro-batch its copy to the device ends, before the others a backward
-        # pass.
-        clock.end("backward" if clock.last == "forward" else "data")
-
-    def end(*_: object) -> None:
-        clock.end("forward")
-
-    handles = [
-        updater.model.register_forward_pre_hook(begin),
-        updater.model.register_forward_hook(end),
-    ]
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def num_tgt_tokens(micro_batches: Iterable[Batch]) -> int:
