@@ -88,24 +88,6 @@ def test_start_up_imports_nothing_slow(arguments: list[str], tmp_path: Path) -> 
     assert done.stdout
 
 
-@pytest.mark.parametrize(("given", "policy"), [(None, "PASSIVE"), ("ACTIVE", "ACTIVE")])
-def test_waiting_threads_sleep_unless_the_user_says_otherwise(
-    given: str | None, policy: str
-) -> None:
-    environment = {key: value for key, value in os.environ.items() if key != "OMP_WAIT_POLICY"}
-    if given is not None:
-        environment["OMP_WAIT_POLICY"] = given
-    code = (
-        "import os, transformer_mt.cli.main as program\n"
-        "program.app = lambda **_: print(os.environ['OMP_WAIT_POLICY'])\n"
-        "program.main()"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True
-    )
-    assert done.stdout == f"{policy}\n"
-
-
 def test_version_names_what_decides_results() -> None:
     code, out, err = run("--version")
     assert (code, err) == (0, "")
