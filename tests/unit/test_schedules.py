@@ -65,9 +65,7 @@ def test_inverse_sqrt_falls_with_the_root():
 def test_linear_is_a_straight_line_from_warm_up_to_end_in_steps():
     for step in (11, 50, 100):
         done = (step - 1 - 10) / 90
-        lr = schedules.linear(
-            step, (step - 1) / 100, peak=PEAK, warmup_steps=10, final_share=0.25
-        )
+        lr = schedules.linear(step, (step - 1) / 100, peak=PEAK, warmup_steps=10, final_share=0.25)
         assert lr == pytest.approx(PEAK * (1 - 0.75 * done))
 
 
