@@ -42,6 +42,7 @@ from gpu_workload import (
 from transformer_mt.benchmarks.machine import reset_peak_memory
 from transformer_mt.data.batches import BatchStream
 from transformer_mt.data.mixture import Mixture
+from transformer_mt.decoding.penalties import LengthPenalty
 from transformer_mt.decoding.search import beam_search
 from transformer_mt.models.build import build_model
 from transformer_mt.nn.packing import Segments
@@ -249,7 +250,7 @@ def measure_translation(check: Check) -> Results:
                 model.decoder,
                 model.encode(tokens, segments),
                 beam_size=workload.beam_size,
-                length_penalty=0.6,
+                length_penalty=LengthPenalty("gnmt", 0.6),
                 # At the greatest length only eos may follow; a fresh model never says it before.
                 max_lengths=torch.full((len(batch),), workload.output_tokens),
                 bos_id=BOS_ID,

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from transformer_mt.bundle import load_bundle
 from transformer_mt.cli.main import app
+from transformer_mt.decoding.options import SearchOptions
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.metrics.scores import score
 
@@ -34,7 +35,7 @@ def files(tmp_path, tiny_text) -> tuple[Path, Path]:
 @pytest.fixture(scope="module")
 def hypotheses(tiny_bundle, tiny_text) -> list[str]:
     bundle = load_bundle(tiny_bundle)
-    translator = Translator(bundle, **bundle.config.decoding.model_dump())
+    translator = Translator(bundle, SearchOptions(**bundle.config.decoding.model_dump()))
     return [translation.text for translation in translator.translate(tiny_text[0])]
 
 

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 from transformer_mt.bundle import load_bundle
 from transformer_mt.cli.main import app
+from transformer_mt.decoding.options import SearchOptions
 from transformer_mt.decoding.translator import Translator
 
 PROGRAM = [sys.executable, "-m", "transformer_mt"]
@@ -37,7 +38,7 @@ def text_of(lines: list[str]) -> bytes:
 def expected(tiny_bundle, tiny_text) -> list[str]:
     """What the library makes of the lines of `tiny_text`."""
     bundle = load_bundle(tiny_bundle)
-    translator = Translator(bundle, **bundle.config.decoding.model_dump())
+    translator = Translator(bundle, SearchOptions(**bundle.config.decoding.model_dump()))
     return [translation.text for translation in translator.translate(tiny_text[0])]
 
 

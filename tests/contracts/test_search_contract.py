@@ -8,6 +8,7 @@ import torch
 from fake_decoders import BANNED, BOS, EOS, GruDecoder, TableDecoder, memory_of, packed
 
 from transformer_mt.config.model import TransformerSettings
+from transformer_mt.decoding.penalties import LengthPenalty
 from transformer_mt.decoding.search import beam_search, score_targets
 from transformer_mt.models.build import build_model
 from transformer_mt.models.interfaces import Decoder, Memory
@@ -69,7 +70,7 @@ def search(case: Case, sources: list[list[int]], *, beam_size: int, n_best: int 
         decoder,
         encode(sources),
         beam_size=beam_size,
-        length_penalty=0.6,
+        length_penalty=LengthPenalty(),
         max_lengths=torch.tensor([len(source) + 9 for source in sources]),
         bos_id=BOS,
         eos_id=EOS,

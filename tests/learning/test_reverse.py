@@ -7,6 +7,7 @@ import torch
 from transformer_mt.bundle import load_bundle
 from transformer_mt.config.data import ReverseSource
 from transformer_mt.data.sources import open_source, read_pairs
+from transformer_mt.decoding.options import SearchOptions
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.training.trainer import train
 
@@ -34,7 +35,9 @@ def test_reversing_digits_reaches_exact_match(run_config):
     unseen = ReverseSource(type="reverse", num_pairs=200, max_length=6, seed=3)
     sources, references = read_pairs(open_source(unseen, src_lang="a", tgt_lang="b"))
     bundle = load_bundle(Path(result.run_dir) / "best", device=torch.device("cpu"))
-    translations = Translator(bundle, **config.decoding.model_dump()).translate(sources)
+    translations = Translator(bundle, SearchOptions(**config.decoding.model_dump())).translate(
+        sources
+    )
     wrong = [
         (source, translation.text)
         for source, reference, translation in zip(sources, references, translations, strict=True)

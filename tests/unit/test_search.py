@@ -11,14 +11,24 @@ from torch import Tensor
 
 from transformer_mt.decoding import search
 from transformer_mt.decoding.candidates import best_continuations
+from transformer_mt.decoding.penalties import LengthPenalty
 from transformer_mt.decoding.search import Hypothesis, beam_search, score_targets
 from transformer_mt.errors import ModelError
 
-ALPHAS = (0.0, 0.6, 1.0, 2.0)
+PENALTIES = [
+    LengthPenalty("gnmt", 0.0),
+    LengthPenalty("gnmt", 0.6),
+    LengthPenalty("gnmt", 2.0),
+    LengthPenalty("average", 0.6),
+    LengthPenalty("average", 1.0),
+    LengthPenalty("reward", 0.5),
+    LengthPenalty("reward", 3.0),
+]
+GNMT = LengthPenalty("gnmt", 0.6)
 
 
 def run(decoder, sources: list[list[int]], max_lengths: list[int], **options):
-    settings = {"beam_size": 4, "length_penalty": 0.6, "n_best": 1} | options
+    settings = {"beam_size": 4, "length_penalty": GNMT, "n_best": 1} | options
     return beam_search(
         decoder,
         memory_of(sources),
@@ -39,8 +49,12 @@ def log_probs_after(decoder, source: list[int], prefix: list[int]) -> Tensor:
         return torch.log_softmax(torch.nn.functional.linear(states[-1], weight, bias), dim=-1)
 
 
-def norm(length: int, alpha: float) -> float:
-    return ((5 + length) / 6) ** alpha
+def ranked(log_prob: float, length: int, penalty: LengthPenalty) -> float:
+    if penalty.kind == "gnmt":
+        return log_prob / ((5 + length) / 6) ** penalty.strength
+    if penalty.kind == "average":
+        return log_prob / length**penalty.strength
+    return log_prob + penalty.strength * length
 
 
 def plain_beam_search(
@@ -63,7 +77,7 @@ def plain_beam_search(
         for total, number, token in candidates[:width]:
             prefix = old[number][0]
             if token == EOS:
-                finished.append(Hypothesis(prefix, total, total / norm(length, length_penalty)))
+                finished.append(Hypothesis(prefix, total, ranked(total, length, length_penalty)))
             else:
                 slots.append(([*prefix, token], torch.tensor(total)))
         width = beam_size - len(finished)
@@ -82,8 +96,8 @@ def assert_same(found: list[Hypothesis], expected: list[Hypothesis], *, toleranc
         assert a.score == pytest.approx(b.score, abs=tolerance)
 
 
-@pytest.mark.parametrize("alpha", ALPHAS)
-def test_beam_search_equals_brute_force_when_no_slot_is_wanting(alpha):
+@pytest.mark.parametrize("penalty", PENALTIES, ids=str)
+def test_beam_search_equals_brute_force_when_no_slot_is_wanting(penalty):
     max_length, vocab_size = 4, 7
     letters = [t for t in range(vocab_size) if t not in (*BANNED, EOS)]
     for seed in range(3):
@@ -94,25 +108,27 @@ def test_beam_search_equals_brute_force_when_no_slot_is_wanting(alpha):
                 log_prob = 0.0
                 for place, token in enumerate([*tokens, EOS]):
                     log_prob += float(log_probs_after(decoder, [5, 6], list(tokens[:place]))[token])
-                every.append(Hypothesis(list(tokens), log_prob, log_prob / norm(length + 1, alpha)))
+                every.append(
+                    Hypothesis(list(tokens), log_prob, ranked(log_prob, length + 1, penalty))
+                )
         every.sort(key=lambda h: -h.score)
         assert len(every) == 1 + 3 + 9 + 27
         (found,) = run(
-            decoder, [[5, 6]], [max_length], beam_size=40, length_penalty=alpha, n_best=10
+            decoder, [[5, 6]], [max_length], beam_size=40, length_penalty=penalty, n_best=10
         )
         assert_same(found, every[:10])
 
 
-@pytest.mark.parametrize("alpha", ALPHAS)
+@pytest.mark.parametrize("penalty", PENALTIES, ids=str)
 @pytest.mark.parametrize("beam_size", [1, 2, 3, 5])
-def test_stopping_early_changes_no_result(alpha, beam_size):
+def test_stopping_early_changes_no_result(penalty, beam_size):
     early = 0
     for seed in range(3):
         decoder = TableDecoder(9, seed=seed, spread=2.0)
         sources = random_sources(5, seed=seed)
         max_lengths = [len(source) + 7 for source in sources]
         for n_best in {1, beam_size}:
-            options = {"beam_size": beam_size, "length_penalty": alpha, "n_best": n_best}
+            options = {"beam_size": beam_size, "length_penalty": penalty, "n_best": n_best}
             found = run(decoder, sources, max_lengths, **options)
             early += decoder.num_steps < max(max_lengths)
             for line, source in enumerate(sources):
@@ -132,9 +148,9 @@ def test_search_ends_when_no_open_hypothesis_can_win():
             return logits, state
 
     decoder = Certain(9)
-    run(decoder, [[5]], [50], beam_size=4, length_penalty=0.6)
+    run(decoder, [[5]], [50], beam_size=4)
     assert decoder.num_steps == 1
-    run(decoder, [[5]], [50], beam_size=4, length_penalty=0.6, n_best=2)
+    run(decoder, [[5]], [50], beam_size=4, n_best=2)
     assert decoder.num_steps > 1
 
 
@@ -167,7 +183,7 @@ def test_search_scores_equal_forced_scores(decoder):
                 segments=segments,
             )
             assert hypothesis.log_prob == pytest.approx(float(log_probs.sum()), abs=1e-5)
-            expected = hypothesis.log_prob / norm(len(hypothesis.tokens) + 1, 0.6)
+            expected = ranked(hypothesis.log_prob, len(hypothesis.tokens) + 1, GNMT)
             assert hypothesis.score == pytest.approx(expected, abs=1e-6)
 
 
@@ -222,7 +238,7 @@ def test_equal_candidates_come_in_the_order_of_slots_and_tokens(vocab_size):
     sources = random_sources(12)
     found = run(decoder, sources, [6] * 12, beam_size=5, n_best=5)
     for line, source in enumerate(sources):
-        expected = plain_beam_search(decoder, source, 6, beam_size=5, length_penalty=0.6, n_best=5)
+        expected = plain_beam_search(decoder, source, 6, beam_size=5, length_penalty=GNMT, n_best=5)
         assert_same(found[line], expected)
 
 
@@ -281,7 +297,7 @@ def test_banned_tokens_keep_their_share_of_the_probability():
 def test_a_beam_may_exceed_the_vocabulary(beam_size):
     decoder = TableDecoder(6)
     (found,) = run(decoder, [[5]], [3], beam_size=beam_size, n_best=beam_size)
-    options = {"beam_size": beam_size, "length_penalty": 0.6, "n_best": beam_size}
+    options = {"beam_size": beam_size, "length_penalty": GNMT, "n_best": beam_size}
     assert_same(found, plain_beam_search(decoder, [5], 3, **options))
     assert len(found) == min(beam_size, 1 + 2 + 4)
 
@@ -299,7 +315,7 @@ def test_no_sentences_give_no_results():
             TableDecoder(9),
             memory,
             beam_size=2,
-            length_penalty=0.6,
+            length_penalty=GNMT,
             max_lengths=torch.zeros(0, dtype=torch.int64),
             bos_id=BOS,
             eos_id=EOS,
@@ -329,7 +345,6 @@ def test_logits_that_are_no_numbers_are_reported(value, place):
     [
         ({"n_best": 5}, "n_best must be between 1 and beam_size 4; got 5"),
         ({"n_best": 0}, "n_best must be between 1"),
-        ({"length_penalty": -0.1}, "length_penalty must not be negative; got -0.1"),
         ({"max_lengths": [0]}, "max_lengths must be at least 1; got 0"),
     ],
 )

@@ -14,17 +14,12 @@ from fake_decoders import CopyModel
 from transformer_mt.bundle import Bundle, load_bundle
 from transformer_mt.decoding import chunks, translator
 from transformer_mt.decoding.long_lines import split_line
+from transformer_mt.decoding.options import SearchOptions
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import ConfigError, DataError, ModelError, TmtError
 from transformer_mt.text.tokenizer import EOS_ID
 
-SETTINGS = {
-    "beam_size": 4,
-    "length_penalty": 0.6,
-    "max_length_factor": 1.0,
-    "max_length_offset": 8,
-    "batch_tokens": 400,
-}
+OPTIONS = SearchOptions(beam_size=4, max_length_offset=8, batch_tokens=400)
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +34,7 @@ def copying(bundle) -> Bundle:
 
 
 def make(bundle: Bundle, **options) -> Translator:
-    return Translator(bundle, **(SETTINGS | options))
+    return Translator(bundle, replace(OPTIONS, **options))
 
 
 def texts(translations) -> list[str]:

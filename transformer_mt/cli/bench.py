@@ -136,9 +136,7 @@ def decode(
 
     started = time.perf_counter()
     bundle = load_model(model, device=device, precision=precision)
-    translator = make_translator(
-        bundle, beam_size=beam_size, length_penalty=None, batch_tokens=batch_tokens
-    )
+    translator = make_translator(bundle, {"beam_size": beam_size, "batch_tokens": batch_tokens})
     load_seconds = time.perf_counter() - started
     logger.info("loaded in %.2f s; measuring", load_seconds)
     speed = measure_decoding(translator, lines, num_singles=num_singles, seconds=seconds)

@@ -128,7 +128,12 @@ def evaluate(
             f"cannot write {output}: it is a file, but {len(test_sets)} test sets need a folder"
         )
     translator = make_translator(
-        bundle, beam_size=beam_size, length_penalty=length_penalty, batch_tokens=batch_tokens
+        bundle,
+        {
+            "beam_size": beam_size,
+            "length_penalty": length_penalty,
+            "batch_tokens": batch_tokens,
+        },
     )
 
     from transformer_mt.evaluation import translate_and_score

@@ -1,11 +1,13 @@
 """The options of commands that use a model, and the way from them to a translator."""
 
 import logging
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import typer
 
+from transformer_mt.config.schema import LengthPenaltyKind as Kind
 from transformer_mt.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -47,8 +49,15 @@ LengthPenalty: TypeAlias = Annotated[
     typer.Option(
         metavar="X",
         min=0.0,
-        help="Exponent alpha of Wu et al. 2016; 0 ranks by plain log-probability. Default: the "
-        "model's config.",
+        help="Strength of the length penalty, for gnmt the exponent alpha of Wu et al. 2016; 0 "
+        "ranks by plain log-probability. Default: the model's config.",
+    ),
+]
+LengthPenaltyKind: TypeAlias = Annotated[
+    Kind | None,
+    typer.Option(
+        help="gnmt divides by ((5 + length) / 6)^strength, average by length^strength, reward adds "
+        "strength for each token. Default: the model's config.",
     ),
 ]
 MaxLengthFactor: TypeAlias = Annotated[
@@ -92,46 +101,28 @@ def load_model(model: Path | None, *, device: str, precision: str) -> "Bundle":
     return load_bundle(path, device=place, dtype=dtypes[precision])
 
 
-def make_translator(
-    bundle: "Bundle",
-    *,
-    beam_size: int | None,
-    length_penalty: float | None,
-    batch_tokens: int | None,
-    max_length_factor: float | None = None,
-    max_length_offset: int | None = None,
-    n_best: int = 1,
-) -> "Translator":
-    """Make a translator; what is None is as in the model's config.
+def make_translator(bundle: "Bundle", given: Mapping[str, object]) -> "Translator":
+    """Make a translator.
+
+    Args:
+        bundle: The model.
+        given: Some of the fields of `SearchOptions`. What is missing or None is as in the model's
+            config, or the default where a config does not have it.
 
     Raises:
-        ConfigError: If a value is out of its bounds, or the beam does not fit the vocabulary or
-            `n_best`.
+        ConfigError: If a value is out of its bounds, or values do not fit each other.
     """
+    from transformer_mt.decoding.options import SearchOptions
     from transformer_mt.decoding.translator import Translator
 
-    given = {
-        "beam_size": beam_size,
-        "length_penalty": length_penalty,
-        "max_length_factor": max_length_factor,
-        "max_length_offset": max_length_offset,
-        "batch_tokens": batch_tokens,
-    }
-    settings = _checked(
-        bundle.config.decoding, {name: value for name, value in given.items() if value is not None}
-    )
-    return Translator(
-        bundle,
-        beam_size=settings.beam_size,
-        length_penalty=settings.length_penalty,
-        max_length_factor=settings.max_length_factor,
-        max_length_offset=settings.max_length_offset,
-        batch_tokens=settings.batch_tokens,
-        n_best=n_best,
-    )
+    given = {name: value for name, value in given.items() if value is not None}
+    settings = bundle.config.decoding
+    changes = {name: given[name] for name in given if name in type(settings).model_fields}
+    arguments: dict[str, Any] = {**given, **_checked(settings, changes).model_dump()}
+    return Translator(bundle, SearchOptions(**arguments))
 
 
-def _checked(settings: "DecodingSettings", given: dict[str, float | None]) -> "DecodingSettings":
+def _checked(settings: "DecodingSettings", given: Mapping[str, object]) -> "DecodingSettings":
     """Replace settings by options, within the same bounds as in a config."""
     from pydantic import ValidationError
 

@@ -66,9 +66,7 @@ def score(
     check_output(output, src, tgt)
     sources, targets = parallel_lines(src, tgt)
     bundle = load_model(model, device=device, precision=precision)
-    translator = make_translator(
-        bundle, beam_size=None, length_penalty=None, batch_tokens=batch_tokens
-    )
+    translator = make_translator(bundle, {"batch_tokens": batch_tokens})
     with results_to(output) as results:
         for start in range(0, len(sources), CHUNK):
             chunk = slice(start, start + CHUNK)

@@ -16,6 +16,7 @@ from transformer_mt.cli.model_options import (
     BeamSize,
     Device,
     LengthPenalty,
+    LengthPenaltyKind,
     MaxLengthFactor,
     MaxLengthOffset,
     ModelPath,
@@ -61,6 +62,7 @@ def translate(
     ] = None,
     beam_size: BeamSize = None,
     length_penalty: LengthPenalty = None,
+    length_penalty_kind: LengthPenaltyKind = None,
     max_length_factor: MaxLengthFactor = None,
     max_length_offset: MaxLengthOffset = None,
     n_best: Annotated[
@@ -104,12 +106,15 @@ def translate(
     bundle = load_model(model, device=device, precision=precision)
     translator = make_translator(
         bundle,
-        beam_size=beam_size,
-        length_penalty=length_penalty,
-        max_length_factor=max_length_factor,
-        max_length_offset=max_length_offset,
-        batch_tokens=batch_tokens,
-        n_best=n_best,
+        {
+            "beam_size": beam_size,
+            "length_penalty": length_penalty,
+            "length_penalty_kind": length_penalty_kind,
+            "max_length_factor": max_length_factor,
+            "max_length_offset": max_length_offset,
+            "batch_tokens": batch_tokens,
+            "n_best": n_best,
+        },
     )
     if at_terminal:
         logger.info("type a sentence and press Enter; Ctrl-D ends")

@@ -5,7 +5,7 @@ The groups live in `config.data`, `config.model` and `config.training`.
 
 import re
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, field_validator
 
@@ -18,6 +18,8 @@ NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 # File systems allow 255 bytes; the names of folders put aside and of temporary ones are longer.
 LONGEST_NAME = 200
 
+LengthPenaltyKind: TypeAlias = Literal["gnmt", "average", "reward"]
+
 
 class DecodingSettings(Settings):
     """How translations are searched."""
@@ -25,7 +27,11 @@ class DecodingSettings(Settings):
     beam_size: PositiveInt = 4
     """Hypotheses kept for each sentence; 1 is greedy search."""
     length_penalty: Annotated[float, Field(ge=0, le=100)] = 0.6
-    """Exponent alpha of Wu et al. 2016, equation 14; 0 = plain sum of log-probabilities."""
+    """Strength of the length penalty: for `gnmt` the exponent alpha of Wu et al. 2016, equation 14;
+    0 = none: plain sum of log-probabilities."""
+    length_penalty_kind: LengthPenaltyKind = "gnmt"
+    """gnmt: divides by ((5 + length) / 6)^strength; average: by length^strength, where 1 gives the
+    mean of the tokens; reward: adds strength for each token."""
     max_length_factor: Annotated[float, Field(ge=0, le=1000)] = 1.0
     """Greatest output length = factor * source length + offset, in tokens."""
     max_length_offset: Annotated[int, Field(ge=1, le=1_000_000)] = 50

@@ -4,6 +4,7 @@ Letters: B sentences, W slots of the beam, V vocabulary, K candidates.
 """
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -18,21 +19,62 @@ BLOCK = 64
 
 @dataclass(frozen=True)
 class Candidates:
-    """The best continuations of each sentence, best first, all (B, K).
+    """The continuations of each sentence that are kept, all (B, K).
 
     Attributes:
         scores: Sums of log-probabilities; -inf where there is none.
         slots: The slots they continue.
         tokens: The tokens they add.
+        groups: Numbers that hypotheses hand on to those that continue them; None: not in use.
     """
 
     scores: NDArray[np.float32]
     slots: NDArray[np.int64]
     tokens: NDArray[np.int64]
+    groups: NDArray[np.int64] | None = None
+
+
+@dataclass(frozen=True)
+class Prefixes:
+    """The hypotheses of all sentences that are not done, before a step.
+
+    Attributes:
+        sentences: Numbers of the sentences in the batch that the search began with (B,).
+        tokens: What was chosen so far, without bos (B, W, T); anything in a slot that is not open.
+        num_open: How many slots of a sentence have not been closed by an end (B,): the greatest
+            number of hypotheses that may be kept.
+        groups: See `Candidates`; None in the first step.
+    """
+
+    sentences: NDArray[np.int64]
+    tokens: NDArray[np.int64]
+    num_open: NDArray[np.int64]
+    groups: NDArray[np.int64] | None
+
+
+class Selection(Protocol):
+    """Chooses the hypotheses that the search goes on with."""
+
+    def __call__(self, log_probs: Tensor, scores: Tensor, prefixes: Prefixes) -> Candidates:
+        """Choose at most `num_open` continuations of each sentence.
+
+        Args:
+            log_probs: Of the next token (B, W, V).
+            scores: What the slots have so far (B, W); -inf for a slot that is not open.
+            prefixes: What the slots hold.
+        """
+        ...
+
+
+def select_best(log_probs: Tensor, scores: Tensor, prefixes: Prefixes) -> Candidates:
+    """Choose the most probable continuations: plain beam search."""
+    best = best_continuations(log_probs, scores, int(prefixes.num_open.max()))
+    best.scores[np.arange(best.scores.shape[1]) >= prefixes.num_open[:, None]] = -np.inf
+    return best
 
 
 def best_continuations(log_probs: Tensor, scores: Tensor, num: int) -> Candidates:
-    """Return the `num` best of all continuations of each sentence, or as many as there are.
+    """Return the `num` best continuations of each sentence, best first, or as many as there are.
 
     Args:
         log_probs: Of the next token (B, W, V).

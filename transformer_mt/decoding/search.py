@@ -14,7 +14,9 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from transformer_mt.decoding.candidates import Candidates, best_continuations
+from transformer_mt.decoding.candidates import Candidates, Prefixes, Selection, select_best
+from transformer_mt.decoding.penalties import LengthPenalty
+from transformer_mt.decoding.rules import Rule
 from transformer_mt.errors import ModelError
 from transformer_mt.models.interfaces import Decoder, Memory
 from transformer_mt.nn.packing import Segments
@@ -30,20 +32,12 @@ class Hypothesis:
     Attributes:
         tokens: Without bos and eos.
         log_prob: Natural logarithm of its probability, eos included.
-        score: What hypotheses are ranked by: `log_prob / length_norm(length incl. eos)`.
+        score: What hypotheses are ranked by: see `penalties.LengthPenalty`.
     """
 
     tokens: list[int]
     log_prob: float
     score: float
-
-
-def length_norm(length: NDArray[np.int64] | int, alpha: float) -> NDArray[np.float64]:
-    """Return ((5 + length) / 6) ** alpha, by which log-probabilities are divided.
-
-    Source: Wu et al. 2016, equation 14.
-    """
-    return np.asarray((5 + np.asarray(length, dtype=np.float64)) / 6) ** alpha
 
 
 @torch.inference_mode()
@@ -52,12 +46,14 @@ def beam_search(
     memory: Memory,
     *,
     beam_size: int,
-    length_penalty: float,
+    length_penalty: LengthPenalty,
     max_lengths: Tensor,
     bos_id: int,
     eos_id: int,
     banned_ids: Sequence[int],
     n_best: int = 1,
+    rules: Sequence[Rule] = (),
+    select: Selection = select_best,
 ) -> list[list[Hypothesis]]:
     """Find the most probable targets of each sentence; a beam of 1 is greedy search.
 
@@ -66,7 +62,8 @@ def beam_search(
     slots, then of their token ids. A hypothesis that ends closes its slot for good. Where a target
     has reached its greatest length, only eos can follow. A sentence is done when no slot is open,
     or when no open hypothesis can enter the `n_best` any more: log-probabilities only fall, so
-    `log_prob / length_norm(max_length)` bounds what one can reach. This stop changes no result.
+    its score if it ended now with the greatest length bounds what it can reach. This stop changes
+    no result.
 
     The result of a sentence does not depend on the others, up to the rounding of the decoder.
 
@@ -74,24 +71,24 @@ def beam_search(
         decoder: The model.
         memory: The encoder's output for B sentences.
         beam_size: Slots of each sentence, W. May exceed the vocabulary.
-        length_penalty: The exponent alpha of `length_norm`, at least 0.
+        length_penalty: Makes scores of log-probabilities.
         max_lengths: Greatest length of each target in tokens incl. eos (B,), int64, on the CPU.
         bos_id: Given to the decoder first.
         eos_id: Ends a hypothesis.
         banned_ids: Tokens that are never chosen. They keep their share of the probability.
         n_best: Hypotheses to return for each sentence, at most `beam_size`.
+        rules: Edit the log-probabilities of each step.
+        select: Chooses the continuations that are kept.
 
     Returns:
         For each sentence its hypotheses, best first; equal scores in the order of their ends.
-        Fewer than `n_best` only if the beam ran out of tokens to choose from.
+        Fewer than `n_best` only if the beam ran out of tokens to choose from, or rules left none.
 
     Raises:
         ModelError: If logits are NaN or infinite.
     """
     if not 1 <= n_best <= beam_size:
         raise ValueError(f"n_best must be between 1 and beam_size {beam_size}; got {n_best}")
-    if length_penalty < 0:
-        raise ValueError(f"length_penalty must not be negative; got {length_penalty}")
     limits = max_lengths.numpy()
     if limits.min(initial=1) < 1:
         raise ValueError(f"max_lengths must be at least 1; got {limits.min()}")
@@ -108,10 +105,13 @@ def beam_search(
         # Faster than `logsumexp`, which makes three passes where this is one fused kernel.
         log_probs = F.log_softmax(logits, dim=-1, dtype=torch.float32)
         log_probs.index_fill_(-1, banned, -torch.inf)
+        prefixes = beams.prefixes()
+        for rule in rules:
+            rule(log_probs, prefixes)
         at_limit = beams.sentences_at_limit()
         if at_limit.size:
             _allow_only(eos_id, log_probs, torch.from_numpy(at_limit).to(device))
-        move = beams.advance(best_continuations(log_probs, scores, beams.num_wanted()))
+        move = beams.advance(select(log_probs, scores, prefixes))
         if move is None:
             return beams.results()
         tokens = torch.from_numpy(move.tokens).to(device)
@@ -179,13 +179,13 @@ class _Beams:
         self,
         limits: NDArray[np.int64],
         beam_size: int,
-        length_penalty: float,
+        length_penalty: LengthPenalty,
         eos_id: int,
         n_best: int,
     ) -> None:
         self._eos_id = eos_id
         self._n_best = n_best
-        self._norms = length_norm(np.arange(limits.max() + 1), length_penalty)
+        self._length_penalty = length_penalty
         self._finished: list[list[Hypothesis]] = [[] for _ in limits]
         # Of the sentences that are not done:
         self._sentences = np.arange(limits.size)
@@ -193,6 +193,7 @@ class _Beams:
         self._num_open = np.full(limits.size, beam_size)  # slots that are not closed
         self._best = np.full((limits.size, n_best), -np.inf)  # best finished scores, falling
         self._tokens = np.empty((limits.size, 1, 0), dtype=np.int64)  # chosen so far, by slot
+        self._groups: NDArray[np.int64] | None = None  # likewise (B, W)
 
     @property
     def _length(self) -> int:
@@ -202,9 +203,9 @@ class _Beams:
         """Return which sentences must end with the next token."""
         return np.flatnonzero(self._limits == self._length + 1)
 
-    def num_wanted(self) -> int:
-        """Return the greatest number of candidates that a sentence can use."""
-        return int(self._num_open.max())
+    def prefixes(self) -> Prefixes:
+        """Return what rules and selections may know."""
+        return Prefixes(self._sentences, self._tokens, self._num_open, self._groups)
 
     def advance(self, candidates: Candidates) -> _Move | None:
         """Put the candidates into the slots; None when all sentences are done."""
@@ -215,8 +216,7 @@ class _Beams:
                 f"{self._length + 1}: its weights are damaged, it diverged in training, or the "
                 f"precision is too low for it"
             )
-        chosen = np.arange(scores.shape[1]) < self._num_open[:, None]
-        chosen &= scores > -np.inf
+        chosen = scores > -np.inf
         ended = chosen & (candidates.tokens == self._eos_id)
         is_open = chosen & ~ended
         lines = np.arange(len(scores))[:, None]
@@ -224,11 +224,12 @@ class _Beams:
         self._tokens = np.concatenate(
             (self._tokens[lines, candidates.slots], candidates.tokens[:, :, None]), axis=2
         )
+        self._groups = candidates.groups
         if ended.any():
             self._collect(ended, scores)
         open_scores = np.where(is_open, scores, np.float32(-np.inf))
-        bound = open_scores.max(axis=1) / self._norms[self._limits]
-        goes_on = bound > self._best[:, -1]
+        bounds = self._length_penalty.scores(open_scores.max(axis=1), self._limits)
+        goes_on = bounds > self._best[:, -1]
         if not goes_on.any():
             return None
         sentences = None
@@ -242,10 +243,12 @@ class _Beams:
         width = int(is_open.sum(axis=1).max())
         if width < is_open.shape[1]:
             places = np.argsort(~is_open, axis=1, kind="stable")[:, :width]
+            lines = np.arange(len(places))[:, None]
             rows, tokens, open_scores, self._tokens = (
-                x[np.arange(len(x))[:, None], places]
-                for x in (rows, tokens, open_scores, self._tokens)
+                x[lines, places] for x in (rows, tokens, open_scores, self._tokens)
             )
+            if self._groups is not None:
+                self._groups = self._groups[lines, places]
         keeps_rows = sentences is None and width == num_slots == 1
         return _Move(rows, tokens, open_scores, sentences, keeps_rows)
 
@@ -257,7 +260,7 @@ class _Beams:
         ]
 
     def _collect(self, ended: NDArray[np.bool_], log_probs: NDArray[np.float32]) -> None:
-        scores = log_probs / self._norms[self._length]
+        scores = self._length_penalty.scores(log_probs, self._length)
         for line, slot in zip(*np.nonzero(ended), strict=True):
             hypothesis = Hypothesis(
                 tokens=self._tokens[line, slot, :-1].tolist(),
@@ -275,6 +278,8 @@ class _Beams:
         self._num_open = self._num_open[sentences]
         self._best = self._best[sentences]
         self._tokens = self._tokens[sentences]
+        if self._groups is not None:
+            self._groups = self._groups[sentences]
 
 
 def _allow_only(token: int, log_probs: Tensor, sentences: Tensor) -> None:

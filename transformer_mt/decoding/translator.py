@@ -12,8 +12,9 @@ from transformer_mt.bundle import Bundle
 from transformer_mt.decoding.batching import batches_of, halving
 from transformer_mt.decoding.chunks import chunks_of
 from transformer_mt.decoding.long_lines import MAX_CHARACTERS, Part, split_line
+from transformer_mt.decoding.options import SearchOptions
 from transformer_mt.decoding.search import Hypothesis, beam_search, score_targets
-from transformer_mt.errors import ConfigError, DataError
+from transformer_mt.errors import DataError
 from transformer_mt.models.interfaces import Memory
 from transformer_mt.nn.packing import Segments
 from transformer_mt.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
@@ -92,46 +93,17 @@ class Translator:
 
     Args:
         bundle: The model and its tokenizers.
-        beam_size: Hypotheses kept for each sentence; 1 is greedy search.
-        length_penalty: Exponent of `search.length_norm`.
-        max_length_factor: A target has at most factor * source length + offset tokens.
-        max_length_offset: See `max_length_factor`.
-        batch_tokens: Source tokens times beam in a batch; a longer sentence is alone.
-        n_best: Candidates to return for each line.
+        options: How to search.
 
     Raises:
-        ConfigError: If the beam is larger than the vocabulary, or smaller than `n_best`.
+        ConfigError: If the options do not fit each other or the vocabulary.
     """
 
-    def __init__(
-        self,
-        bundle: Bundle,
-        *,
-        beam_size: int,
-        length_penalty: float,
-        max_length_factor: float,
-        max_length_offset: int,
-        batch_tokens: int,
-        n_best: int = 1,
-    ) -> None:
-        vocab_size = bundle.tokenizers.tgt.vocab_size
-        if beam_size > vocab_size:
-            raise ConfigError(
-                f"beam size {beam_size} is larger than the vocabulary of {vocab_size} tokens"
-            )
-        if n_best > beam_size:
-            raise ConfigError(
-                f"a beam of {beam_size} cannot give {n_best} translations: "
-                f"raise the beam size to {n_best}"
-            )
+    def __init__(self, bundle: Bundle, options: SearchOptions) -> None:
+        options.check(bundle.tokenizers.tgt.vocab_size)
+        self._options = options
         self._tokenizers = bundle.tokenizers
         self._model = bundle.model
-        self._beam_size = beam_size
-        self._length_penalty = length_penalty
-        self._max_length_factor = max_length_factor
-        self._max_length_offset = max_length_offset
-        self._batch_tokens = batch_tokens
-        self._n_best = n_best
         longest = bundle.model.encoder.max_length
         self._max_source_length = min(MAX_SOURCE_LENGTH, longest or MAX_SOURCE_LENGTH)
 
@@ -153,13 +125,14 @@ class Translator:
             on_progress: Called after each batch with the number of sentences done and of all
                 sentences. Blank lines and repetitions are not counted.
         """
+        options = self._options
         parts = self._parts(lines, first_line)
         # Each different sentence is translated once.
         sources = list({part.tokens: None for line_parts in parts for part in line_parts})
         lengths = [len(source) + 1 for source in sources]
         found: list[list[Hypothesis]] = [[] for _ in sources]
         num_done = 0
-        for batch in batches_of(lengths, max(1, self._batch_tokens // self._beam_size)):
+        for batch in batches_of(lengths, max(1, options.batch_tokens // options.beam_size)):
             results = halving(self._search, [sources[i] for i in batch])
             for i, hypotheses in zip(batch, results, strict=True):
                 found[i] = hypotheses
@@ -200,7 +173,7 @@ class Translator:
         self._check_lengths(pairs, first_line)
         lengths = [len(source) + len(target) + 2 for source, target in pairs]
         scores: list[list[float]] = [[] for _ in pairs]
-        for batch in batches_of(lengths, self._batch_tokens):
+        for batch in batches_of(lengths, self._options.batch_tokens):
             results = halving(self._force, [pairs[i] for i in batch])
             for i, log_probs in zip(batch, results, strict=True):
                 scores[i] = log_probs
@@ -231,20 +204,20 @@ class Translator:
 
     @torch.inference_mode()
     def _search(self, sources: Sequence[tuple[int, ...]]) -> list[list[Hypothesis]]:
-        longest = self._model.decoder.max_length
+        options, longest = self._options, self._model.decoder.max_length
         with evaluation_mode(self._model):
             memory, lengths = self._encode(sources)
-            limits = (lengths * self._max_length_factor).long() + self._max_length_offset
+            limits = (lengths * options.max_length_factor).long() + options.max_length_offset
             return beam_search(
                 self._model.decoder,
                 memory,
-                beam_size=self._beam_size,
-                length_penalty=self._length_penalty,
+                beam_size=options.beam_size,
                 max_lengths=limits if longest is None else limits.clamp(max=longest),
                 bos_id=BOS_ID,
                 eos_id=EOS_ID,
                 banned_ids=(PAD_ID, UNK_ID, BOS_ID),
-                n_best=self._n_best,
+                length_penalty=options.ranking,
+                n_best=options.n_best,
             )
 
     @torch.inference_mode()

@@ -4,13 +4,14 @@ import math
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 
 from transformer_mt.bundle import Bundle
 from transformer_mt.config.schema import Config
 from transformer_mt.data.batches import eval_batches
+from transformer_mt.decoding.options import SearchOptions
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import DivergedError, ModelError
 from transformer_mt.evaluation import translate_and_score, validation_loss
@@ -121,8 +122,8 @@ class Validator:
         return settings.micro_batch_tokens or settings.max_tokens
 
     def _translator(self, model: Seq2Seq) -> Translator:
-        arguments = self._config.decoding.model_dump()
+        options = SearchOptions(**self._config.decoding.model_dump())
         if self._config.training.validation.beam_size is not None:
-            arguments["beam_size"] = self._config.training.validation.beam_size
+            options = replace(options, beam_size=self._config.training.validation.beam_size)
         bundle = Bundle(config=self._config, tokenizers=self._data.tokenizers, model=model)
-        return Translator(bundle, **arguments)
+        return Translator(bundle, options)
