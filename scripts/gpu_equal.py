@@ -28,7 +28,7 @@ from transformer_mt.nn.dropout import Dropout
 from transformer_mt.nn.loss import label_smoothed_linear_cross_entropy
 from transformer_mt.nn.packing import Segments
 from transformer_mt.training.distributed import World
-from transformer_mt.training.optimizers import build_optimizer
+from transformer_mt.training.optimizers import build_adam
 from transformer_mt.training.update import Updater
 
 # Half of the mantissa, and some room for sums of a few hundred terms.
@@ -189,8 +189,8 @@ def compare_amp(device: torch.device, *, steps: int) -> dict[str, object]:
     for precision in _precisions(device):
         torch.manual_seed(7)
         model = build_model(settings, src_vocab_size=60, tgt_vocab_size=60).to(device)
-        optimizer = build_optimizer(
-            model, "adam", beta1=0.9, beta2=0.98, eps=1e-9, weight_decay=0.0
+        optimizer = build_adam(
+            model.parameters(), "adam", beta1=0.9, beta2=0.98, eps=1e-9, weight_decay=0.0
         )
         updater = Updater(
             model,

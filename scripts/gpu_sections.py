@@ -48,7 +48,7 @@ from transformer_mt.models.build import build_model
 from transformer_mt.nn.packing import Segments
 from transformer_mt.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from transformer_mt.training.distributed import World
-from transformer_mt.training.optimizers import build_optimizer
+from transformer_mt.training.optimizers import build_adam
 from transformer_mt.training.update import Updater
 from transformer_mt.versions import installed_versions
 
@@ -160,7 +160,7 @@ def measure_training(check: Check, size: str, seconds: float) -> Results:
     model = build_model(settings, **vocab_sizes).to(check.device)
     updater = Updater(
         model,
-        build_optimizer(model, "adam", beta1=0.9, beta2=0.98, eps=1e-9, weight_decay=0.0),
+        build_adam(model.parameters(), "adam", beta1=0.9, beta2=0.98, eps=1e-9, weight_decay=0.0),
         world=World(),
         device=check.device,
         precision=workload.precision,

@@ -16,7 +16,7 @@ from transformer_mt.training.checkpoint import (
     save_checkpoint,
 )
 from transformer_mt.training.distributed import World
-from transformer_mt.training.optimizers import apply_update, build_optimizer, optimizer_tensors
+from transformer_mt.training.optimizers import apply_update, build_adam, optimizer_tensors
 from transformer_mt.training.state import TrainState, Validation, best_validations
 
 CPU = torch.device("cpu")
@@ -24,7 +24,9 @@ CPU = torch.device("cpu")
 
 def model_and_optimizer(width=4):
     model = nn.Sequential(nn.Linear(3, width), nn.LayerNorm(width))
-    optimizer = build_optimizer(model, "adam", beta1=0.9, beta2=0.98, eps=1e-9, weight_decay=0.0)
+    optimizer = build_adam(
+        model.parameters(), "adam", beta1=0.9, beta2=0.98, eps=1e-9, weight_decay=0.0
+    )
     for weight in model.parameters():
         weight.grad = torch.randn_like(weight)
     apply_update(optimizer, torch.tensor(0.0))

@@ -6,7 +6,7 @@ from torch import nn
 
 from transformer_mt.training.optimizers import (
     apply_update,
-    build_optimizer,
+    build_adam,
     load_optimizer_tensors,
     optimizer_tensors,
     set_learning_rate,
@@ -16,8 +16,8 @@ BETA1, BETA2, EPS, LR = 0.9, 0.98, 1e-9, 0.01
 
 
 def build(model, rule="adam", weight_decay=0.0):
-    optimizer = build_optimizer(
-        model, rule, beta1=BETA1, beta2=BETA2, eps=EPS, weight_decay=weight_decay
+    optimizer = build_adam(
+        model.parameters(), rule, beta1=BETA1, beta2=BETA2, eps=EPS, weight_decay=weight_decay
     )
     set_learning_rate(optimizer, LR)
     return optimizer

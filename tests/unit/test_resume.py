@@ -16,12 +16,18 @@ from transformer_mt.training.trainer import train
 from transformer_mt.training.validation import Validator
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
-def test_n_steps_and_n_resumed_steps_equal_2n_steps_to_the_bit(run_config, monkeypatch, precision):
+@pytest.mark.parametrize(
+    ("precision", "optimizer"),
+    [("fp32", "adam"), ("bf16", "adam"), ("fp16", "adam"), ("fp32", "muon"), ("fp16", "muon")],
+)
+def test_n_steps_and_n_resumed_steps_equal_2n_steps_to_the_bit(
+    run_config, monkeypatch, precision, optimizer
+):
     changes = {
         "training__max_steps": 24,
         "training__micro_batch_tokens": 128,
         "training__precision": precision,
+        "training__optimizer": {"type": optimizer},
     }
     whole = run_config("whole", **changes)
     with monkeypatch.context() as patch:

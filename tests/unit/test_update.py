@@ -9,7 +9,7 @@ from transformer_mt.data.pairs import pack_pairs
 from transformer_mt.errors import DivergedError
 from transformer_mt.models.build import build_model
 from transformer_mt.training.distributed import World
-from transformer_mt.training.optimizers import build_optimizer
+from transformer_mt.training.optimizers import build_adam
 from transformer_mt.training.setup import split_update
 from transformer_mt.training.update import MAX_UNUSABLE_IN_A_ROW, Updater
 
@@ -27,7 +27,9 @@ def some_pairs(num_pairs=24):
 def updater_for(config, precision="fp32", clip_norm=None):
     torch.manual_seed(1)
     model = build_model(config.model, src_vocab_size=30, tgt_vocab_size=30)
-    optimizer = build_optimizer(model, "adam", beta1=0.9, beta2=0.98, eps=1e-9, weight_decay=0.0)
+    optimizer = build_adam(
+        model.parameters(), "adam", beta1=0.9, beta2=0.98, eps=1e-9, weight_decay=0.0
+    )
     updater = Updater(
         model,
         optimizer,

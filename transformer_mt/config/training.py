@@ -22,6 +22,31 @@ class AdamSettings(Settings):
     """On matrices only; `adam` adds it to the gradient, `adamw` shrinks the weights."""
 
 
+class MuonSettings(Settings):
+    """Muon (Jordan et al. 2024) for the matrices of the layers, AdamW for all other weights.
+
+    The matrices' updates are scaled to the size of AdamW's (Liu et al. 2025), so that both use
+    learning rates of the same order.
+    """
+
+    type: Literal["muon"]
+    momentum: Share = 0.95
+    """Decay of the mean of gradients of the matrices."""
+    adamw_lr_ratio: Annotated[float, Field(gt=0)] = 1.0
+    """Learning rate of embeddings, norms and biases, as a share of that of the matrices."""
+    beta1: Share = 0.9
+    """AdamW: decay of the mean of gradients."""
+    beta2: Share = 0.98
+    """AdamW: decay of the mean of squared gradients."""
+    eps: Annotated[float, Field(gt=0)] = 1e-9
+    """AdamW: added to the root of the mean square."""
+    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    """Shrinks all matrices, those of AdamW included."""
+
+
+Optimizer = Annotated[AdamSettings | MuonSettings, Field(discriminator="type")]
+
+
 class NoamSchedule(Settings):
     """Equation 3 of Vaswani et al. 2017.
 
@@ -147,7 +172,7 @@ class TrainingSettings(Settings):
     """Peak learning rate; every schedule but `noam` needs it."""
     schedule: Schedule = NoamSchedule(type="noam")
     """Learning rate over the run."""
-    optimizer: AdamSettings = AdamSettings()
+    optimizer: Optimizer = AdamSettings()
     """Update rule."""
     label_smoothing: Share = 0.1
     """Share of the target probability spread evenly over the vocabulary (Szegedy et al. 2016)."""

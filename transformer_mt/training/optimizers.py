@@ -1,5 +1,6 @@
 """Update rules, and which weights they treat alike."""
 
+from collections.abc import Iterable
 from typing import Literal
 
 import torch
@@ -8,8 +9,8 @@ from torch import Tensor, nn
 _FUSED_DEVICES = ("cuda", "cpu", "mps")
 
 
-def build_optimizer(
-    model: nn.Module,
+def build_adam(
+    weights: Iterable[nn.Parameter],
     rule: Literal["adam", "adamw"],
     *,
     beta1: float,
@@ -17,7 +18,7 @@ def build_optimizer(
     eps: float,
     weight_decay: float,
 ) -> torch.optim.Adam:
-    """Return Adam or AdamW over the weights of `model`.
+    """Return Adam or AdamW over `weights`; those that need no gradient are left out.
 
     Weight decay acts on matrices alone: it would pull gains and biases, which have no scale to
     spare, to zero. The learning rate is set before each update with `set_learning_rate`.
@@ -25,14 +26,14 @@ def build_optimizer(
     Source: Kingma and Ba 2015, algorithm 1; Loshchilov and Hutter 2019 for `adamw`.
 
     Args:
-        model: Its tied weights count once.
+        weights: Each once.
         rule: `adam` adds the decay to the gradient, `adamw` shrinks the weights themselves.
         beta1: Decay of the mean of gradients.
         beta2: Decay of the mean of squared gradients.
         eps: Added to the root of the mean square.
         weight_decay: Strength of the decay.
     """
-    weights = [weight for weight in model.parameters() if weight.requires_grad]
+    weights = [weight for weight in weights if weight.requires_grad]
     groups = [
         {"params": [w for w in weights if w.ndim >= 2], "weight_decay": weight_decay},
         {"params": [w for w in weights if w.ndim < 2], "weight_decay": 0.0},
@@ -50,9 +51,9 @@ def build_optimizer(
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
-    """Set the learning rate of all weights for the next update."""
+    """Set the learning rate of the next update; a group with `lr_ratio` gets this share of it."""
     for group in optimizer.param_groups:
-        group["lr"] = lr
+        group["lr"] = lr * group.get("lr_ratio", 1.0)
 
 
 def apply_update(optimizer: torch.optim.Optimizer, unusable: Tensor) -> None:
@@ -62,8 +63,8 @@ def apply_update(optimizer: torch.optim.Optimizer, unusable: Tensor) -> None:
         optimizer: Its gradients are ready.
         unusable: Float scalar on the device of the weights: 1.0 = a gradient is not finite.
     """
-    if optimizer.param_groups[0].get("fused"):
-        # The same door that torch.amp.GradScaler uses.
+    # The same door that torch.amp.GradScaler uses.
+    if getattr(optimizer, "_step_supports_amp_scaling", False):
         optimizer.found_inf = unusable  # type: ignore[attr-defined]
         optimizer.step()
         del optimizer.found_inf  # type: ignore[attr-defined]

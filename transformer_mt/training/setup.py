@@ -1,8 +1,9 @@
 """What a session of a run starts with: weights, the state to go on from, batches, and a hello."""
 
 import logging
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import closing
+from functools import partial
 from itertools import islice
 
 import torch
@@ -16,7 +17,8 @@ from transformer_mt.models.build import build_model
 from transformer_mt.models.seq2seq import Seq2Seq
 from transformer_mt.training.checkpoint import newest_checkpoint, restore, restore_rng
 from transformer_mt.training.distributed import World
-from transformer_mt.training.optimizers import build_optimizer
+from transformer_mt.training.muon import build_muon
+from transformer_mt.training.optimizers import build_adam
 from transformer_mt.training.preparation import Data
 from transformer_mt.training.run_directory import RunDirectory
 from transformer_mt.training.state import TrainState
@@ -40,16 +42,25 @@ def build_first_model(config: Config, data: Data, *, world: World, device: torch
 def build_updater(config: Config, model: Seq2Seq, *, world: World, device: torch.device) -> Updater:
     """Build the optimizer of a model and what makes its updates."""
     settings = config.training
-    rule = settings.optimizer.model_dump()
     return Updater(
         model,
-        build_optimizer(model, rule.pop("type"), **rule),
+        build_optimizer(model, settings),
         world=world,
         device=device,
         precision=settings.precision,
         label_smoothing=settings.label_smoothing,
         clip_norm=settings.clip_norm,
     )
+
+
+def build_optimizer(model: Seq2Seq, settings: TrainingSettings) -> torch.optim.Optimizer:
+    """Return the update rule that the settings name, over the weights of a model."""
+    rules: dict[str, Callable[..., torch.optim.Optimizer]] = {
+        "adam": partial(build_adam, model.parameters(), "adam"),
+        "adamw": partial(build_adam, model.parameters(), "adamw"),
+        "muon": partial(build_muon, model),
+    }
+    return rules[settings.optimizer.type](**settings.optimizer.model_dump(exclude={"type"}))
 
 
 def seed_dropout(config: Config, world: World, *, step: int) -> None:
