@@ -66,6 +66,9 @@ class TableDecoder:
                 states.append(self.logits[key])
         return torch.stack(states)
 
+    def project(self, states: Tensor) -> Tensor:
+        return states
+
     def output_weight(self) -> tuple[Tensor, None]:
         return torch.eye(self.logits.shape[1]), None
 
@@ -117,6 +120,9 @@ class GruDecoder(nn.Module):
                 hidden = self.cell(torch.cat((self.embedding(token), context)), hidden)
                 states.append(hidden)
         return torch.stack(states)
+
+    def project(self, states: Tensor) -> Tensor:
+        return self.output(states)
 
     def output_weight(self) -> tuple[Tensor, Tensor]:
         return self.output.weight, self.output.bias
@@ -182,6 +188,9 @@ class CopyModel(nn.Module):
         ends = torch.full((segments.max_length,), EOS)
         wanted = [torch.cat((source, ends))[:length] for source, length in pairs]
         return self._logits(torch.cat(wanted))
+
+    def project(self, states: Tensor) -> Tensor:
+        return states
 
     def output_weight(self) -> tuple[Tensor, None]:
         return torch.eye(self.vocab_size), None

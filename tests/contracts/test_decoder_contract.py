@@ -1,6 +1,7 @@
 """What every decoder must keep, whatever it computes: see `models.interfaces`."""
 
 import itertools
+from typing import Any
 
 import pytest
 import torch
@@ -10,9 +11,10 @@ from transformer_mt.config.model import TransformerSettings
 from transformer_mt.errors import DataError
 from transformer_mt.models import build
 from transformer_mt.models.build import FEED_FORWARDS, RESIDUALS, build_model
+from transformer_mt.models.ensemble import ensemble
 from transformer_mt.models.interfaces import Memory
 from transformer_mt.models.seq2seq import Seq2Seq
-from transformer_mt.nn.packing import Segments, unpack
+from transformer_mt.nn.packing import Segments, pack, unpack
 from transformer_mt.nn.positions import Positions, sinusoids
 
 SMALL = {
@@ -70,15 +72,19 @@ def test_all_variants_are_here() -> None:
     assert len(SCHEMES) == 2  # hooks that no scheme of ours uses yet
 
 
-@pytest.fixture(params=[*VARIANTS, *SCHEMES])
+@pytest.fixture(params=[*VARIANTS, *SCHEMES, "ensemble"])
 def model(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Seq2Seq:
     torch.manual_seed(2)
+    if request.param == "ensemble":
+        return ensemble([randomised(VARIANTS[name]) for name in [*VARIANTS][:2]], [2.0, 1.0])
     if request.param in SCHEMES:
         monkeypatch.setattr(build, "_positions", lambda *_: SCHEMES[request.param]())
-        settings = TransformerSettings(**SMALL)
-    else:
-        settings = TransformerSettings(**VARIANTS[request.param])
-    model = build_model(settings, src_vocab_size=V, tgt_vocab_size=V)
+        return randomised(SMALL)
+    return randomised(VARIANTS[request.param])
+
+
+def randomised(settings: dict[str, Any]) -> Seq2Seq:
+    model = build_model(TransformerSettings(**settings), src_vocab_size=V, tgt_vocab_size=V)
     for parameter in model.parameters():
         parameter.data.add_(torch.randn_like(parameter), alpha=0.1)
     return model.double().eval()
@@ -97,14 +103,9 @@ def batch() -> tuple[Tensor, Segments, Tensor, Segments]:
     return *sentences(SRC_LENGTHS), *sentences(TGT_LENGTHS)
 
 
-def logits_of(model: Seq2Seq, states: Tensor) -> Tensor:
-    weight, bias = model.decoder.output_weight()
-    return torch.nn.functional.linear(states, weight, bias)
-
-
 def full_logits(model: Seq2Seq, batch: tuple[Tensor, Segments, Tensor, Segments]) -> Tensor:
     """Return (B, T, V), zeros behind the ends."""
-    return unpack(logits_of(model, model(*batch)), batch[3])
+    return unpack(model.decoder.project(model(*batch)), batch[3])
 
 
 @torch.no_grad()
@@ -178,14 +179,58 @@ def test_select_continues_the_rows_it_names(model, batch) -> None:
 
 
 @torch.no_grad()
+def test_attention_to_the_source_is_a_distribution_over_its_tokens(model, batch) -> None:
+    src, src_segments, tgt_in, segments = batch
+    memory = model.encode(src, src_segments)
+    weights = model.decoder.source_attention(tgt_in, segments, memory)
+    assert weights.shape == (3, 2, 3, max(TGT_LENGTHS), max(SRC_LENGTHS))
+    torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]).double())
+    for b, length in enumerate(SRC_LENGTHS):
+        assert (weights[b, ..., :length] > 0).all()
+        assert not weights[b, ..., length:].any()
+
+
+@pytest.mark.parametrize("name", ["post-relu-sinusoidal", "pre-relu-sinusoidal"])
+@torch.no_grad()
+def test_attention_to_the_source_is_what_values_are_mixed_by(name, batch) -> None:
+    """The last layer's sum of values by these weights, projected, is what its block returns."""
+    src, src_segments, tgt_in, segments = batch
+    model = randomised(VARIANTS[name])
+    memory = model.encode(src, src_segments)
+    block = model.decoder.layers[-1].cross_attention
+    seen: list[Tensor] = []
+    block.register_forward_hook(lambda block, inputs, output: seen.append(output))
+    model.decoder(tgt_in, segments, memory)
+    weights = model.decoder.source_attention(tgt_in, segments, memory)[:, -1]
+    values = block.keys_values(memory.states, src_segments).values
+    mixed = block.output((weights @ values).transpose(1, 2).flatten(2))
+    torch.testing.assert_close(pack(mixed, segments), seen[0])
+
+
+@torch.no_grad()
+def test_an_ensemble_gives_the_mean_of_probabilities(batch) -> None:
+    models = [randomised(VARIANTS["pre-relu-sinusoidal"]), randomised({**SMALL, "d_model": 12})]
+    joined = ensemble(models, [3.0, 1.0])
+    first, second = (model.decoder.project(model(*batch)).softmax(-1) for model in models)
+    found = joined.decoder.project(joined(*batch)).exp()
+    torch.testing.assert_close(found, 0.75 * first + 0.25 * second)
+
+
+@torch.no_grad()
 def test_hypotheses_of_a_sentence_share_its_memory(model, batch) -> None:
     """Nothing that depends on the source alone grows with the number of hypotheses."""
     src, src_segments, _, _ = batch
     state = model.decoder.init_state(model.encode(src, src_segments), max_length=4)
     _, state = model.decoder.step(torch.full((3, 1), 2), state)
-    memories = [t.data_ptr() for memory in state.memories for t in memory]
     wide = state.select(torch.tensor([[0] * 7, [1] * 7, [2] * 7]))
-    assert [t.data_ptr() for memory in wide.memories for t in memory] == memories
+    for before, after in zip(members(state), members(wide), strict=True):
+        memories = [t.data_ptr() for memory in before.memories for t in memory]
+        assert [t.data_ptr() for memory in after.memories for t in memory] == memories
+
+
+def members(state: Any) -> list[Any]:
+    """The states of an ensemble's members; a state alone otherwise."""
+    return list(getattr(state, "members", [state]))
 
 
 @torch.no_grad()

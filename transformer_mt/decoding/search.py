@@ -138,10 +138,10 @@ def score_targets(
         segments: Where the B targets lie.
     """
     states = decoder(tgt_in, segments, memory)
-    weight, bias = decoder.output_weight()
-    rows = max(1, MAX_LOGITS // weight.shape[0])
+    vocab_size = decoder.project(states[:1]).shape[-1]
+    rows = max(1, MAX_LOGITS // vocab_size)
     log_probs = [
-        F.log_softmax(F.linear(part, weight, bias), dim=-1, dtype=torch.float32)
+        F.log_softmax(decoder.project(part), dim=-1, dtype=torch.float32)
         .gather(1, targets[:, None])
         .squeeze(1)
         for part, targets in zip(torch.split(states, rows), torch.split(tgt_out, rows), strict=True)

@@ -64,11 +64,29 @@ class Decoder(Protocol):
         ...
 
     def __call__(self, tgt_in: Tensor, segments: Segments, memory: Memory) -> Tensor:
-        """Return states (N, D) for packed tokens (N,); logits are states @ weight.T + bias."""
+        """Return states (N, D) for packed tokens (N,); `project` makes them logits."""
+        ...
+
+    def project(self, states: Tensor) -> Tensor:
+        """Return logits (.., V) of states (.., D)."""
         ...
 
     def output_weight(self) -> tuple[Tensor, Tensor | None]:
-        """Return weight (V, D) and bias (V,) or None of the projection from states to logits."""
+        """Return weight (V, D) and bias (V,) or None of the projection, for the loss in chunks."""
+        ...
+
+    def source_attention(self, tgt_in: Tensor, segments: Segments, memory: Memory) -> Tensor:
+        """Return with what weights targets attend to their sources, in every layer and head.
+
+        Args:
+            tgt_in: Targets after bos, packed (N,).
+            segments: Where the B targets lie.
+            memory: The encoder's output.
+
+        Returns:
+            (B, L, H, T, S); each row sums to 1 over the tokens of its source and is 0 behind them.
+            Rows behind the end of a target mean nothing.
+        """
         ...
 
     def init_state(self, memory: Memory, *, max_length: int) -> DecoderState:

@@ -87,6 +87,24 @@ class TransformerDecoder(nn.Module):
         states: Tensor = self.final_norm(x)
         return states
 
+    def project(self, states: Tensor) -> Tensor:
+        """Return logits (.., V) of states (.., D)."""
+        logits: Tensor = self.output(states)
+        return logits
+
+    def source_attention(self, tgt_in: Tensor, segments: Segments, memory: Memory) -> Tensor:
+        """Return the weights of attention to the source (B, L, H, T, S): see `Decoder`."""
+        layout = Layout(segments, segments, causal=True)
+        memory_layout = Layout(segments, memory.segments)
+        x = self.embedding(tgt_in, segments.positions, longest=segments.max_length)
+        weights = []
+        for layer in self.layers:
+            x, of_layer = layer.forward_with_weights(
+                x, layout, memory=memory.states, memory_layout=memory_layout
+            )
+            weights.append(of_layer)
+        return torch.stack(weights, dim=1)
+
     def output_weight(self) -> tuple[Tensor, Tensor | None]:
         """Return weight (V, D) and bias (V,) or None of the projection to logits."""
         return self.output.weight, self.output.bias

@@ -7,6 +7,7 @@ K head size, W beam.
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -143,6 +144,16 @@ class CrossAttention(nn.Module):
         mixed = attend((q, kv), layout, dropout=self.dropout)
         output: Tensor = self.output(mixed.flatten(1))
         return output
+
+    def weights(self, x: Tensor, memory: Tensor, layout: Layout) -> Tensor:
+        """Return the weights (B, H, T, S) by which `forward` mixes; 0 for padding of the source."""
+        q = self.query(x).view(-1, self.num_heads, self.head_dim)
+        kv = self.key_value(memory).view(-1, 2, self.num_heads, self.head_dim)
+        q, k = unpack(q, layout.queries).transpose(1, 2), unpack(kv[:, 0], layout.keys)
+        scores = q @ k.permute(0, 2, 3, 1) * self.head_dim**-0.5
+        real = layout.keys.padding_mask()[:, None, None, :]
+        weights: Tensor = scores.masked_fill(~real, -torch.inf).softmax(dim=-1)
+        return weights
 
     def keys_values(self, memory: Tensor, segments: Segments) -> KeysValues:
         """Compute keys and values of packed source states (Ns, D), once for all steps."""

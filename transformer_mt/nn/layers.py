@@ -175,6 +175,20 @@ class DecoderLayer(nn.Module):
             lambda x: self.cross_attention(x, memory, memory_layout),
         )
 
+    def forward_with_weights(
+        self, x: Tensor, layout: Layout, *, memory: Tensor, memory_layout: Layout
+    ) -> tuple[Tensor, Tensor]:
+        """Do as `forward`, and return also the weights of attention to the source (B, H, T, S)."""
+        weights = []
+
+        def attend_to_source(x: Tensor) -> Tensor:
+            weights.append(self.cross_attention.weights(x, memory, memory_layout))
+            mixed: Tensor = self.cross_attention(x, memory, memory_layout)
+            return mixed
+
+        x = self._sublayers(x, lambda x: self.self_attention(x, layout), attend_to_source)
+        return x, weights[0]
+
     def step(
         self, x: Tensor, layout: StepLayout, *, past: KeysValues, memory: KeysValues
     ) -> Tensor:
