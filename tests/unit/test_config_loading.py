@@ -323,6 +323,29 @@ def test_an_unreadable_file_is_refused(tmp_path: Path) -> None:
 # --- overrides ------------------------------------------------------------------------------------
 
 
+def test_an_override_without_a_value_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"--set training.max_steps= ?: no value after '='"):
+        parse_config(GOOD, "x.yaml", ["training.max_steps= "])
+
+
+@pytest.mark.parametrize("value", ["1\n2", "1\r2", "1\x1b[2J", "1\u20282"])
+def test_a_mistake_is_one_visible_line_whatever_was_typed(value: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_config(GOOD, "x.yaml", [f"training.lr={value}"])
+    assert str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize("code", ["de", "zh-CN", "jpn_Jpan", "ca@valencia", "stigid"])
+def test_language_codes_pass(code: str) -> None:
+    assert parse_config(GOOD, "x.yaml", [f"data.tgt_lang={code}"]).data.tgt_lang == code
+
+
+@pytest.mark.parametrize("code", ["''", "German (Austria)", "de/at", "d%", "de-", "deutschland"])
+def test_what_is_no_language_code_is_refused(code: str) -> None:
+    with pytest.raises(ConfigError, match="expected a language code such as de"):
+        parse_config(GOOD, "x.yaml", [f"data.tgt_lang={code}"])
+
+
 def test_overrides_are_read_like_the_file_and_the_last_wins() -> None:
     config = parse_config(
         GOOD,
@@ -335,7 +358,7 @@ def test_overrides_are_read_like_the_file_and_the_last_wins() -> None:
             "training.validation.metrics=[chrf]",
             "training.validation.select_by=chrf",
             "decoding.beam_size=5",
-            "training.max_steps=",
+            "training.max_steps=null",
             "data.test={a: {type: reverse, num_pairs: 3}}",
             "data.test.b={type: reverse, num_pairs: 4}",
         ],
@@ -416,7 +439,8 @@ def test_the_default_type_can_be_changed() -> None:
 )
 def test_a_wrong_override_is_named(assignment: str, mistake: str) -> None:
     (found,) = mistakes(GOOD, assignment)
-    assert found.startswith(f"--set {assignment}: {mistake}")
+    shown = assignment.replace("\udcff", "\\udcff")
+    assert found.startswith(f"--set {shown}: {mistake}")
 
 
 # --- finding files --------------------------------------------------------------------------------
@@ -471,7 +495,6 @@ def configs(draw: st.DrawFn) -> Config:
     """Settings with arbitrary text and numbers."""
     config = parse_config(GOOD, "x.yaml")
     values: dict[str, Any] = copy.deepcopy(config.model_dump())
-    values["data"]["src_lang"] = draw(WORDS)
     values["data"]["train"][0]["src"] = draw(WORDS)
     values["data"]["train"][0]["weight"] = draw(st.floats(1e-300, 1e300))
     values["data"]["test"] = draw(

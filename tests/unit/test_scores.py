@@ -100,6 +100,8 @@ def test_empty_translations_have_the_worst_scores() -> None:
         ("zh_Hant", "zh"),
         ("ZH", "zh"),
         ("cmn_Hans", "zh"),
+        ("Chinese", "zh"),
+        ("thai", "char"),
         ("th", "char"),
         ("tha_Thai", "char"),
     ],
@@ -144,3 +146,8 @@ def test_different_numbers_of_lines_are_refused_with_both() -> None:
 def test_an_empty_set_is_refused() -> None:
     with pytest.raises(DataError, match="nothing to score"):
         score([], [], metrics=["bleu"], tgt_lang="en")
+
+
+def test_blank_references_are_refused() -> None:
+    with pytest.raises(DataError, match="all references are blank"):
+        score(["x", "y"], ["", " "], metrics=["bleu"], tgt_lang="en")

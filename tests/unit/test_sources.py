@@ -91,6 +91,17 @@ def test_no_pairs_at_all_is_an_error(tmp_path: Path) -> None:
         read_pairs(open_(type="text", src=path, tgt=path))
 
 
+def test_pairs_that_all_lack_a_side_are_an_error_and_some_are_counted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    src, blank = write(tmp_path / "src", "a\nb\n"), write(tmp_path / "tgt", "\n \n")
+    with pytest.raises(DataError, match="in each of its 2 pairs a side is blank"):
+        read_pairs(open_(type="text", src=src, tgt=blank))
+    half = write(tmp_path / "half", "x\n\n")
+    assert read_pairs(open_(type="text", src=src, tgt=half)) == (["a", "b"], ["x", ""])
+    assert "in 1 of 2 pairs a side is blank" in caplog.text
+
+
 # --- tsv ------------------------------------------------------------------------------------------
 
 
@@ -259,10 +270,13 @@ def test_hub_reads_parquet_with_the_translation_feature_of_wmt(tmp_path: Path) -
 
 
 @pytest.mark.usefixtures("hub_cache")
-def test_hub_folder_with_bad_json_says_why(tmp_path: Path) -> None:
+def test_hub_folder_with_bad_json_says_why_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     write(tmp_path / "train.jsonl", '{"en": "a"}\n{"en": \n')
-    with pytest.raises(DataError, match=r"train: .*JSON"):
+    with pytest.raises(DataError, match=r"train: cannot be read as a data set: .*JSON.*copy"):
         open_(type="hub", path=str(tmp_path), split="train")
+    assert not caplog.records
 
 
 @pytest.mark.usefixtures("hub_cache")

@@ -116,11 +116,11 @@ def evaluate(
         return
     if src is not None or ref is not None:
         _check_files("--src", ref if src else None, {"--test-set"} if test_set else set())
-    bundle = load_model(model, device=device, precision=precision)
-    if src is not None and ref is not None:
+    test_sets = []
+    if src is not None and ref is not None:  # read before the model: a wrong name fails at once
         test_sets = [TestSet(src.name, *parallel_lines(src, ref))]
-    else:
-        test_sets = _test_sets(bundle.config, test_set)
+    bundle = load_model(model, device=device, precision=precision)
+    test_sets = test_sets or _test_sets(bundle.config, test_set)
     if len(test_sets) == 1:
         check_output(output, src, ref)
     elif output is not None and output.exists() and not output.is_dir():
@@ -182,7 +182,7 @@ def _score_files(
 
 def _test_sets(config: "Config", names: Sequence[str]) -> list[TestSet]:
     """Read the named test sets of a config, or all of them."""
-    from transformer_mt.data.sources import open_source
+    from transformer_mt.data.sources import open_source, read_pairs
 
     sources = {VALIDATION: config.data.valid, **config.data.test}
     for name in names:
@@ -197,10 +197,10 @@ def _test_sets(config: "Config", names: Sequence[str]) -> list[TestSet]:
         )
     test_sets = []
     for name in names or config.data.test:
-        pairs = list(
-            open_source(sources[name], src_lang=config.data.src_lang, tgt_lang=config.data.tgt_lang)
+        source = open_source(
+            sources[name], src_lang=config.data.src_lang, tgt_lang=config.data.tgt_lang
         )
-        test_sets.append(TestSet(name, [src for src, _ in pairs], [tgt for _, tgt in pairs]))
+        test_sets.append(TestSet(name, *read_pairs(source)))
     return test_sets
 
 

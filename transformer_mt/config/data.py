@@ -1,11 +1,23 @@
 """Settings of what is read: sources, filters, and how text becomes tokens."""
 
+import re
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from transformer_mt.config.base import PositiveInt, Settings, Share
+
+LANGUAGE_PATTERN = re.compile(r"[A-Za-z]{1,8}([-_@][A-Za-z0-9]{1,8})*")
+
+
+def _check_language(code: str) -> str:
+    if not LANGUAGE_PATTERN.fullmatch(code):
+        raise ValueError("expected a language code such as de, zh-CN or jpn_Jpan")
+    return code
+
+
+LanguageCode = Annotated[str, AfterValidator(_check_language)]
 
 
 class TextSource(Settings):
@@ -132,9 +144,9 @@ class FilterSettings(Settings):
 class DataSettings(Settings):
     """What is read."""
 
-    src_lang: str
+    src_lang: LanguageCode
     """Code of the source language, such as `en`."""
-    tgt_lang: str
+    tgt_lang: LanguageCode
     """Code of the target language; also tells sacreBLEU how to tokenize."""
     train: Annotated[list[Source], Field(min_length=1)]
     """Training sources; several are mixed by their weights."""

@@ -165,12 +165,17 @@ def _shortest(path: Path) -> Path:
 def _message(mistakes: list[tuple[Place, str]], source: str) -> str:
     """Write mistakes in the order of the file, those of the command line last."""
     ordered = sorted(set(mistakes), key=lambda mistake: (not mistake[0].line, mistake))
-    lines = [f"{place}: {text}" for place, text in ordered]
+    lines = [_one_line(f"{place}: {text}") for place, text in ordered]
     return (
         lines[0]
         if len(lines) == 1
         else "\n".join([f"{len(lines)} mistakes in the settings:", *lines])
     )
+
+
+def _one_line(text: str) -> str:
+    """Escape what would break a line or cannot be seen: what a user typed may hold anything."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 class _Dumper(yaml.SafeDumper):

@@ -36,6 +36,8 @@ def override(root: Node, assignment: str) -> list[tuple[Place, str]]:
     parts = path.strip().split(".")
     if not equals or not all(parts):
         return [(place, "expected PATH=VALUE, such as training.lr=1e-3")]
+    if not text.strip():  # most often a shell variable that is not set
+        return [(place, "no value after '='; write null to unset a setting, or '' for empty text")]
     try:
         value, problems = read_value(text, place.source)
     except Unreadable as error:

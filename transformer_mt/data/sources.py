@@ -5,6 +5,7 @@ sentence is one line everywhere else; their missing values (null) are empty text
 filters count.
 """
 
+import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,6 +17,8 @@ from transformer_mt.data.cells import hash_values
 from transformer_mt.data.line_sources import JsonlPairs, TextPairs, TsvPairs
 from transformer_mt.data.table_sources import HubPairs, ParquetPairs
 from transformer_mt.errors import DataError
+
+logger = logging.getLogger(__name__)
 
 
 class PairSource(Protocol):
@@ -71,11 +74,21 @@ def read_pairs(source: PairSource) -> tuple[list[str], list[str]]:
     """Read all pairs as two lists of equal length; nothing is filtered.
 
     Raises:
-        DataError: When there are none, or reading fails.
+        DataError: When there are none but blank ones, or reading fails.
     """
     pairs = list(source)
     if not pairs:
         raise DataError(f"{source.describe()}: holds no sentence pairs")
+    num_blank = sum(1 for src, tgt in pairs if not (src.strip() and tgt.strip()))
+    if num_blank == len(pairs):
+        raise DataError(f"{source.describe()}: in each of its {num_blank:,} pairs a side is blank")
+    if num_blank:
+        logger.warning(
+            "%s: in %s of %s pairs a side is blank; they count in all scores",
+            source.describe(),
+            f"{num_blank:,}",
+            f"{len(pairs):,}",
+        )
     return [src for src, _ in pairs], [tgt for _, tgt in pairs]
 
 

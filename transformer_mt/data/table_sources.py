@@ -4,6 +4,7 @@ Both are read a few thousand rows at a time, only the two columns that are neede
 `datasets` are imported where they are used: the latter takes 1.3 s.
 """
 
+import logging
 import re
 import socket
 import urllib.request
@@ -103,7 +104,7 @@ class HubPairs:
         import datasets
 
         try:
-            with _offline_at_once_without_network():
+            with _offline_at_once_without_network(), _quiet_builders():
                 dataset = datasets.load_dataset(
                     self.path, self.subset, split=self.split, revision=self.revision
                 )
@@ -111,7 +112,11 @@ class HubPairs:
             raise DataError(self._unreachable()) from error
         except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError) as error:
             # Parse errors arrive wrapped in "An error occurred while generating the dataset".
-            raise DataError(f"{self.describe()}: {_words(error.__cause__ or error)}") from error
+            raise DataError(
+                f"{self.describe()}: cannot be read as a data set: "
+                f"{_words(error.__cause__ or error)}. Check the path, the subset and the split; "
+                "mend a damaged file, or copy the folder again"
+            ) from error
         # Offline, `datasets` takes whatever revision was last prepared.
         revision = self.revision or ""
         files = [file["filename"] for file in dataset.cache_files]
@@ -228,6 +233,18 @@ def _offline_at_once_without_network() -> Iterator[None]:
         yield
     finally:
         datasets.config.HF_HUB_OFFLINE = before
+
+
+@contextmanager
+def _quiet_builders() -> Iterator[None]:
+    """Keep the log of `datasets` off stderr: the error that follows says the same, and where."""
+    logger = logging.getLogger("datasets")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 def _words(error: BaseException) -> str:

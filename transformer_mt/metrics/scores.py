@@ -53,7 +53,7 @@ def score(
             apart. Unknown codes count as languages with spaces.
 
     Raises:
-        DataError: If the numbers of lines differ, or there are none.
+        DataError: If the numbers of lines differ, or all references are blank.
     """
     if len(hypotheses) != len(references):
         raise DataError(
@@ -62,6 +62,8 @@ def score(
         )
     if not references:
         raise DataError("nothing to score: there are no translations and no references")
+    if not any(reference.strip() for reference in references):
+        raise DataError("nothing to score: all references are blank lines")
     scores = []
     for name in metrics:
         kind = METRICS[name]
@@ -124,8 +126,10 @@ METRICS: dict[MetricName, _Kind] = {
 # sacrebleu's advice; every other language has spaces and its default.
 _BLEU_TOKENIZERS = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}
 _NO_SPACES = ("bo", "km", "lo", "my", "th")
+# Other codes, and names and wrong codes (`jp`) in use: the default would count one word a sentence.
 _PLAIN_CODES = {
-    **dict.fromkeys(("zho", "chi", "cmn", "yue", "wuu", "lzh"), "zh"),
+    **dict.fromkeys(("zho", "chi", "cmn", "yue", "wuu", "lzh", "cn", "chinese"), "zh"),
+    **{"jp": "ja", "japanese": "ja", "korean": "ko", "thai": "th", "khmer": "km", "burmese": "my"},
     **{"jpn": "ja", "kor": "ko", "tha": "th", "lao": "lo", "khm": "km", "mya": "my", "bod": "bo"},
 }
 

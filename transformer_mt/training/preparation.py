@@ -66,15 +66,21 @@ def open_sources(config: Config) -> Sources:
     afterwards has waited for nothing.
 
     Raises:
-        DataError: When one is not there or cannot be read.
+        DataError: When some are not there or cannot be read; names them all.
     """
-    languages = {"src_lang": config.data.src_lang, "tgt_lang": config.data.tgt_lang}
-    for source in config.data.test.values():
-        open_source(source, **languages)
-    return Sources(
-        train=[open_source(source, **languages) for source in config.data.train],
-        valid=open_source(config.data.valid, **languages),
-    )
+    data = config.data
+    opened, mistakes = [], []
+    for settings in (*data.train, data.valid, *data.test.values()):
+        try:
+            opened.append(open_source(settings, src_lang=data.src_lang, tgt_lang=data.tgt_lang))
+        except DataError as error:
+            mistakes.append(str(error))
+    if len(mistakes) > 1:
+        mistakes.insert(0, f"{len(mistakes)} sources cannot be read:")
+    if mistakes:
+        raise DataError("\n".join(mistakes))
+    num_train = len(data.train)
+    return Sources(train=opened[:num_train], valid=opened[num_train])
 
 
 def prepare_data(config: Config, sources: Sources, run: RunDirectory, *, is_main: bool) -> Data:
