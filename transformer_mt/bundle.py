@@ -135,7 +135,8 @@ def find_bundle(explicit: Path | None, runs_dir: str | Path = "runs") -> Path:
     run = newest_run(runs_dir)
     if run is None:
         raise ModelError(
-            f"no model given and no run in {runs_dir}/: name one with --model, "
+            f"no model given and no run in {runs_dir}/ that {runs_dir}/latest names: "
+            "name one with --model, "
             f"set ${MODEL_VARIABLE}, or train one with `tmt train --config FILE`"
         )
     return _bundle_at(run)
@@ -213,16 +214,24 @@ def _check_names(
 def _bundle_at(path: Path) -> Path:
     if path.is_file() and path.name == "latest":
         path = newest_run(path.parent) or path
+    if path.parent.name == "checkpoints" and (path / MANIFEST).is_file():
+        run = path.parent.parent
+        raise ModelError(
+            f"{path}: a checkpoint, kept to go on with training, and no model: take {run}, or make "
+            f"a model of the newest with `tmt average --run {run} --last 1 --output DIR`"
+        )
     for candidate in (path, path / "best"):
         if (candidate / MANIFEST).is_file() and (candidate / WEIGHTS).is_file():
             return candidate
     # A run has its lock from its first moment on.
     if (path / "lock").is_file() or (path / "checkpoints").is_dir():
         raise ModelError(
-            f"{path}: this run has no model yet: one is kept at the first validation; wait for it, "
-            "or name another model with --model"
+            f"{path}: this run has no model yet: one is kept at the first validation; wait for "
+            "it, go on with the same `tmt train` command, or name another model with --model"
         )
     what = "holds no model bundle" if path.is_dir() else "no such folder"
+    if path.is_file():
+        what = "is a file"
     raise ModelError(
         f"{path}: {what}: expected a bundle ({MANIFEST}, {WEIGHTS}, ..) or a run with best/"
     )

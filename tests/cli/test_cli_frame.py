@@ -122,6 +122,12 @@ def test_help_ends_with_examples_of_the_command(line: list[str]) -> None:
 
 
 @pytest.mark.parametrize("line", LINES, ids=lambda line: " ".join(["tmt", *line]))
+def test_help_names_values_of_options_in_words_and_not_by_types_of_python(line: list[str]) -> None:
+    result = CliRunner().invoke(app, [*line, "--help"], env={"NO_COLOR": "1"})
+    assert not re.search(r"^ +-.* <(str|path|int|float|list)\b", result.stdout, re.MULTILINE)
+
+
+@pytest.mark.parametrize("line", LINES, ids=lambda line: " ".join(["tmt", *line]))
 def test_dash_h_is_help(line: list[str]) -> None:
     long, short = (CliRunner().invoke(app, [*line, option]) for option in ("--help", "-h"))
     assert long.stdout == short.stdout
@@ -248,7 +254,7 @@ def test_a_full_disk_under_stdout_is_one_line(arguments: list[str]) -> None:
         ([], "Usage: tmt"),
         (["trian"], "No such command 'trian'. Did you mean 'train'"),
         (["--quiet", "--verbose", "config", "schema"], "exclude each other"),
-        (["config", "show"], "Missing argument 'config'"),
+        (["config", "show"], "Missing argument 'CONFIG'"),
         (["config", "show", "a", "b"], "unexpected extra argument"),
         (["config", "show", "--sett", "x"], "No such option: --sett"),
     ],

@@ -278,3 +278,12 @@ def test_a_closed_pipe_is_quiet(joint: Path) -> None:
     )
     assert done.stderr == b""
     assert done.stdout.count(b"\n") == 1
+
+
+def test_a_run_stands_for_its_tokenizer(joint: Path, tmp_path: Path) -> None:
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "tokenizer").symlink_to(joint.resolve())
+    assert (
+        run("tokenizer", "encode", tmp_path, text="a dog\n").stdout
+        == run("tokenizer", "encode", joint, text="a dog\n").stdout
+    )

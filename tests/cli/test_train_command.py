@@ -72,6 +72,8 @@ def test_average_makes_a_bundle(config_path, tmp_path):
     assert (tmp_path / "mean" / "model.safetensors").is_file()
     result = tmt("average", "--run", "runs/tiny", "--best", 1, "-o", "mean")
     assert "mean of 1 checkpoints" in result.stdout
+    result = tmt("average", "--last", 99, "-o", "mean")
+    assert "validated checkpoints, not 99" in result.stderr
     assert tmt("average", "-o", "mean").exit_code == 2
     result = tmt("average", "--run", "nothing", "--last", 2, "-o", "mean")
     assert result.exit_code == 4

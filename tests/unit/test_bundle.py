@@ -162,3 +162,16 @@ def test_without_a_model_it_says_what_to_do(tmp_path, bundle, monkeypatch):
         find_bundle(tmp_path / "nothing")
     with pytest.raises(ModelError, match="holds no model bundle"):
         find_bundle(run / "checkpoints")
+    a_file = tmp_path / "runs" / "notes.txt"
+    a_file.write_text("x")
+    with pytest.raises(ModelError, match=r"notes\.txt: is a file"):
+        find_bundle(a_file)
+
+
+def test_a_checkpoint_is_no_model_and_it_says_how_to_make_one(tmp_path):
+    checkpoint = tmp_path / "mine" / "checkpoints" / "step-4"
+    checkpoint.mkdir(parents=True)
+    for name in ("manifest.json", "model.safetensors"):
+        (checkpoint / name).write_text("{}")
+    with pytest.raises(ModelError, match=r"step-4: a checkpoint.*tmt average --run .*mine --last"):
+        find_bundle(checkpoint)

@@ -21,15 +21,19 @@ def register(app: typer.Typer) -> None:
 
 
 def average(
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the new model.")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="DIR", help="Folder of the new model.")
+    ],
     run: Annotated[
-        Path, typer.Option("--run", help="Folder of a run; default the newest run.")
+        Path, typer.Option("--run", metavar="DIR", help="Folder of a run; default the newest run.")
     ] = Path("runs/latest"),
     last: Annotated[
-        int | None, typer.Option("--last", min=1, help="Take so many of the newest checkpoints.")
+        int | None,
+        typer.Option("--last", metavar="N", min=1, help="Take so many of the newest checkpoints."),
     ] = None,
     best: Annotated[
-        int | None, typer.Option("--best", min=1, help="Take so many of the best checkpoints.")
+        int | None,
+        typer.Option("--best", metavar="N", min=1, help="Take so many of the best checkpoints."),
     ] = None,
 ) -> None:
     """Average the weights of the last or best checkpoints that a run has kept."""

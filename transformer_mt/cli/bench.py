@@ -53,7 +53,8 @@ def register(app: typer.Typer) -> None:
 )
 def train(
     config: Annotated[
-        str, typer.Option("--config", "-c", help="Config file, or name of a recipe.")
+        str,
+        typer.Option("--config", "-c", metavar="CONFIG", help="Config file, or name of a recipe."),
     ],
     seconds: Annotated[
         float, typer.Option(metavar="S", min=0, help="For how long to measure.")

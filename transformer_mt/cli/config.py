@@ -39,7 +39,9 @@ def register(app: typer.Typer) -> None:
     )
 )
 def show(
-    config: Annotated[str, typer.Argument(help="Config file, or name of a recipe.")],
+    config: Annotated[
+        str, typer.Argument(metavar="CONFIG", help="Config file, or name of a recipe.")
+    ],
     settings: Overrides = [],  # noqa: B006 - typer reads the default; nothing changes it
 ) -> None:
     """Print a config with all its settings, defaults included."""
@@ -53,7 +55,9 @@ def show(
     )
 )
 def check(
-    configs: Annotated[list[str], typer.Argument(help="Config files, or names of recipes.")],
+    configs: Annotated[
+        list[str], typer.Argument(metavar="CONFIG", help="Config files, or names of recipes.")
+    ],
     settings: Overrides = [],  # noqa: B006 - typer reads the default; nothing changes it
 ) -> None:
     """Report every mistake of configs; a line with `ok` for each good one.

@@ -33,7 +33,10 @@ def register(app: typer.Typer) -> None:
 
 def inspect(
     config: Annotated[
-        str | None, typer.Option(help="Config file, or name of a recipe: a model to be trained.")
+        str | None,
+        typer.Option(
+            metavar="CONFIG", help="Config file, or name of a recipe: a model to be trained."
+        ),
     ] = None,
     model: Annotated[
         Path | None,

@@ -21,10 +21,12 @@ def register(app: typer.Typer) -> None:
 
 def plot(
     runs: Annotated[
-        list[Path] | None, typer.Argument(help="Folders of runs; default the newest run.")
+        list[Path] | None,
+        typer.Argument(metavar="DIR", help="Folders of runs; default the newest run."),
     ] = None,
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="The picture: .png, .svg or .pdf.")
+        Path,
+        typer.Option("--output", "-o", metavar="FILE", help="The picture: .png, .svg or .pdf."),
     ] = Path("curve.png"),
 ) -> None:
     """Draw loss, BLEU, chrF and learning rate of one or more runs over their steps."""

@@ -37,7 +37,7 @@ group = typer.Typer(
 )
 
 Directory: TypeAlias = Annotated[
-    Path, typer.Argument(metavar="DIR", help="Folder of a tokenizer, or of a trained model.")
+    Path, typer.Argument(metavar="DIR", help="Folder of a tokenizer, model or run.")
 ]
 Side: TypeAlias = Annotated[
     Literal["src", "tgt"] | None,
@@ -75,19 +75,26 @@ def train(
         typer.Option(metavar="FILE", help="Target text, for a vocabulary of its own; repeatable."),
     ] = [],  # noqa: B006
     config: Annotated[
-        str | None, typer.Option(help="Config whose training data and settings are used instead.")
+        str | None,
+        typer.Option(
+            metavar="CONFIG", help="Config whose training data and settings are used instead."
+        ),
     ] = None,
     settings: Overrides = [],  # noqa: B006
     type: Annotated[
         Literal["unigram", "bpe"] | None, typer.Option(help=f"Default {_DEFAULTS.type}.")
     ] = None,
     vocab_size: Annotated[
-        int | None, typer.Option(min=1, help=f"Pieces. Default {_DEFAULTS.vocab_size}.")
+        int | None,
+        typer.Option(metavar="N", min=1, help=f"Pieces. Default {_DEFAULTS.vocab_size}."),
     ] = None,
     character_coverage: Annotated[
         float | None,
         typer.Option(
-            min=0.98, max=1, help="Share of characters that get a piece; others become bytes."
+            metavar="X",
+            min=0.98,
+            max=1,
+            help="Share of characters that get a piece; others become bytes.",
         ),
     ] = None,
     byte_fallback: Annotated[
@@ -100,7 +107,9 @@ def train(
     ] = [],  # noqa: B006
     num_sample_lines: Annotated[
         int | None,
-        typer.Option(min=1, help=f"Lines to sample. Default {_DEFAULTS.num_sample_lines}."),
+        typer.Option(
+            metavar="N", min=1, help=f"Lines to sample. Default {_DEFAULTS.num_sample_lines}."
+        ),
     ] = None,
 ) -> None:
     """Train on text files, or on the training data of a config.
@@ -247,6 +256,8 @@ def _stdin_lines() -> Iterator[str]:
 def _load(directory: Path, side: Literal["src", "tgt"] | None) -> "Tokenizer":
     from transformer_mt.text.tokenizer import Tokenizers
 
+    if (directory / "checkpoints").is_dir():  # a run
+        directory = directory / "tokenizer"
     tokenizers = Tokenizers.load(directory)
     if side is None and not tokenizers.joint:
         raise ConfigError(f"{directory} has two vocabularies: give --side src or --side tgt")

@@ -30,7 +30,8 @@ def register(app: typer.Typer) -> None:
 
 def train(
     config: Annotated[
-        str, typer.Option("--config", "-c", help="Config file, or name of a recipe.")
+        str,
+        typer.Option("--config", "-c", metavar="CONFIG", help="Config file, or name of a recipe."),
     ],
     settings: Overrides = [],  # noqa: B006 - typer reads the default; nothing changes it
     fresh: Annotated[

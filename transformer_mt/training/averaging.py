@@ -46,6 +46,13 @@ def average_run(
     if not directories:
         raise ModelError(f"{run.checkpoints_dir}: no validated checkpoints to average")
     steps = [step_of(directory) for directory in directories]
+    if len(steps) < number:
+        logger.warning(
+            "%s holds %d validated checkpoints, not %d (see training.checkpoints.keep_last)",
+            run.checkpoints_dir,
+            len(steps),
+            number,
+        )
     save_bundle(
         output_dir,
         config=load_config(run.config_path),

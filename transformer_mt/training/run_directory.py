@@ -14,6 +14,7 @@ from typing import IO
 
 import torch
 
+from transformer_mt.bundle import newest_run
 from transformer_mt.config.loading import config_differences, dump_config, load_config
 from transformer_mt.config.schema import Config
 from transformer_mt.errors import ConfigError, ModelError, TmtError
@@ -179,13 +180,15 @@ def find_run(path: Path) -> RunDirectory:
     Raises:
         ModelError: When there is no run.
     """
-    if path.is_file() and path.name == "latest":
-        path = path.parent / path.read_text(encoding="utf-8").strip()
+    if path.name == "latest" and not path.is_dir():
+        newest = newest_run(path.parent)
+        if newest is None:
+            raise ModelError(
+                f"{path}: names no run: name the folder of one, or train with "
+                "`tmt train --config FILE`"
+            )
+        path = newest
     run = RunDirectory(path)
-    if path.name == "latest" and not path.exists():
-        raise ModelError(
-            f"{path}: no run yet: name the folder of one, or train with `tmt train --config FILE`"
-        )
     if not run.config_path.is_file() or not run.metrics_path.is_file():
         raise ModelError(f"{path}: expected the folder of a run, with config.yaml, metrics.jsonl")
     return run
