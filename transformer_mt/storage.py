@@ -8,26 +8,24 @@ business.
 import contextlib
 import ctypes
 import errno
-import hashlib
 import json
+import logging
 import os
 import re
 import secrets
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
-
-import xxhash
+from typing import Any
 
 from transformer_mt.errors import ConfigError, ModelError, TmtError
+from transformer_mt.hashes import NO_HASHES, FileHashes, HashName, hash_file
 
 MANIFEST = "manifest.json"
 
-HashName = Literal["sha256", "xxh3"]
-_HASHES: dict[str, Callable[[], Any]] = {"sha256": hashlib.sha256, "xxh3": xxhash.xxh3_128}
+logger = logging.getLogger(__name__)
 
 _WORDS = {
     errno.ENOSPC: "no space left on the device",
@@ -98,19 +96,71 @@ def new_directory(
         temporary.mkdir()
         try:
             yield temporary
-            files = {
-                path.name: {"bytes": path.stat().st_size, hash_name: hash_file(path, hash_name)}
-                for path in sorted(temporary.iterdir())
-            }
-            manifest = json.dumps({**about, "files": files}, indent=2, ensure_ascii=False)
-            (temporary / MANIFEST).write_text(manifest + "\n", encoding="utf-8")
-            for path in [*temporary.iterdir(), temporary]:
-                _sync(path)
-            _put_in_place(temporary, target)
-            _sync(target.parent)
+            finish_directory(temporary, target, about, hash_name=hash_name)
         finally:
             # Holds the old folder after an exchange, the unfinished one after a failure.
             shutil.rmtree(temporary, ignore_errors=True)
+
+
+def finish_directory(
+    temporary: Path, target: Path, about: Mapping[str, object], *, hash_name: HashName
+) -> None:
+    """Write the manifest of a folder beside `target`, and let it take its place.
+
+    Where there was an old folder, `temporary` is that one afterwards.
+    """
+    files = {
+        path.name: {"bytes": path.stat().st_size, hash_name: hash_file(path, hash_name)}
+        for path in sorted(temporary.iterdir())
+        if path.name != MANIFEST
+    }
+    manifest = json.dumps({**about, "files": files}, indent=2, ensure_ascii=False)
+    for path in temporary.iterdir():
+        _sync(path)
+    replace_file(temporary / MANIFEST, manifest + "\n")
+    _put_in_place(temporary, target)
+    _sync(target.parent)
+
+
+@contextmanager
+def claimed(directory: Path) -> Iterator[None]:
+    """Make a folder, or take one over, for this process alone; wait while another one has it.
+
+    The system frees it when the process ends, however it ends.
+    """
+    while True:
+        directory.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(directory, os.O_RDONLY) if os.name != "nt" else None
+        try:
+            if descriptor is not None and not _lock(descriptor):
+                logger.info("%s: another process is at work on it; waiting", directory)
+                _lock(descriptor, wait=True)
+            # The other one may have moved or removed what it had made.
+            if descriptor is None or _is_still(directory, descriptor):
+                yield
+                return
+        finally:
+            if descriptor is not None:
+                os.close(descriptor)
+
+
+def _lock(descriptor: int, *, wait: bool = False) -> bool:
+    import fcntl
+
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        pass
+    return True
+
+
+def _is_still(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
 
 
 def refuse_to_replace_others(target: Path, kind: str) -> None:
@@ -160,13 +210,16 @@ def replace_file(path: Path, text: str) -> None:
             temporary.unlink(missing_ok=True)
 
 
-def read_manifest(directory: Path, kind: str, *, newest_version: int) -> dict[str, Any]:
+def read_manifest(
+    directory: Path, kind: str, *, newest_version: int, hashes: FileHashes = NO_HASHES
+) -> dict[str, Any]:
     """Read the manifest of a folder and check all its files against it.
 
     Args:
         directory: The folder.
         kind: What the manifest must say under `kind`.
         newest_version: Greatest `format_version` that the caller understands.
+        hashes: May know the hashes of large files.
 
     Returns:
         The manifest.
@@ -195,17 +248,8 @@ def read_manifest(directory: Path, kind: str, *, newest_version: int) -> dict[st
     if not isinstance(files, dict) or not files:
         raise ModelError(f"{path}: lists no files")
     for name, facts in files.items():
-        _check_file(directory, name, facts)
+        _check_file(directory, name, facts, hashes)
     return manifest
-
-
-def hash_file(path: Path, hash_name: HashName) -> str:
-    """Hash the content of a file; hexadecimal."""
-    digest = _HASHES[hash_name]()
-    with path.open("rb") as stream:
-        while chunk := stream.read(1 << 22):
-            digest.update(chunk)
-    return str(digest.hexdigest())
 
 
 def remove_leftovers(directory: Path) -> None:
@@ -223,7 +267,7 @@ def remove_leftovers(directory: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def _check_file(directory: Path, name: str, facts: object) -> None:
+def _check_file(directory: Path, name: str, facts: object, hashes: FileHashes) -> None:
     path = directory / name
     if path.name != name or not isinstance(facts, dict):
         raise ModelError(f"{directory / MANIFEST}: bad entry {name!r}")
@@ -235,7 +279,7 @@ def _check_file(directory: Path, name: str, facts: object) -> None:
         if not known:
             raise ModelError(f"{directory / MANIFEST}: no hash for {name!r}")
         for hash_name in known:
-            if hash_file(path, hash_name) != facts[hash_name]:
+            if hashes(path, hash_name) != facts[hash_name]:
                 raise ModelError(f"{path}: damaged: its content does not match {MANIFEST}")
     except OSError as error:
         raise ModelError(f"{path}: cannot be read: {error.strerror or error}") from error

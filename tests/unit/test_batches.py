@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from transformer_mt.data import mixture as mixture_module
 from transformer_mt.data.batches import Batch, BatchStream, Position, eval_batches
 from transformer_mt.data.mixture import Mixture, temperature_weights
 from transformer_mt.data.pairs import TokenPairs, pack_pairs, tokenize_pairs
@@ -239,6 +240,49 @@ def test_corpora_are_mixed_evenly_over_an_epoch() -> None:
     rows = mixture.rows(0, np.arange(4000))
     shares = rows.corpus.reshape(10, 400).mean(axis=1)
     assert np.abs(shares - 0.75).max() < 5 * np.sqrt(0.75 * 0.25 / 400)
+
+
+@pytest.fixture
+def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mixture_module, "_WINDOW_PAIRS", 100)
+    monkeypatch.setattr(mixture_module, "_BLOCK_PAIRS", 8)
+
+
+@pytest.mark.usefixtures("small_windows")
+@pytest.mark.parametrize("weights", [[1.0, 1.0, 1.0], [0.3, 2.0, 1.7]])
+def test_a_large_corpus_is_given_whole_in_every_epoch(weights: list[float]) -> None:
+    mixture = Mixture([made_up(1003), made_up(57), made_up(320)], weights, seed=1)
+    ten = counts(mixture, 0, 10)
+    for number, (size, weight) in enumerate(zip([1003, 57, 320], weights, strict=True)):
+        assert {ten[number, i] for i in range(size)} == {round(10 * weight)}
+
+
+@pytest.mark.usefixtures("small_windows")
+def test_an_order_is_the_same_whatever_part_of_it_is_asked_for() -> None:
+    mixture = Mixture([made_up(1003), made_up(57)], seed=1)
+    whole = mixture.rows(3, np.arange(1060))
+    for start, end in [(0, 1), (95, 130), (530, 531), (400, 1060)]:
+        part = mixture.rows(3, np.arange(start, end))
+        assert part.pair.tolist() == whole.pair[start:end].tolist()
+        assert part.corpus.tolist() == whole.corpus[start:end].tolist()
+
+
+@pytest.mark.usefixtures("small_windows")
+def test_a_window_of_a_large_corpus_reads_few_blocks_and_mixes_them() -> None:
+    mixture = Mixture([made_up(5000)], seed=1)
+    pairs = mixture.rows(0, np.arange(5000)).pair
+    windows = pairs.reshape(50, 100)
+    assert max(len(np.unique(window // 8)) for window in windows) <= 100 // 8 + 2
+    near = (np.abs(np.diff(pairs)) == 1).mean()
+    assert near < 2 * 2 / 100 * 2  # neighbours come together hardly more often than by chance
+    assert len(np.unique(windows[0] // 500)) >= 5  # from all over the corpus
+
+
+@pytest.mark.usefixtures("small_windows")
+def test_windows_mix_the_corpora_evenly() -> None:
+    mixture = Mixture([made_up(1000), made_up(3000)], seed=1)
+    shares = mixture.rows(0, np.arange(4000)).corpus.reshape(40, 100).mean(axis=1)
+    assert set(shares.tolist()) == {0.75}
 
 
 def test_batches_of_a_mixture_hold_the_tokens_of_its_corpora() -> None:

@@ -7,18 +7,25 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Iterable, Iterator
+import tracemalloc
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import wait
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from transformer_mt.data import encoding
+from transformer_mt.data import corpus as corpus_module
+from transformer_mt.data import corpus_writer, encoding
 from transformer_mt.data.corpus import Corpus, prepare_corpus
 from transformer_mt.data.filters import FilterReport, Filters
 from transformer_mt.data.line_sources import TextPairs
 from transformer_mt.data.pairs import pack_pairs, tokenize_pairs
 from transformer_mt.errors import DataError, TmtError
+from transformer_mt.hashes import NO_HASHES, FileHashes
 from transformer_mt.text.tokenizer import EOS_ID, Tokenizers
 from transformer_mt.text.tokenizer_training import train_tokenizers
 
@@ -37,7 +44,7 @@ class Pairs:
     def describe(self) -> str:
         return "pairs in memory"
 
-    def fingerprint(self) -> str:
+    def fingerprint(self, hashes: FileHashes = NO_HASHES) -> str:
         return str(hash(tuple(self.pairs)))
 
 
@@ -51,6 +58,12 @@ def made_up(count: int, seed: int = 1) -> list[tuple[str, str]]:
 def tokenizers() -> Tokenizers:
     src, tgt = zip(*made_up(500), strict=True)
     return train_tokenizers(src, tgt, joint=False, type="bpe", vocab_size=320)
+
+
+@pytest.fixture(autouse=True)
+def workers_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else small corpora are done before there are any."""
+    monkeypatch.setattr(encoding, "_are_up", lambda starting: bool(wait(starting)))
 
 
 def prepare(
@@ -277,7 +290,7 @@ def test_old_leftovers_are_removed_and_young_ones_stay(
     for folder in (old, young):
         folder.mkdir()
         (folder / "src.tokens").write_bytes(b"x")
-    long_ago = time.time() - 2 * 24 * 3600
+    long_ago = time.time() - 8 * 24 * 3600
     os.utime(old / "src.tokens", (long_ago, long_ago))
     os.utime(old, (long_ago, long_ago))
     prepare(Pairs(made_up(2)), tokenizers, tmp_path)
@@ -307,10 +320,188 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(
     def full(_: object) -> bytes:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("transformer_mt.data.corpus._bytes", full)
+    monkeypatch.setattr("transformer_mt.data.corpus_writer._bytes", full)
     with pytest.raises(TmtError, match=f"^{tmp_path}/.*: cannot write: no space left"):
         prepare(Pairs(made_up(20)), tokenizers, tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+# --- interrupted ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encoding, "_CHUNK_PAIRS", 10)
+    monkeypatch.setattr(corpus_writer, "_PART_PAIRS", 40)
+
+
+def in_a_child(act: Callable[[], object]) -> int:
+    """Run something in a forked process; return its status, negative for a signal."""
+    child = os.fork()
+    if child == 0:
+        try:
+            act()
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def kill_at(monkeypatch: pytest.MonkeyPatch, module: object, name: str, call: int) -> None:
+    """Let this process die of SIGKILL at so many calls of a function."""
+    original, calls = getattr(module, name), count(1)
+
+    def mortal(*arguments: object, **others: object) -> object:
+        if next(calls) == call:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return original(*arguments, **others)
+
+    monkeypatch.setattr(module, name, mortal)
+
+
+@pytest.mark.usefixtures("small_parts")
+@pytest.mark.parametrize(
+    ("name", "call", "num_done"),
+    [
+        ("write", 3, 0),
+        ("fsync", 1, 0),
+        ("fsync", 5, 0),  # the files are synced, but nothing counts them yet
+        ("replace", 1, 0),
+        ("fsync", 7, 40),
+        ("write", 75, 160),
+        ("replace", 6, 200),  # the last manifest is ready
+        ("rename", 1, 205),
+    ],
+)
+def test_after_a_kill_the_same_command_goes_on_and_makes_the_same_bytes(
+    name: str,
+    call: int,
+    num_done: int,
+    tmp_path: Path,
+    tokenizers: Tokenizers,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    limits = {"drop_duplicates": True, "max_length": 30}
+    source = Pairs(made_up(200) + made_up(5))
+    undisturbed = prepare(source, tokenizers, tmp_path / "undisturbed", **limits)
+    whole = {path.name: path.read_bytes() for path in undisturbed.directory.iterdir()}
+
+    def killed() -> None:
+        place = {"write": (corpus_writer, "_bytes"), "fsync": (os, "fsync")}
+        kill_at(monkeypatch, *place.get(name, (Path, name)), call)
+        prepare(source, tokenizers, tmp_path / "killed", **limits)
+
+    assert in_a_child(killed) == -signal.SIGKILL
+    (left,) = (tmp_path / "killed").iterdir()
+    if num_done < 205:  # nobody takes it for a corpus
+        with pytest.raises(DataError, match="repeat the command that made it"):
+            Corpus.open(left)
+    num_encoded = 0
+    encode = encoding._Encoder.encode
+
+    def counted(self: object, texts: list[object], report: FilterReport) -> object:
+        nonlocal num_encoded
+        num_encoded += report.num_pairs
+        return encode(self, texts, report)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(encoding._Encoder, "encode", counted)
+    corpus = prepare(source, tokenizers, tmp_path / "killed", **limits)
+    assert {path.name: path.read_bytes() for path in corpus.directory.iterdir()} == whole
+    assert num_encoded == 205 - num_done
+    assert [path.name for path in (tmp_path / "killed").iterdir()] == [corpus.directory.name]
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_after_a_full_disk_finished_parts_are_kept(
+    tmp_path: Path, tokenizers: Tokenizers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = Pairs(made_up(100))
+    original, calls = corpus_writer._bytes, count()
+
+    def full(array: NDArray[Any]) -> bytes:
+        if next(calls) == 25:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return original(array)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(corpus_writer, "_bytes", full)
+        with pytest.raises(TmtError, match="cannot write: no space left"):
+            prepare(source, tokenizers, tmp_path)
+    (unfinished,) = tmp_path.iterdir()
+    assert json.loads((unfinished / "manifest.json").read_text())["report"]["pairs"] == 40
+    corpus = prepare(source, tokenizers, tmp_path)
+    assert tokens_of(corpus) == encoded(source.pairs, tokenizers)
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_what_is_not_sound_is_not_gone_on_with(tmp_path: Path, tokenizers: Tokenizers) -> None:
+    source = Pairs(made_up(100))
+    whole = prepare(source, tokenizers, tmp_path)
+    unfinished = tmp_path / f".{whole.directory.name}.unfinished"
+    whole.directory.rename(unfinished)
+    os.truncate(unfinished / "tgt.tokens", 100)
+    corpus = prepare(source, tokenizers, tmp_path)
+    assert tokens_of(corpus) == encoded(source.pairs, tokenizers)
+
+
+def test_text_that_changes_while_it_is_read_is_refused(
+    tmp_path: Path, tokenizers: Tokenizers
+) -> None:
+    class Changing(Pairs):
+        def __iter__(self) -> Iterator[tuple[str, str]]:
+            yield from self.pairs
+            self.pairs.append(("new", "y"))
+
+    with pytest.raises(DataError, match="the text changed while it was read: repeat the command"):
+        prepare(Changing(made_up(20)), tokenizers, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_two_processes_make_a_corpus_once(tmp_path: Path, tokenizers: Tokenizers) -> None:
+    class Slow(Pairs):
+        def __iter__(self) -> Iterator[tuple[str, str]]:
+            (tmp_path / f"read by {os.getpid()}").touch()
+            time.sleep(0.3)
+            return iter(self.pairs)
+
+    source = Slow(made_up(20))
+    child = os.fork()
+    if child == 0:
+        prepare(source, tokenizers, tmp_path / "corpora")
+        os._exit(0)
+    corpus = prepare(source, tokenizers, tmp_path / "corpora")
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert len(list(tmp_path.glob("read by *"))) == 1
+    assert list((tmp_path / "corpora").iterdir()) == [corpus.directory]
+
+
+def test_memory_does_not_grow_with_the_corpus(
+    tmp_path: Path, tokenizers: Tokenizers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(encoding, "_CHUNK_PAIRS", 50)
+    pair = made_up(1)[0]
+
+    class Lazy(Pairs):
+        def __iter__(self) -> Iterator[tuple[str, str]]:
+            return ((f"{pair[0]} {i}", pair[1]) for i in range(self.pairs[0][0]))  # type: ignore
+
+    def peak(num_pairs: int) -> int:
+        tracemalloc.start()
+        prepare(Lazy([(num_pairs, "")]), tokenizers, tmp_path)  # type: ignore[list-item]
+        tracemalloc.stop()
+        return peaks.pop()
+
+    peaks: list[int] = []
+    finish = corpus_module.finish_directory
+
+    def finish_directory(*arguments: Any, **others: Any) -> None:
+        peaks.append(tracemalloc.get_traced_memory()[1])  # hashing has a buffer of its own
+        finish(*arguments, **others)
+
+    monkeypatch.setattr(corpus_module, "finish_directory", finish_directory)
+    monkeypatch.setattr("transformer_mt.data.word_cache._NUM_REMEMBERED", 100)
+    peak(100)
+    assert peak(10_000) < peak(1000) + 300_000  # the texts alone would take 2 MB
 
 
 def test_corpus_dir_that_is_a_file_is_one_line(tmp_path: Path, tokenizers: Tokenizers) -> None:
@@ -350,7 +541,7 @@ ENDLESS = """
                 yield f"the dog {number}", "a cat"
         def describe(self):
             return "endless"
-        def fingerprint(self):
+        def fingerprint(self, hashes):
             return "0"
 
     if __name__ == "__main__":

@@ -7,7 +7,7 @@ from pathlib import Path
 import xxhash
 
 from transformer_mt.errors import DataError
-from transformer_mt.storage import hash_file
+from transformer_mt.hashes import FileHashes
 
 _LINE_BREAKS = re.compile(r"[\r\n]+")
 
@@ -54,14 +54,14 @@ def missing_field(field: str, *, place: str, known: list[str]) -> DataError:
     )
 
 
-def hash_content(path: Path) -> str:
+def hash_content(path: Path, hashes: FileHashes) -> str:
     """Hash the bytes of a file as they are, compressed or not.
 
     Raises:
         DataError: When it cannot be read.
     """
     try:
-        return hash_file(path, "xxh3")
+        return hashes(path, "xxh3")
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror or error}") from error
 

@@ -1,7 +1,8 @@
 """A tokenized corpus on disk: made once, memory-mapped by every run that needs the same.
 
 A corpus is a folder, named by the hash of all that decides its content: the texts, the tokenizer,
-the filters and the format. It is there whole or not at all (see `storage`).
+the filters and the format. It is there whole or not at all (see `storage`); while it is made, its
+folder has another name (see `corpus_writer`).
 
     src.tokens, tgt.tokens   token ids, each sentence ended by eos; uint16, or uint32 for
                              vocabularies beyond 65,536
@@ -17,7 +18,8 @@ import os
 import shutil
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, closing, suppress
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,18 +28,29 @@ from numpy.typing import DTypeLike, NDArray
 from tqdm import tqdm
 
 from transformer_mt.data.cells import hash_values
+from transformer_mt.data.corpus_writer import read_written, write_chunks
 from transformer_mt.data.encoding import EncodedPairs, encode_pairs, token_type
 from transformer_mt.data.filters import FilterReport, Filters
-from transformer_mt.data.pairs import BLOCK_SIZE, TokenPairs
+from transformer_mt.data.pairs import TokenPairs
 from transformer_mt.data.sources import PairSource
 from transformer_mt.errors import DataError, ModelError
-from transformer_mt.storage import new_directory, read_manifest
+from transformer_mt.hashes import FileHashes
+from transformer_mt.storage import (
+    MANIFEST,
+    claimed,
+    explain_write_errors,
+    finish_directory,
+    read_manifest,
+    remove_leftovers,
+)
 from transformer_mt.text.tokenizer import Tokenizers
 
 KIND = "corpus"
+HASHES = "hashes.json"
+"""In the folder of all corpora: see `hashes`."""
 FORMAT_VERSION = 1
 LONGEST = np.iinfo(np.uint16).max
-_LEFTOVERS_AFTER_SECONDS = 24 * 3600
+_LEFTOVERS_AFTER_SECONDS = 7 * 24 * 3600
 
 logger = logging.getLogger(__name__)
 
@@ -68,12 +81,19 @@ class Corpus(TokenPairs):
     def open(cls, directory: Path) -> "Corpus":
         """Open a corpus and check every file against the manifest.
 
+        Large files that were sound and have not changed since are not read again: see `hashes`.
+
         Raises:
             DataError: When the folder is missing, half-written, damaged or of another version.
         """
         remedy = "remove the folder and repeat the command that made it"
         try:
-            manifest = read_manifest(directory, KIND, newest_version=FORMAT_VERSION)
+            manifest = read_manifest(
+                directory,
+                KIND,
+                newest_version=FORMAT_VERSION,
+                hashes=FileHashes(directory.parent / HASHES),
+            )
         except ModelError as error:
             raise DataError(f"{error}; {remedy}") from error
         if manifest["format_version"] != FORMAT_VERSION:
@@ -103,8 +123,8 @@ def prepare_corpus(
 ) -> Corpus:
     """Find the corpus of these texts, tokenizers and filters, or make it.
 
-    Several processes may ask for the same corpus at once: each gets a whole one, but each makes
-    it; in distributed training let one rank prepare first.
+    Of several processes that ask for the same corpus, one makes it and the others wait. One that
+    is killed leaves a folder from which the next goes on.
 
     Args:
         source: The texts.
@@ -114,25 +134,22 @@ def prepare_corpus(
         num_workers: Processes that tokenize; default one for each processor.
 
     Raises:
-        DataError: When the source cannot be read or nothing passes the filters.
-        TmtError: When the disk refuses; nothing half-written is left.
+        DataError: When the source cannot be read, changes meanwhile, or nothing passes the filters.
+        TmtError: When the disk refuses; what is whole so far stays for the next try.
     """
     if filters.max_length > LONGEST:
         raise DataError(f"data.filters.max_length is {filters.max_length}; the limit is {LONGEST}")
+    hashes = FileHashes(corpus_dir / HASHES)
     identity = {
         "format_version": FORMAT_VERSION,
-        "texts": source.fingerprint(),
+        "texts": source.fingerprint(hashes),
         "tokenizers": tokenizers.fingerprint(),
         "filters": filters.as_dict(),
     }
     directory = corpus_dir / hash_values(identity)[:16]
-    if directory.exists():
-        try:
-            corpus = Corpus.open(directory)
-            logger.info("%s: found its corpus %s", source.describe(), directory)
-            return corpus
-        except DataError as error:
-            logger.warning("%s. It is made again now", error)
+    is_damaged = directory.exists()
+    if corpus := _find(directory, source):
+        return corpus
     _remove_leftovers(corpus_dir)
     started = time.monotonic()
     types = {
@@ -140,12 +157,42 @@ def prepare_corpus(
         "tgt": np.dtype(token_type(tokenizers.tgt.vocab_size)).name,
     }
     about = {"kind": KIND, **identity, "source": source.describe(), "types": types}
-    encoded = encode_pairs(
-        source, tokenizers, filters=filters, num_workers=num_workers or _num_processors()
-    )
-    with new_directory(directory, about, hash_name="xxh3") as temporary, closing(encoded):
-        # The manifest is written when this block ends, so it takes in what is counted here.
-        about |= _write(temporary, _with_progress(encoded), source.describe())
+    unfinished = directory.with_name(f".{directory.name}.unfinished")
+    with explain_write_errors(directory), claimed(unfinished), _removed_if_useless(unfinished):
+        if not is_damaged and (corpus := _find(directory, source)):
+            unfinished.rmdir()  # another process has made it meanwhile
+            return corpus
+        remove_leftovers(unfinished)
+        written = read_written(unfinished, types)
+        if written.report.num_pairs:
+            logger.info(
+                "%s: goes on after %s pairs, where making its corpus was interrupted",
+                source.describe(),
+                f"{written.report.num_pairs:,}",
+            )
+        encoded = encode_pairs(
+            source,
+            tokenizers,
+            filters=filters,
+            num_workers=num_workers or _num_processors(),
+            first=written.report.num_pairs,
+        )
+        with closing(encoded):
+            chunks = _with_progress(encoded, written.report.num_pairs)
+            written = write_chunks(unfinished, chunks, written, types=types)
+        if not written.report.num_kept:
+            raise DataError(
+                f"{source.describe()}: no pair is left to train on. What was read:\n"
+                f"{written.report}"
+            )
+        if source.fingerprint(hashes) != identity["texts"]:
+            raise DataError(
+                f"{source.describe()}: the text changed while it was read: "
+                "repeat the command when it is complete"
+            )
+        if is_damaged:
+            shutil.rmtree(directory, ignore_errors=True)
+        finish_directory(unfinished, directory, about | written.as_dict(), hash_name="xxh3")
     corpus = Corpus.open(directory)
     seconds = time.monotonic() - started
     logger.info(
@@ -154,42 +201,31 @@ def prepare_corpus(
     return corpus
 
 
-def _write(directory: Path, chunks: Iterator[EncodedPairs], name: str) -> dict[str, object]:
-    """Write the token files; return the counts for the manifest."""
-    report = FilterReport()
-    ends = np.zeros((1, 2), dtype=np.int64)
-    longest = np.zeros(2, dtype=np.int64)
-    num_pairs = 0
-    with ExitStack() as stack:
-        src, tgt, lengths, block_offsets = (
-            stack.enter_context((directory / file).open("wb"))
-            for file in ("src.tokens", "tgt.tokens", "lengths", "block_offsets")
+def _find(directory: Path, source: PairSource) -> Corpus | None:
+    if not directory.exists():
+        return None
+    try:
+        corpus = Corpus.open(directory)
+    except DataError as error:
+        logger.warning("%s. It is made again now", error)
+        return None
+    logger.info("%s: found its corpus %s", source.describe(), directory)
+    return corpus
+
+
+@contextmanager
+def _removed_if_useless(unfinished: Path) -> Iterator[None]:
+    """Remove the folder when the block fails and nobody could go on from it."""
+    try:
+        yield
+    except BaseException as error:
+        # Mended text gets a folder of its own. A worker that died says nothing of the text.
+        is_of_text = isinstance(error, DataError) and not isinstance(
+            error.__cause__, BrokenProcessPool
         )
-        for chunk in chunks:
-            report += chunk.report
-            if not len(chunk.lengths):
-                continue
-            starts = np.concatenate([ends, chunk.lengths]).cumsum(axis=0, dtype=np.int64)
-            block_offsets.write(_bytes(starts[:-1][-num_pairs % BLOCK_SIZE :: BLOCK_SIZE]))
-            src.write(_bytes(chunk.src))
-            tgt.write(_bytes(chunk.tgt))
-            lengths.write(_bytes(chunk.lengths))
-            ends = starts[-1:]
-            longest = np.maximum(longest, chunk.lengths.max(axis=0))
-            num_pairs += len(chunk.lengths)
-    if not num_pairs:
-        raise DataError(f"{name}: no pair is left to train on. What was read:\n{report}")
-    return {
-        "num_pairs": num_pairs,
-        "num_src_tokens": int(ends[0, 0]),
-        "num_tgt_tokens": int(ends[0, 1]),
-        "longest": {"src": int(longest[0]), "tgt": int(longest[1])},
-        "report": report.as_dict(),
-    }
-
-
-def _bytes(array: NDArray[Any]) -> bytes:
-    return array.astype(array.dtype.newbyteorder("<")).tobytes()
+        if is_of_text or not (unfinished / MANIFEST).exists():
+            shutil.rmtree(unfinished, ignore_errors=True)
+        raise
 
 
 def _mapped(path: Path, dtype: DTypeLike) -> NDArray[Any]:
@@ -197,8 +233,8 @@ def _mapped(path: Path, dtype: DTypeLike) -> NDArray[Any]:
     return np.asarray(mapped)  # the plain view: each indexing of a memmap object costs 2 us
 
 
-def _with_progress(chunks: Iterator[EncodedPairs]) -> Iterator[EncodedPairs]:
-    with tqdm(desc="tokenize", unit=" pairs", unit_scale=True, disable=None) as bar:
+def _with_progress(chunks: Iterator[EncodedPairs], first: int) -> Iterator[EncodedPairs]:
+    with tqdm(desc="tokenize", unit=" pairs", unit_scale=True, disable=None, initial=first) as bar:
         for chunk in chunks:
             bar.update(chunk.report.num_pairs)
             yield chunk
@@ -211,8 +247,8 @@ def _num_processors() -> int:
 
 
 def _remove_leftovers(corpus_dir: Path) -> None:
-    """Remove what killed processes left; a young folder may belong to one that is at work."""
-    for path in corpus_dir.glob(".*.tmp-*"):
+    """Remove what killed processes left; a young folder may be at work or worth going on with."""
+    for path in (*corpus_dir.glob(".*.tmp-*"), *corpus_dir.glob(".*.unfinished")):
         with suppress(OSError):  # its owner may remove it meanwhile
             newest = max(file.stat().st_mtime for file in [path, *path.glob("*")])
             if time.time() - newest > _LEFTOVERS_AFTER_SECONDS:

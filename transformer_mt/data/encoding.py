@@ -24,11 +24,12 @@ from transformer_mt.data.filters import (
     length_reasons,
     text_reasons,
 )
-from transformer_mt.data.pairs import pack_sentences
+from transformer_mt.data.pairs import Ints, pack_sentences
+from transformer_mt.data.word_cache import WordCache
 from transformer_mt.errors import DataError
 from transformer_mt.text.tokenizer import Tokenizer, Tokenizers
 
-_CHUNK_PAIRS = 2048
+_CHUNK_PAIRS = 8192
 _CHUNK_CHARACTERS = 1 << 20
 _CHUNKS_WITHOUT_WORKERS = 8
 _CHUNKS_AHEAD = 3
@@ -59,31 +60,45 @@ def encode_pairs(
     *,
     filters: Filters,
     num_workers: int,
+    first: int = 0,
 ) -> Generator[EncodedPairs, None, None]:
     """Filter and tokenize pairs, a chunk at a time, in their order.
 
     Reading, text filters and duplicates are the caller's process, tokenizing and length filters
-    are the workers'. What fits in a few chunks is done here: starting workers takes longer.
+    are the workers'. What fits in a few chunks is done here, without any.
+
+    Args:
+        pairs: The texts.
+        tokenizers: Give the token ids.
+        filters: Which pairs are kept.
+        num_workers: Processes that tokenize.
+        first: So many pairs are read and passed over: they are tokenized already.
 
     Raises:
         DataError: From the source, unchanged; or when a worker dies.
     """
-    chunks = _text_chunks(pairs, filters)
+    chunks = _text_chunks(pairs, filters, first)
+    encoder = _Encoder(tokenizers, filters)
     head = list(islice(chunks, _CHUNKS_WITHOUT_WORKERS)) if num_workers > 1 else []
     if num_workers == 1 or len(head) < _CHUNKS_WITHOUT_WORKERS:
         for texts, report in chain(head, chunks):
-            yield _encode(texts, report, tokenizers, filters)
+            yield encoder.encode(texts, report)
         return
     # Spawned, not forked: the threads of torch and of a progress bar do not survive a fork.
     pool = ProcessPoolExecutor(
         num_workers,
         mp_context=get_context("spawn"),
         initializer=_start_worker,
-        initargs=(tokenizers, filters),
+        initargs=(encoder,),
     )
     try:
+        # Workers take a second or two to start: meanwhile this process does what it can.
+        starting = [pool.submit(os.getpid) for _ in range(num_workers)]
         pending: deque[Future[EncodedPairs]] = deque()
         for texts, report in chain(head, chunks):
+            if not pending and not _are_up(starting):
+                yield encoder.encode(texts, report)
+                continue
             pending.append(pool.submit(_encode_in_worker, texts, report))
             if len(pending) > _CHUNKS_AHEAD * num_workers:
                 yield pending.popleft().result()
@@ -99,26 +114,45 @@ def encode_pairs(
         pool.shutdown(cancel_futures=True)
 
 
+def _are_up(starting: list[Future[int]]) -> bool:
+    return all(future.done() for future in starting)
+
+
 def token_type(vocab_size: int) -> DTypeLike:
     """Return the least integer type for token ids."""
     return np.uint16 if vocab_size <= 1 << 16 else np.uint32
 
 
 def _text_chunks(
-    pairs: Iterable[tuple[str, str]], filters: Filters
+    pairs: Iterable[tuple[str, str]], filters: Filters, first: int
 ) -> Iterator[tuple[Texts, FilterReport]]:
     """Yield the texts that pass the filters on text, and the counts of those that do not."""
     seen = HashSet()
-    for chunk in _chunks(pairs):
-        reasons = text_reasons(chunk, drop_copies=filters.drop_copies)
-        texts = [pair for pair, reason in zip(chunk, reasons, strict=True) if reason is None]
-        counts = Counter(reason for reason in reasons if reason is not None)
+    pairs = iter(pairs)
+    for chunk in _chunks(islice(pairs, first)):
         if filters.drop_duplicates:
-            hashes = [hash_pair(src, tgt) for src, tgt in texts]
-            is_new = seen.add(np.array(hashes, dtype=np.uint64)).tolist()
-            counts["duplicate"] += len(texts) - sum(is_new)
-            texts = [pair for pair, new in zip(texts, is_new, strict=True) if new]
+            _drop_duplicates(_passing(chunk, filters)[0], seen)
+    for chunk in _chunks(pairs):
+        texts, counts = _passing(chunk, filters)
+        if filters.drop_duplicates:
+            num_texts = len(texts)
+            texts = _drop_duplicates(texts, seen)
+            counts["duplicate"] += num_texts - len(texts)
         yield texts, FilterReport(len(chunk), counts)
+
+
+def _passing(chunk: Texts, filters: Filters) -> tuple[Texts, Counter[Reason]]:
+    reasons = text_reasons(chunk, drop_copies=filters.drop_copies)
+    if not any(reasons):
+        return chunk, Counter()
+    texts = [pair for pair, reason in zip(chunk, reasons, strict=True) if reason is None]
+    return texts, Counter(reason for reason in reasons if reason is not None)
+
+
+def _drop_duplicates(texts: Texts, seen: HashSet) -> Texts:
+    hashes = [hash_pair(src, tgt) for src, tgt in texts]
+    is_new = seen.add(np.array(hashes, dtype=np.uint64)).tolist()
+    return [pair for pair, new in zip(texts, is_new, strict=True) if new]
 
 
 def _chunks(pairs: Iterable[tuple[str, str]]) -> Iterator[Texts]:
@@ -134,39 +168,51 @@ def _chunks(pairs: Iterable[tuple[str, str]]) -> Iterator[Texts]:
         yield chunk
 
 
-def _encode(
-    texts: Texts, report: FilterReport, tokenizers: Tokenizers, filters: Filters
-) -> EncodedPairs:
-    src = tokenizers.src.encode_batch([src for src, _ in texts])
-    tgt = tokenizers.tgt.encode_batch([tgt for _, tgt in texts])
-    lengths = np.array([list(map(len, src)), list(map(len, tgt))], dtype=np.int64).T
-    reasons = length_reasons(lengths, filters)
-    src_tokens, src_lengths = _pack_kept(src, reasons, tokenizers.src)
-    tgt_tokens, tgt_lengths = _pack_kept(tgt, reasons, tokenizers.tgt)
-    dropped = Counter(reason for reason in reasons if reason is not None)
-    return EncodedPairs(
-        src_tokens,
-        tgt_tokens,
-        np.stack([src_lengths, tgt_lengths], axis=1).astype(np.uint16),
-        report + FilterReport(0, dropped),
-    )
+class _Encoder:
+    """Tokenizers with what they remember, and the filters on lengths."""
+
+    def __init__(self, tokenizers: Tokenizers, filters: Filters) -> None:
+        self._filters = filters
+        self._src = _Side(tokenizers.src)
+        self._tgt = self._src if tokenizers.joint else _Side(tokenizers.tgt)
+
+    def encode(self, texts: Texts, report: FilterReport) -> EncodedPairs:
+        """Tokenize the pairs of a chunk and keep those of the right lengths."""
+        src, src_lengths = self._src.encode([src for src, _ in texts])
+        tgt, tgt_lengths = self._tgt.encode([tgt for _, tgt in texts])
+        lengths = np.stack([src_lengths, tgt_lengths], axis=1)
+        reasons = length_reasons(lengths - 1, self._filters)
+        dropped = Counter(reason for reason in reasons if reason is not None)
+        if dropped:
+            is_kept = np.array([reason is None for reason in reasons])
+            src, tgt = src[is_kept.repeat(src_lengths)], tgt[is_kept.repeat(tgt_lengths)]
+            lengths = lengths[is_kept]
+        return EncodedPairs(src, tgt, lengths.astype(np.uint16), report + FilterReport(0, dropped))
 
 
-def _pack_kept(
-    sentences: list[list[int]], reasons: list[Reason | None], tokenizer: Tokenizer
-) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    kept = [ids for ids, reason in zip(sentences, reasons, strict=True) if reason is None]
-    tokens, lengths = pack_sentences(kept)
-    return tokens.astype(token_type(tokenizer.vocab_size)), lengths
+class _Side:
+    """One tokenizer, word by word where it can be."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._type = np.dtype(token_type(tokenizer.vocab_size))
+        self._words = WordCache(tokenizer, self._type) if tokenizer.cuts_words_alone else None
+
+    def encode(self, lines: list[str]) -> tuple[NDArray[Any], Ints]:
+        """Return packed tokens with eos after each line (N,), and lengths with eos (B,)."""
+        if self._words is not None and lines:
+            return self._words.encode(lines)
+        tokens, lengths = pack_sentences(self._tokenizer.encode_batch(lines))
+        return tokens.astype(self._type), lengths
 
 
-_work: tuple[Tokenizers, Filters]
+_encoder: _Encoder
 """What a worker process was started with."""
 
 
-def _start_worker(tokenizers: Tokenizers, filters: Filters) -> None:
-    global _work
-    _work = tokenizers, filters
+def _start_worker(encoder: _Encoder) -> None:
+    global _encoder
+    _encoder = encoder
     # Ctrl-C reaches the whole group: the parent alone answers it, and ends the workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -181,4 +227,4 @@ def _end_with_parent() -> None:
 
 
 def _encode_in_worker(texts: Texts, report: FilterReport) -> EncodedPairs:
-    return _encode(texts, report, *_work)
+    return _encoder.encode(texts, report)

@@ -16,6 +16,7 @@ from transformer_mt.data.cells import (
     text_of,
 )
 from transformer_mt.errors import DataError
+from transformer_mt.hashes import NO_HASHES, FileHashes
 from transformer_mt.text.lines import open_binary, read_lines
 
 
@@ -49,9 +50,11 @@ class TextPairs:
         """Name both files."""
         return f"{self.src_path} + {self.tgt_path}"
 
-    def fingerprint(self) -> str:
+    def fingerprint(self, hashes: FileHashes = NO_HASHES) -> str:
         """Hash both files."""
-        return hash_values("text", hash_content(self.src_path), hash_content(self.tgt_path))
+        return hash_values(
+            "text", hash_content(self.src_path, hashes), hash_content(self.tgt_path, hashes)
+        )
 
 
 class TsvPairs:
@@ -76,9 +79,9 @@ class TsvPairs:
         """Name the file."""
         return str(self.path)
 
-    def fingerprint(self) -> str:
+    def fingerprint(self, hashes: FileHashes = NO_HASHES) -> str:
         """Hash the file and the choice of columns."""
-        return hash_values("tsv", hash_content(self.path), self.src_column, self.tgt_column)
+        return hash_values("tsv", hash_content(self.path, hashes), self.src_column, self.tgt_column)
 
 
 class JsonlPairs:
@@ -103,9 +106,9 @@ class JsonlPairs:
         """Name the file."""
         return str(self.path)
 
-    def fingerprint(self) -> str:
+    def fingerprint(self, hashes: FileHashes = NO_HASHES) -> str:
         """Hash the file and the choice of fields."""
-        return hash_values("jsonl", hash_content(self.path), self.src_field, self.tgt_field)
+        return hash_values("jsonl", hash_content(self.path, hashes), self.src_field, self.tgt_field)
 
 
 def _check_readable(path: Path) -> None:

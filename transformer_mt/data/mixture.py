@@ -3,6 +3,11 @@
 A corpus of n pairs with weight w is run through again and again; each epoch takes the next w * n
 pairs of it. So 0.5 takes every pair once in two epochs, 2 takes it twice in each, and over many
 epochs no pair is favoured. The pairs of an epoch then come in shuffled order.
+
+Corpora can be larger than memory, and then each pair that is read at random costs several reads of
+the disk. So a large corpus is shuffled in two steps: blocks of 2,048 neighbours come in random
+order, and the pairs of a window of 500 blocks or so in random order again. A window is in memory
+while it is used, and each page is read once. Up to a million pairs the order is simply random.
 """
 
 from collections.abc import Sequence
@@ -11,8 +16,11 @@ from fractions import Fraction
 
 import numpy as np
 
-from transformer_mt.data.order import permute
+from transformer_mt.data.order import permute, permute_blocks
 from transformer_mt.data.pairs import Ids, Ints, TokenPairs, ragged_index
+
+_WINDOW_PAIRS = 1 << 20
+_BLOCK_PAIRS = 1 << 11
 
 
 @dataclass(frozen=True)
@@ -67,20 +75,43 @@ class Mixture:
 
     def rows(self, epoch: int, positions: Ints) -> Rows:
         """Return the pairs at positions 0 .. num_pairs - 1 of an epoch's order."""
+        if not len(positions):
+            return Rows(positions, positions)
         draws = self._draws(epoch)
-        firsts = np.cumsum([0, *(end - start for start, end in draws)])
-        slots = permute(positions, int(firsts[-1]), key=(self.seed, epoch, 0))
-        corpus = np.searchsorted(firsts, slots, side="right") - 1
-        pair = np.empty_like(slots)
+        sizes = np.array([end - start for start, end in draws])
+        total = int(sizes.sum())
+        # Window w takes slots sizes * w / num_windows and on from each corpus: an even mixture.
+        num_windows = -(-total // _WINDOW_PAIRS)
+        first, last = (int(p) * num_windows // total for p in (positions.min(), positions.max()))
+        windows = np.arange(max(first - 1, 0), min(last + 2, num_windows) + 1)
+        slots = sizes * windows[:, None] // num_windows
+        firsts = slots.sum(axis=1)
+        corpus, place = np.empty_like(positions), np.empty_like(positions)
+        window = np.searchsorted(firsts, positions, side="right") - 1
+        for i in np.unique(window).tolist():
+            mine = window == i
+            edges = np.cumsum([0, *(slots[i + 1] - slots[i])])
+            key = (self.seed, epoch, 0, int(windows[i]))
+            images = permute(positions[mine] - firsts[i], int(edges[-1]), key=key)
+            corpus[mine] = np.searchsorted(edges, images, side="right") - 1
+            place[mine] = images + (slots[i] - edges[:-1])[corpus[mine]]
+        pair = np.empty_like(positions)
         for number, (start, _) in enumerate(draws):
             mine = corpus == number
-            size = len(self.corpora[number])
-            runs, places = np.divmod(slots[mine] - firsts[number] + start, size)
-            for run in np.unique(runs).tolist():
-                key = (self.seed, run, number + 1)
-                places[runs == run] = permute(places[runs == run], size, key=key)
-            pair[mine] = places
+            pair[mine] = self._pairs_of_run(number, start + place[mine])
         return Rows(corpus, pair)
+
+    def _pairs_of_run(self, number: int, places: Ints) -> Ints:
+        """Return which pairs come at places of the endless run of one corpus."""
+        size = len(self.corpora[number])
+        runs, places = np.divmod(places, size)
+        for run in np.unique(runs).tolist():
+            mine, key = runs == run, (self.seed, run, number + 1)
+            if size <= _WINDOW_PAIRS:
+                places[mine] = permute(places[mine], size, key=key)
+            else:
+                places[mine] = permute_blocks(places[mine], size, block_size=_BLOCK_PAIRS, key=key)
+        return places
 
     def lengths(self, rows: Rows) -> Ints:
         """Return source and target lengths (B, 2)."""

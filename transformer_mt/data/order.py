@@ -47,6 +47,32 @@ def permute(positions: NDArray[np.int64], size: int, *, key: tuple[int, ...]) ->
     return images.astype(np.int64)
 
 
+def permute_blocks(
+    positions: NDArray[np.int64], size: int, *, block_size: int, key: tuple[int, ...]
+) -> NDArray[np.int64]:
+    """Map positions as `permute` does, but so that blocks of neighbours stay neighbours.
+
+    Blocks come in pseudo-random order, what is in one in its own. Where the size is no multiple,
+    the remainder comes somewhere among the blocks: which place the order begins at is random, too.
+
+    Args:
+        positions: Any shape, each in 0 .. size - 1.
+        size: Number of elements, at least `block_size`.
+        block_size: Neighbours that stay together.
+        key: Non-negative integers; another key gives another order.
+
+    Returns:
+        As `positions`.
+    """
+    num_blocks = size // block_size
+    start = int(np.random.default_rng(key).integers(size))
+    images = (positions + start) % size
+    block, place = np.divmod(images, block_size)
+    is_whole = block < num_blocks
+    images[is_whole] = permute(block[is_whole], num_blocks, key=key) * block_size + place[is_whole]
+    return images
+
+
 def _encrypt(
     numbers: NDArray[np.uint64], width: int, height: int, round_keys: NDArray[np.uint64]
 ) -> NDArray[np.uint64]:

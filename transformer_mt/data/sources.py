@@ -17,6 +17,7 @@ from transformer_mt.data.cells import hash_values
 from transformer_mt.data.line_sources import JsonlPairs, TextPairs, TsvPairs
 from transformer_mt.data.table_sources import HubPairs, ParquetPairs
 from transformer_mt.errors import DataError
+from transformer_mt.hashes import NO_HASHES, FileHashes
 
 logger = logging.getLogger(__name__)
 
@@ -32,8 +33,12 @@ class PairSource(Protocol):
         """Name the source in messages."""
         ...
 
-    def fingerprint(self) -> str:
-        """Identify the content: it changes when the pairs change, not when files are moved."""
+    def fingerprint(self, hashes: FileHashes = NO_HASHES) -> str:
+        """Identify the content: it changes when the pairs change, not when files are moved.
+
+        Args:
+            hashes: May know the hashes of large files.
+        """
         ...
 
 
@@ -55,7 +60,7 @@ class ReversePairs:
         """Say how many pairs of which lengths."""
         return f"{self.num_pairs} reversals of {self.min_length} to {self.max_length} digits"
 
-    def fingerprint(self) -> str:
+    def fingerprint(self, hashes: FileHashes = NO_HASHES) -> str:
         """Hash the settings, which decide the pairs."""
         return hash_values("reverse", self.num_pairs, self.min_length, self.max_length, self.seed)
 

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from transformer_mt.data.cells import hash_content, hash_values, missing_field, text_of
 from transformer_mt.errors import DataError
+from transformer_mt.hashes import NO_HASHES, FileHashes
 
 _ROWS_AT_ONCE = 2048
 
@@ -56,9 +57,11 @@ class ParquetPairs:
         """Name the file."""
         return str(self.path)
 
-    def fingerprint(self) -> str:
+    def fingerprint(self, hashes: FileHashes = NO_HASHES) -> str:
         """Hash the file and the choice of fields."""
-        return hash_values("parquet", hash_content(self.path), self.src_field, self.tgt_field)
+        return hash_values(
+            "parquet", hash_content(self.path, hashes), self.src_field, self.tgt_field
+        )
 
 
 class HubPairs:
@@ -89,13 +92,13 @@ class HubPairs:
         """Name the data set, its subset and its split."""
         return " ".join(part for part in (self.path, self.subset, self.split) if part)
 
-    def fingerprint(self) -> str:
+    def fingerprint(self, hashes: FileHashes = NO_HASHES) -> str:
         """Hash all files of a folder, or what the hub says of the data, with subset and fields."""
         folder = Path(self.path)
         content: list[list[str | None]]
         if folder.is_dir():
             files = sorted(path for path in folder.rglob("*") if path.is_file())
-            content = [[p.relative_to(folder).as_posix(), hash_content(p)] for p in files]
+            content = [[p.relative_to(folder).as_posix(), hash_content(p, hashes)] for p in files]
         else:
             content = [[self.path, self.revision, self._dataset._fingerprint]]
         return hash_values("hub", content, self.subset, self.split, self.fields)

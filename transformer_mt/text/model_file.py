@@ -15,7 +15,9 @@ ModelType = Literal["unigram", "bpe", "word", "char"]
 Value: TypeAlias = int | bytes
 
 _PIECE, _TRAINER_SPEC, _NORMALIZER_SPEC = 1, 2, 3
-_TRAINER_MODEL_TYPE = 3
+_TRAINER_MODEL_TYPE, _TRAINER_SPACE_LAST = 3, 24
+_NORMALIZER_CHARACTERS, _NORMALIZER_ADD_SPACE = 2, 3
+_NORMALIZER_REMOVE_SPACES, _NORMALIZER_ESCAPE_SPACES = 4, 5
 _MODEL_TYPES: dict[Value, ModelType] = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
 _PIECE_TYPE = 3
 _NORMAL = 1
@@ -28,10 +30,13 @@ class ModelFacts:
     Attributes:
         type: Type of the model.
         is_text: For each id, whether it is a piece of text: no byte, special or user symbol.
+        keeps_text: Whether text is cut as it is, but for a space put before it; a normaliser may
+            rewrite characters and remove spaces, by rules that see their neighbours.
     """
 
     type: ModelType
     is_text: list[bool]
+    keeps_text: bool
 
 
 def read_facts(model: bytes) -> ModelFacts:
@@ -54,7 +59,16 @@ def read_facts(model: bytes) -> ModelFacts:
     value = dict(_fields(parts[_TRAINER_SPEC])).get(_TRAINER_MODEL_TYPE, 1)
     if value not in _MODEL_TYPES:
         raise ValueError("not a sound SentencePiece model")
-    return ModelFacts(_MODEL_TYPES[value], is_text)
+    trainer = dict(_fields(parts[_TRAINER_SPEC]))
+    normalizer = dict(_fields(parts[_NORMALIZER_SPEC]))
+    keeps_text = (
+        not normalizer.get(_NORMALIZER_CHARACTERS)
+        and normalizer.get(_NORMALIZER_ADD_SPACE, 1) == 1
+        and normalizer.get(_NORMALIZER_REMOVE_SPACES, 1) == 0
+        and normalizer.get(_NORMALIZER_ESCAPE_SPACES, 1) == 1
+        and trainer.get(_TRAINER_SPACE_LAST, 0) == 0
+    )
+    return ModelFacts(_MODEL_TYPES[value], is_text, keeps_text)
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, Value]]:

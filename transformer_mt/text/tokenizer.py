@@ -85,6 +85,17 @@ class Tokenizer:
             for piece, is_text in zip(self._pieces, facts.is_text, strict=True)
         ]
         """Text of each piece that may be cut; None for bytes, special and user symbols."""
+        self.cuts_words_alone: bool = (
+            facts.type == "bpe"
+            and facts.keeps_text
+            and SPACE in self._pieces
+            and not any(SPACE in piece[1:] for piece in self._pieces)
+        )
+        """Whether the ids of a line are those of its words, parted at spaces, one after another.
+
+        So it is with byte-pair encoding: the merges of one word do not see another. In unigram
+        models the sums of log-probabilities run through the whole line, and where two cuts are
+        equally good, their rounding decides."""
 
     @classmethod
     def load(cls, path: Path) -> "Tokenizer":

@@ -10,12 +10,13 @@ from typing import Any
 import xxhash
 
 from transformer_mt.config.schema import Config
-from transformer_mt.data.corpus import Corpus, prepare_corpus
+from transformer_mt.data.corpus import HASHES, Corpus, prepare_corpus
 from transformer_mt.data.filters import Filters
 from transformer_mt.data.mixture import Mixture, temperature_weights
 from transformer_mt.data.pairs import TokenPairs, tokenize_pairs
 from transformer_mt.data.sources import PairSource, open_source, read_pairs
 from transformer_mt.errors import ConfigError, DataError, ModelError
+from transformer_mt.hashes import FileHashes
 from transformer_mt.storage import new_directory, read_manifest, replace_file
 from transformer_mt.text.tokenizer import Tokenizers
 from transformer_mt.text.tokenizer_training import train_tokenizers
@@ -97,6 +98,7 @@ def prepare_data(config: Config, sources: Sources, run: RunDirectory, *, is_main
             was started with.
     """
     data = config.data
+    hashes = known_hashes(config)
     valid_src, valid_tgt = read_pairs(sources.valid)
     tokenizers = find_tokenizers(config, run, sources.train)
     corpora = [
@@ -115,12 +117,12 @@ def prepare_data(config: Config, sources: Sources, run: RunDirectory, *, is_main
     facts = {
         "tokenizers": tokenizers.fingerprint(),
         "train": [
-            _facts_of(source, corpus, weight)
+            _facts_of(source, corpus, weight, hashes)
             for source, corpus, weight in zip(sources.train, corpora, weights, strict=True)
         ],
         "valid": {
             "source": sources.valid.describe(),
-            "texts": sources.valid.fingerprint(),
+            "texts": sources.valid.fingerprint(hashes),
             "pairs": len(valid_src),
         },
     }
@@ -141,6 +143,11 @@ def prepare_data(config: Config, sources: Sources, run: RunDirectory, *, is_main
         valid_pairs=tokenize_pairs(valid_src, valid_tgt, tokenizers=tokenizers),
         facts=facts,
     )
+
+
+def known_hashes(config: Config) -> FileHashes:
+    """Return the memory for hashes of large files, which lies beside the corpora."""
+    return FileHashes(Path(config.data.corpus_dir) / HASHES)
 
 
 def find_tokenizers(config: Config, run: RunDirectory, sources: Sequence[PairSource]) -> Tokenizers:
@@ -165,7 +172,8 @@ def find_tokenizers(config: Config, run: RunDirectory, sources: Sequence[PairSou
             )
         return tokenizers
     arguments = settings.model_dump(exclude={"path", "sampling"})
-    identity = json.dumps([[source.fingerprint() for source in sources], arguments])
+    hashes = known_hashes(config)
+    identity = json.dumps([[source.fingerprint(hashes) for source in sources], arguments])
     name = f"tokenizer-{xxhash.xxh3_128_hexdigest(identity.encode())[:16]}"
     directory = Path(config.data.corpus_dir) / name
     try:
@@ -190,10 +198,12 @@ def _save_tokenizers(tokenizers: Tokenizers, directory: Path) -> None:
         tokenizers.save(folder)
 
 
-def _facts_of(source: PairSource, corpus: Corpus, weight: float) -> dict[str, Any]:
+def _facts_of(
+    source: PairSource, corpus: Corpus, weight: float, hashes: FileHashes
+) -> dict[str, Any]:
     return {
         "source": source.describe(),
-        "texts": source.fingerprint(),
+        "texts": source.fingerprint(hashes),
         "corpus": corpus.directory.name,
         "weight": weight,
         "report": corpus.report.as_dict(),

@@ -1,0 +1,89 @@
+"""Hashes of files, and a memory for those of large ones.
+
+Reading tens of gigabytes at each start only to see that nothing changed would take minutes. So the
+hash of a large file is kept beside its size, inode and times; while these stay, so does the hash.
+The time of the last change of an inode cannot be set by programs, so a file that was replaced or
+written to is read again. What this cannot see is a disk that loses bits: remove the file of the
+memory, and everything is read again.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import xxhash
+
+HashName = Literal["sha256", "xxh3"]
+_HASHES: dict[str, Callable[[], Any]] = {"sha256": hashlib.sha256, "xxh3": xxhash.xxh3_128}
+
+_LARGE_BYTES = 1 << 26
+_SETTLED_SECONDS = 3.0
+"""Times of files are as coarse as 2 seconds: a younger file may change again within its time."""
+_NUM_REMEMBERED = 1000
+
+
+def hash_file(path: Path, hash_name: HashName) -> str:
+    """Hash the content of a file; hexadecimal."""
+    digest = _HASHES[hash_name]()
+    with path.open("rb") as stream:
+        while chunk := stream.read(1 << 22):
+            digest.update(chunk)
+    return str(digest.hexdigest())
+
+
+@dataclass(frozen=True)
+class FileHashes:
+    """`hash_file`, which knows the hashes of large files that did not change.
+
+    Attributes:
+        path: Where they are kept; None remembers nothing. A folder that cannot be written to is
+            no error.
+    """
+
+    path: Path | None = None
+
+    def __call__(self, path: Path, hash_name: HashName) -> str:
+        """Hash the content of a file; hexadecimal."""
+        now = time.time()
+        before = path.stat()
+        if self.path is None or before.st_size < _LARGE_BYTES:
+            return hash_file(path, hash_name)
+        name = f"{_state(before)} {hash_name}"
+        if (known := self._read().get(name)) is not None:
+            return known
+        digest = hash_file(path, hash_name)
+        is_settled = now - max(before.st_mtime, before.st_ctime) > _SETTLED_SECONDS
+        if is_settled and _state(path.stat()) == _state(before):
+            self._add(name, digest)
+        return digest
+
+    def _read(self) -> dict[str, str]:
+        assert self.path is not None
+        try:
+            known = json.loads(self.path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return known if isinstance(known, dict) else {}
+
+    def _add(self, name: str, digest: str) -> None:
+        assert self.path is not None
+        known = list((self._read() | {name: digest}).items())[-_NUM_REMEMBERED:]
+        temporary = self.path.with_name(f".{self.path.name}.tmp-{os.getpid()}")
+        with contextlib.suppress(OSError):
+            temporary.write_text(json.dumps(dict(known), indent=1) + "\n", encoding="utf-8")
+            temporary.replace(self.path)
+
+
+NO_HASHES = FileHashes()
+"""Remembers nothing."""
+
+
+def _state(stat: os.stat_result) -> str:
+    times = f"{stat.st_mtime_ns} {stat.st_ctime_ns}"
+    return f"{stat.st_dev} {stat.st_ino} {stat.st_size} {times}"
