@@ -29,7 +29,7 @@ from numpy.typing import DTypeLike, NDArray
 from tqdm import tqdm
 
 from transformer_mt.data.cells import hash_values
-from transformer_mt.data.corpus_writer import read_written, write_chunks
+from transformer_mt.data.corpus_writer import Written, read_written, write_chunks
 from transformer_mt.data.encoding import EncodedPairs, encode_pairs, token_type
 from transformer_mt.data.filters import FilterReport, Filters
 from transformer_mt.data.pairs import TokenPairs
@@ -162,31 +162,17 @@ def prepare_corpus(
     unfinished = directory.with_name(f".{directory.name}.unfinished")
     with explain_write_errors(directory), claimed(unfinished), _removed_if_useless(unfinished):
         if not is_damaged and (corpus := _find(directory, source)):
-            unfinished.rmdir()  # another process has made it meanwhile
+            # Another process has made it meanwhile.
+            shutil.rmtree(unfinished, ignore_errors=True)
             return corpus
-        remove_leftovers(unfinished)
-        written = read_written(unfinished, types)
-        if written.report.num_pairs:
-            logger.info(
-                "%s: goes on after %s pairs, where making its corpus was interrupted",
-                source.describe(),
-                f"{written.report.num_pairs:,}",
-            )
-        encoded = encode_pairs(
+        written = _fill(
+            unfinished,
             source,
             tokenizers,
             filters=filters,
             num_workers=num_workers or _num_processors(),
-            first=written.report.num_pairs,
+            types=types,
         )
-        with closing(encoded):
-            chunks = _with_progress(encoded, written.report.num_pairs)
-            written = write_chunks(unfinished, chunks, written, types=types)
-        if not written.report.num_kept:
-            raise DataError(
-                f"{source.describe()}: no pair is left to train on. What was read:\n"
-                f"{written.report}"
-            )
         if source.fingerprint(hashes) != identity["texts"]:
             raise DataError(
                 f"{source.describe()}: the text changed while it was read: "
@@ -201,6 +187,41 @@ def prepare_corpus(
         "%s: made its corpus %s in %.1f s\n%s", source.describe(), directory, seconds, corpus.report
     )
     return corpus
+
+
+def _fill(
+    unfinished: Path,
+    source: PairSource,
+    tokenizers: Tokenizers,
+    *,
+    filters: Filters,
+    num_workers: int,
+    types: Mapping[str, str],
+) -> Written:
+    """Write the files of a corpus, from where they end."""
+    remove_leftovers(unfinished)
+    written = read_written(unfinished, types)
+    if written.report.num_pairs:
+        logger.info(
+            "%s: goes on after %s pairs, where making its corpus was interrupted",
+            source.describe(),
+            f"{written.report.num_pairs:,}",
+        )
+    encoded = encode_pairs(
+        source,
+        tokenizers,
+        filters=filters,
+        num_workers=num_workers,
+        first=written.report.num_pairs,
+    )
+    with closing(encoded):
+        chunks = _with_progress(encoded, written.report.num_pairs)
+        written = write_chunks(unfinished, chunks, written, types=types)
+    if not written.report.num_kept:
+        raise DataError(
+            f"{source.describe()}: no pair is left to train on. What was read:\n{written.report}"
+        )
+    return written
 
 
 def _find(directory: Path, source: PairSource) -> Corpus | None:
