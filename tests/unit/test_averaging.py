@@ -88,6 +88,13 @@ def test_an_average_does_not_replace_what_is_no_model(run, tmp_path):
     assert run.checkpoints_dir.is_dir()
 
 
+def test_an_average_does_not_replace_a_model_of_a_run(run):
+    save(run, 2)
+    run.metrics_path.write_text("{}\n")
+    with pytest.raises(ConfigError, match="belongs to a run"):
+        average_run(run, run.best_dir, which="last", number=1)
+
+
 def test_another_architecture_is_refused(run):
     directories = [save(run, 2), save(run, 4, width=5)]
     with pytest.raises(ModelError, match=r"step-4: of another architecture than .*step-2"):

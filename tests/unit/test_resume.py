@@ -10,7 +10,7 @@ import torch
 from safetensors import SafetensorError
 
 from tests.tiny_runs import interrupt_at, metrics_without_times, weights_at
-from transformer_mt.errors import ConfigError, InterruptedRun, ModelError, TmtError
+from transformer_mt.errors import ConfigError, DataError, InterruptedRun, ModelError, TmtError
 from transformer_mt.training.run_directory import RunDirectory
 from transformer_mt.training.trainer import train
 from transformer_mt.training.validation import Validator
@@ -120,6 +120,21 @@ def test_changed_settings_are_refused_with_all_differences(run_config):
     assert "model.dropout: 0.1 -> 0.2" in message
     assert "max_steps" not in message
     assert "--fresh" in message
+
+
+@pytest.mark.parametrize(
+    "mistake", [{"training__max_tokens": 8}, {"tokenizer__vocab_size": 5000}], ids=str
+)
+def test_a_fresh_run_that_cannot_begin_leaves_the_old_one_where_it_was(run_config, mistake):
+    result = train(run_config(training__max_steps=2))
+    before = {path.name for path in Path(result.run_dir).iterdir()}
+    with pytest.raises(DataError):
+        train(run_config(**mistake), fresh=True)
+    assert {path.name for path in Path(result.run_dir).iterdir()} == before
+    assert [path.name for path in Path(result.run_dir).parent.iterdir() if path.is_dir()] == [
+        "tiny"
+    ]
+    assert train(run_config(training__max_steps=2)) == result
 
 
 def test_fresh_puts_the_old_run_aside(run_config, tmp_path):

@@ -55,7 +55,8 @@ class RunResult:
 def describe_scores(scores: Mapping[str, float]) -> str:
     """Put scores in words, with their units."""
     words = {
-        "loss_nats": "loss {:.4f} nats",
+        "loss_nats": "loss {:.4f}",
+        "nll_nats": "nll {:.4f} nats",
         "perplexity": "perplexity {:.3f}",
         "bleu": "BLEU {:.2f}",
         "chrf": "chrF {:.2f}",

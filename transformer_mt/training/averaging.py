@@ -14,7 +14,7 @@ from torch import Tensor
 
 from transformer_mt.bundle import KIND, WEIGHTS, save_bundle
 from transformer_mt.config.loading import load_config
-from transformer_mt.errors import ModelError
+from transformer_mt.errors import ConfigError, ModelError
 from transformer_mt.storage import refuse_to_replace_others
 from transformer_mt.text.tokenizer import Tokenizers
 from transformer_mt.training.checkpoint import (
@@ -39,8 +39,12 @@ def average_run(
 
     Raises:
         ModelError: When the run has no checkpoints, or one of them is damaged.
-        ConfigError: When the output is there already and no bundle.
+        ConfigError: When the output is there already and no bundle, or a part of a run.
     """
+    if RunDirectory(output_dir.resolve().parent).metrics_path.exists():
+        raise ConfigError(
+            f"{output_dir}: this folder belongs to a run and is left as it is: choose one outside"
+        )
     refuse_to_replace_others(output_dir, KIND)
     directories = choose_checkpoints(run, which=which, number=number)
     if not directories:

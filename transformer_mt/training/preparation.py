@@ -242,4 +242,11 @@ def _tell(facts: dict[str, Any]) -> None:
             f"{part['src_tokens']:,}",
             f"{part['tgt_tokens']:,}",
         )
-    logger.info("validating on %s: %s pairs", facts["valid"]["source"], facts["valid"]["pairs"])
+    valid = facts["valid"]
+    logger.info("validating on %s: %s pairs", valid["source"], valid["pairs"])
+    if valid["texts"] in [part["texts"] for part in facts["train"]]:
+        logger.warning(
+            "%s: is also training text: its scores say how much was learned by heart, not how well "
+            "the model translates",
+            valid["source"],
+        )

@@ -68,6 +68,7 @@ class RunDirectory:
         self.best_dir = root / "best"
         self.averaged_dir = root / "averaged"
         self._lock: IO[str] | None = None
+        self._aside: Path | None = None
 
     def claim(self, config: Config, *, fresh: bool) -> None:
         """Make or reopen the folder for one process to write in.
@@ -90,6 +91,24 @@ class RunDirectory:
         if list_checkpoints(self.checkpoints_dir):
             self._check_unchanged(config)
         replace_file(self.config_path, dump_config(config))
+
+    def bring_back(self) -> None:
+        """Undo `fresh` if the new run has not come to its first metrics or checkpoint.
+
+        A mistake that shows only with the data at hand must not cost the run that was there.
+        """
+        has_begun = self.metrics_path.exists() and self.metrics_path.stat().st_size > 0
+        if self._aside is None or has_begun or list_checkpoints(self.checkpoints_dir):
+            return
+        for path in self.root.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
+            elif path != self.lock_path:
+                path.unlink()
+        for path in self._aside.iterdir():
+            shutil.move(path, self.root / path.name)
+        self._aside.rmdir()
+        self._aside = None
 
     def name_newest(self) -> None:
         """Make this the run that commands without `--model` use."""
@@ -159,6 +178,7 @@ class RunDirectory:
             for path in self.root.iterdir():
                 if path != self.lock_path:
                     shutil.move(path, aside / path.name)
+        self._aside = aside
 
     def _check_unchanged(self, config: Config) -> None:
         differences = [

@@ -83,6 +83,7 @@ def train(config: Config, *, fresh: bool = False) -> RunResult:
                 "the same command starts again"
             ) from None
         finally:
+            run.bring_back()
             run.release()
 
 
