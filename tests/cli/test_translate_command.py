@@ -318,3 +318,21 @@ def test_named_pipes_are_read_as_they_come(tiny_bundle, tmp_path):
     result = run("translate", "--model", tiny_bundle, "--input", pipe)
     assert result.exit_code == 0, result.stderr
     assert result.stdout_bytes.count(b"\n") == 3
+
+
+def test_samples_come_as_many_as_wanted_and_the_same_again(tiny_bundle, tiny_text):
+    data = text_of(tiny_text[0][:3])
+    command = ("translate", "--model", tiny_bundle, "--sample", "--n-best", 4, "--seed", 7)
+    first, second = run(*command, data=data), run(*command, data=data)
+    assert first.exit_code == 0, first.stderr
+    assert first.stdout_bytes == second.stdout_bytes
+    assert first.stdout_bytes.count(b"\n") == 12
+    refused = run("translate", "--model", tiny_bundle, "--sample", "--beam-size", 4, data=data)
+    assert refused.exit_code == 2
+    assert "--beam-size has no effect with --sample" in refused.stderr
+
+
+def test_help_shows_options_in_groups():
+    words = run("translate", "--help").stdout.split("\n")
+    groups = [line for line in words if line.endswith(":") and not line.startswith(" ")]
+    assert groups[:4] == ["Options:", "Search:", "Length:", "Sampling:"]

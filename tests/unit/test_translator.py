@@ -376,3 +376,26 @@ def test_errors_of_the_reader_arrive(cut):
 
     with pytest.raises(DataError, match="stdin:2: bad"):
         list(cut(lines()))
+
+
+def test_samples_do_not_depend_on_batches_and_order(bundle, tiny_text):
+    lines = list(dict.fromkeys(tiny_text[0]))
+    options = {"sample": True, "n_best": 3, "top_p": 0.9}
+    expected = make(bundle, **options).translate(lines)
+    assert all(len(translation.n_best) == 3 for translation in expected)
+    alone = make(bundle, **options, batch_tokens=1).translate(lines[::-1])[::-1]
+    for here, there in zip(expected, alone, strict=True):
+        assert [c.text for c in here.n_best] == [c.text for c in there.n_best]
+    other = make(bundle, **options, seed=2).translate(lines)
+    assert texts(other) != texts(expected)
+
+
+@pytest.mark.parametrize(
+    "option", [{"top_k": 3}, {"top_p": 0.5}, {"temperature": 2.0}, {"seed": 5}]
+)
+def test_options_of_sampling_need_sampling(bundle, option):
+    (name,) = option
+    with pytest.raises(
+        ConfigError, match=f"--{name.replace('_', '-')}: no effect without --sample"
+    ):
+        make(bundle, **option)

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+SEARCH, LENGTH = "Search", "Length"
+
 ModelPath: TypeAlias = Annotated[
     Path | None,
     typer.Option(
@@ -41,6 +43,7 @@ BeamSize: TypeAlias = Annotated[
     typer.Option(
         metavar="N",
         min=1,
+        rich_help_panel=SEARCH,
         help="Hypotheses kept for each sentence; 1 is greedy search. Default: the model's config.",
     ),
 ]
@@ -49,6 +52,7 @@ LengthPenalty: TypeAlias = Annotated[
     typer.Option(
         metavar="X",
         min=0.0,
+        rich_help_panel=LENGTH,
         help="Strength of the length penalty, for gnmt the exponent alpha of Wu et al. 2016; 0 "
         "ranks by plain log-probability. Default: the model's config.",
     ),
@@ -56,6 +60,7 @@ LengthPenalty: TypeAlias = Annotated[
 LengthPenaltyKind: TypeAlias = Annotated[
     Kind | None,
     typer.Option(
+        rich_help_panel=LENGTH,
         help="gnmt divides by ((5 + length) / 6)^strength, average by length^strength, reward adds "
         "strength for each token. Default: the model's config.",
     ),
@@ -65,12 +70,14 @@ MaxLengthFactor: TypeAlias = Annotated[
     typer.Option(
         metavar="X",
         min=0.0,
+        rich_help_panel=LENGTH,
         help="An output has at most factor * source length + offset tokens. Default: the model's "
         "config.",
     ),
 ]
 MaxLengthOffset: TypeAlias = Annotated[
-    int | None, typer.Option(metavar="N", min=1, help="See --max-length-factor.")
+    int | None,
+    typer.Option(metavar="N", min=1, rich_help_panel=LENGTH, help="See --max-length-factor."),
 ]
 BatchTokens: TypeAlias = Annotated[
     int | None,

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal
 
 import typer
 
-from transformer_mt.cli.help import examples
+from transformer_mt.cli.help import GroupedCommand, examples
 from transformer_mt.cli.model_options import (
+    SEARCH,
     BatchTokens,
     BeamSize,
     Device,
@@ -24,6 +25,7 @@ from transformer_mt.cli.model_options import (
     load_model,
     make_translator,
 )
+from transformer_mt.cli.search_options import Sample, Seed, Temperature, TopK, TopP
 from transformer_mt.cli.streams import (
     check_output,
     is_regular_file,
@@ -43,12 +45,14 @@ logger = logging.getLogger(__name__)
 def register(app: typer.Typer) -> None:
     """Add `tmt translate` to the program."""
     app.command(
+        cls=GroupedCommand,
         epilog=examples(
             "tmt translate < input.txt > output.txt",
             "tmt translate --model runs/base --input input.txt --output output.txt",
             "tmt translate --beam-size 8 --n-best 8 < input.txt",
+            "tmt translate --sample --n-best 5 --top-p 0.9 < input.txt",
             "echo 'A dog runs.' | tmt translate --json",
-        )
+        ),
     )(translate)
 
 
@@ -61,19 +65,25 @@ def translate(
         Path | None, typer.Option(metavar="FILE", help="Where to write. Default: stdout.")
     ] = None,
     beam_size: BeamSize = None,
-    length_penalty: LengthPenalty = None,
-    length_penalty_kind: LengthPenaltyKind = None,
-    max_length_factor: MaxLengthFactor = None,
-    max_length_offset: MaxLengthOffset = None,
     n_best: Annotated[
         int,
         typer.Option(
             metavar="N",
             min=1,
+            rich_help_panel=SEARCH,
             help="Translations of each line, best first, each on a line: "
             "NUMBER ||| TEXT ||| LogProb= X ||| SCORE; lines are counted from 0.",
         ),
     ] = 1,
+    length_penalty: LengthPenalty = None,
+    length_penalty_kind: LengthPenaltyKind = None,
+    max_length_factor: MaxLengthFactor = None,
+    max_length_offset: MaxLengthOffset = None,
+    sample: Sample = False,
+    temperature: Temperature = None,
+    top_k: TopK = None,
+    top_p: TopP = None,
+    seed: Seed = None,
     as_json: Annotated[
         bool,
         typer.Option(
@@ -98,6 +108,8 @@ def translate(
     while later lines are still being read, and at a terminal every line is answered at once. A line
     too long for the model is translated in parts, with a warning.
     """
+    if sample and beam_size is not None:
+        raise ConfigError("--beam-size has no effect with --sample: --n-best N gives N samples")
     if beam_size is not None and n_best > beam_size:
         raise ConfigError(f"--n-best {n_best} needs --beam-size {n_best} or more; got {beam_size}")
     check_output(output, input)
@@ -114,6 +126,11 @@ def translate(
             "max_length_offset": max_length_offset,
             "batch_tokens": batch_tokens,
             "n_best": n_best,
+            "sample": sample,
+            "temperature": temperature,
+            "top_k": top_k,
+            "top_p": top_p,
+            "seed": seed,
         },
     )
     if at_terminal:

@@ -21,6 +21,11 @@ class SearchOptions:
         max_length_offset: See `max_length_factor`.
         batch_tokens: Source tokens times beam in a batch; a longer sentence is alone.
         n_best: Candidates to return for each line.
+        sample: Draw them at random; see `sampling.Sampling` for the next four.
+        temperature: At least 0.001.
+        top_k: 0: all tokens.
+        top_p: 1: all tokens.
+        seed: At least 0.
     """
 
     beam_size: int = 4
@@ -30,13 +35,30 @@ class SearchOptions:
     max_length_offset: int = 50
     batch_tokens: int = 4096
     n_best: int = 1
+    sample: bool = False
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    seed: int = 1
+
+    @property
+    def num_slots(self) -> int:
+        """Hypotheses that a sentence has at a time."""
+        return self.n_best if self.sample else self.beam_size
 
     def check(self, vocab_size: int) -> None:
         """Refuse what does not fit together, or not a target vocabulary.
 
         Raises:
-            ConfigError: If the beam is larger than the vocabulary, or smaller than `n_best`.
+            ConfigError: If the beam is larger than the vocabulary, or smaller than `n_best`, or an
+                option has no effect.
         """
+        if self.sample:
+            return
+        useless = [name for name in ("temperature", "top_k", "top_p", "seed") if self._set(name)]
+        if useless:
+            names = ", ".join("--" + name.replace("_", "-") for name in useless)
+            raise ConfigError(f"{names}: no effect without --sample")
         if self.beam_size > vocab_size:
             raise ConfigError(
                 f"beam size {self.beam_size} is larger than the vocabulary of {vocab_size} tokens"
@@ -51,3 +73,6 @@ class SearchOptions:
     def ranking(self) -> LengthPenalty:
         """What finished hypotheses are ranked by."""
         return LengthPenalty(self.length_penalty_kind, self.length_penalty)
+
+    def _set(self, name: str) -> bool:
+        return bool(getattr(self, name) != type(self).__dataclass_fields__[name].default)

@@ -13,6 +13,7 @@ from transformer_mt.decoding.batching import batches_of, halving
 from transformer_mt.decoding.chunks import chunks_of
 from transformer_mt.decoding.long_lines import MAX_CHARACTERS, Part, split_line
 from transformer_mt.decoding.options import SearchOptions
+from transformer_mt.decoding.plan import selection_of
 from transformer_mt.decoding.search import Hypothesis, beam_search, score_targets
 from transformer_mt.errors import DataError
 from transformer_mt.models.interfaces import Memory
@@ -132,7 +133,7 @@ class Translator:
         lengths = [len(source) + 1 for source in sources]
         found: list[list[Hypothesis]] = [[] for _ in sources]
         num_done = 0
-        for batch in batches_of(lengths, max(1, options.batch_tokens // options.beam_size)):
+        for batch in batches_of(lengths, max(1, options.batch_tokens // options.num_slots)):
             results = halving(self._search, [sources[i] for i in batch])
             for i, hypotheses in zip(batch, results, strict=True):
                 found[i] = hypotheses
@@ -211,13 +212,14 @@ class Translator:
             return beam_search(
                 self._model.decoder,
                 memory,
-                beam_size=options.beam_size,
+                beam_size=options.num_slots,
                 max_lengths=limits if longest is None else limits.clamp(max=longest),
                 bos_id=BOS_ID,
                 eos_id=EOS_ID,
                 banned_ids=(PAD_ID, UNK_ID, BOS_ID),
                 length_penalty=options.ranking,
                 n_best=options.n_best,
+                select=selection_of(options, sources),
             )
 
     @torch.inference_mode()
