@@ -336,3 +336,57 @@ def test_help_shows_options_in_groups():
     words = run("translate", "--help").stdout.split("\n")
     groups = [line for line in words if line.endswith(":") and not line.startswith(" ")]
     assert groups[:4] == ["Options:", "Search:", "Length:", "Sampling:"]
+
+
+@pytest.fixture(params=["file", "tab"])
+def prefixes(request, tmp_path) -> tuple[list[object], bytes]:
+    """Options and input with a prefix for the first line only."""
+    if request.param == "tab":
+        return ["--tab", "prefix"], b"A red dog.\tder Hund\nThe cat.\n"
+    (tmp_path / "prefixes").write_text("der Hund\n\n", encoding="utf-8")
+    return ["--prefix", tmp_path / "prefixes"], b"A red dog.\nThe cat.\n"
+
+
+def test_a_prefix_comes_from_a_file_or_from_behind_a_tab(tiny_bundle, prefixes):
+    options, data = prefixes
+    result = run("translate", "--model", tiny_bundle, *options, data=data)
+    assert result.exit_code == 0, result.stderr
+    first, second = result.stdout.splitlines()
+    assert first.startswith("der Hund")
+    plain = run("translate", "--model", tiny_bundle, data=b"A red dog.\nThe cat.\n")
+    assert second == plain.stdout.splitlines()[1] != first
+
+
+@pytest.mark.parametrize(("lines", "has"), [("blau\trot\n\n", True), ("blau\n", False)])
+def test_phrases_come_from_a_file_with_as_many_lines(tiny_bundle, tmp_path, lines, has):
+    (tmp_path / "phrases").write_text(lines, encoding="utf-8")
+    options = ("--constraints", tmp_path / "phrases")
+    result = run("translate", "--model", tiny_bundle, *options, data=b"A dog.\nThe cat.\n")
+    if has:
+        assert {"blau", "rot"} <= set(result.stdout.splitlines()[0].replace(".", " ").split())
+    else:
+        assert result.exit_code == 3
+        assert "phrases has 1 lines but the input has more" in result.stderr
+
+
+def test_terms_of_a_glossary_are_counted(tiny_bundle, tmp_path):
+    (tmp_path / "terms.tsv").write_text("dog\tblau\nnot a term\n", encoding="utf-8")
+    options = ("--glossary", tmp_path / "terms.tsv")
+    result = run("translate", "--model", tiny_bundle, *options, data=b"A dog.\nThe cat.\n")
+    assert result.exit_code == 0, result.stderr
+    assert "terms.tsv:2: expected a term, one tab and its translation" in result.stderr
+    assert "terms of the glossary in the output: 1 of 1 (100.0%)" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--tab", "prefix", "--prefix", "here"], "name the same thing"),
+        (["--tab", "constraints", "--sample"], "only plain beam search can hold them"),
+        (["--suppress", "dog", "--beam-size", "4", "--beam-groups", "3"], "does not divide"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(tiny_bundle, options, words):
+    result = run("translate", "--model", tiny_bundle, *options, data=b"dog\n")
+    assert result.exit_code == 2
+    assert words in result.stderr

@@ -3,6 +3,7 @@
 import itertools
 import logging
 import random
+import re
 import threading
 import time
 from dataclasses import replace
@@ -13,8 +14,10 @@ from fake_decoders import CopyModel
 
 from transformer_mt.bundle import Bundle, load_bundle
 from transformer_mt.decoding import chunks, translator
+from transformer_mt.decoding.glossary import Glossary, Term
 from transformer_mt.decoding.long_lines import split_line
 from transformer_mt.decoding.options import SearchOptions
+from transformer_mt.decoding.requests import Line
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import ConfigError, DataError, ModelError, TmtError
 from transformer_mt.text.tokenizer import EOS_ID
@@ -399,3 +402,79 @@ def test_options_of_sampling_need_sampling(bundle, option):
         ConfigError, match=f"--{name.replace('_', '-')}: no effect without --sample"
     ):
         make(bundle, **option)
+
+
+def test_a_prefix_and_phrases_are_in_the_translation(bundle, tiny_text):
+    lines = [Line(text, prefix="der Hund", phrases=("rot",)) for text in tiny_text[0][:6]]
+    for translation in make(bundle, n_best=2).translate([*lines, tiny_text[0][0]])[:6]:
+        for candidate in translation.n_best:
+            assert candidate.text.startswith("der Hund")
+            assert "rot" in re.findall(r"\w+", candidate.text)
+
+
+def test_wishes_of_a_line_do_not_touch_other_lines(bundle, tiny_text):
+    text = tiny_text[0][0]
+    plain, _, again = make(bundle).translate([text, Line(text, phrases=("blau",)), Line(text)])
+    assert plain.text == again.text
+
+
+def test_wishes_longer_than_the_output_are_refused_with_the_line(bundle):
+    with pytest.raises(DataError, match=r"line 8: the prefix and the phrases have \d+ tokens"):
+        make(bundle, max_length=3).translate(["dog", Line("dog", "so viel Text")], first_line=7)
+
+
+def test_terms_of_a_glossary_are_enforced_and_those_without_room_left_out(bundle, caplog):
+    glossary = Glossary([Term("dog", "blau"), Term("cat", "ein sehr langer Text " * 9)])
+    translator = Translator(bundle, OPTIONS, glossary=glossary)
+    met, left_out, none = translator.translate(["A red dog.", "The cat.", "A house."])
+    assert (met.num_terms_met, len(met.terms)) == (1, 1)
+    assert "blau" in re.findall(r"\w+", met.text)
+    assert (left_out.num_terms_met, len(left_out.terms)) == (0, 1)
+    assert none.terms == []
+    assert "line 2: no room for the term" in caplog.text
+
+
+def test_lengths_and_words_are_kept_to(bundle, tiny_text):
+    lines = tiny_text[0][:8]
+    short = make(bundle, max_length=4).translate(lines)
+    assert all(len(t.n_best[0].tokens) < 4 for t in short)
+    long = make(bundle, min_length=12, no_repeat_ngram=2).translate(lines)
+    for translation in long:
+        tokens = translation.n_best[0].tokens
+        assert len(tokens) >= 11
+        pairs = list(itertools.pairwise(tokens))
+        assert len(set(pairs)) == len(pairs)
+    words = [word for t in make(bundle).translate(lines) for word in t.text.split()]
+    word = max(set(words), key=words.count)
+    free = make(bundle, suppress=(word,)).translate(lines)
+    pieces = bundle.tokenizers.tgt.pieces(bundle.tokenizers.tgt.encode(word))
+    for translation in free:
+        tokens = translation.n_best[0].tokens
+        assert pieces not in [tokens[i : i + len(pieces)] for i in range(len(tokens))]
+
+
+def test_groups_and_coverage_go_through(bundle, tiny_text):
+    lines = tiny_text[0][:4]
+    groups = make(bundle, beam_groups=4, n_best=4, diversity_penalty=5.0).translate(lines)
+    assert all(len({c.text for c in t.n_best}) > 1 for t in groups)
+    plain = make(bundle, n_best=4).translate(lines)
+    ranked = make(bundle, n_best=4, coverage_penalty=1.0).translate(lines)
+    for here, there in zip(plain, ranked, strict=True):
+        assert here.n_best[0].score >= there.n_best[0].score
+        assert [c.score for c in there.n_best] == sorted(
+            (c.score for c in there.n_best), reverse=True
+        )
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"beam_groups": 3}, "a beam of 4 does not divide into 3 groups"),
+        ({"diversity_penalty": 1.0}, "--diversity-penalty: no effect without --beam-groups"),
+        ({"min_length": 9, "max_length": 8}, "--min-length 9 is more than --max-length 8"),
+        ({"sample": True, "beam_groups": 2}, "--beam-groups has no effect with --sample"),
+    ],
+)
+def test_options_that_do_not_fit_each_other_are_refused(bundle, options, words):
+    with pytest.raises(ConfigError, match=words):
+        make(bundle, **options)

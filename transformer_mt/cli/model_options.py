@@ -108,25 +108,32 @@ def load_model(model: Path | None, *, device: str, precision: str) -> "Bundle":
     return load_bundle(path, device=place, dtype=dtypes[precision])
 
 
-def make_translator(bundle: "Bundle", given: Mapping[str, object]) -> "Translator":
+def make_translator(
+    bundle: "Bundle", given: Mapping[str, object], *, glossary: Path | None = None
+) -> "Translator":
     """Make a translator.
 
     Args:
         bundle: The model.
         given: Some of the fields of `SearchOptions`. What is missing or None is as in the model's
             config, or the default where a config does not have it.
+        glossary: A file of terms.
 
     Raises:
+        DataError: If the glossary cannot be read.
         ConfigError: If a value is out of its bounds, or values do not fit each other.
     """
+    from transformer_mt.decoding.glossary import read_glossary
     from transformer_mt.decoding.options import SearchOptions
     from transformer_mt.decoding.translator import Translator
+    from transformer_mt.text.lines import read_lines
 
     given = {name: value for name, value in given.items() if value is not None}
     settings = bundle.config.decoding
     changes = {name: given[name] for name in given if name in type(settings).model_fields}
     arguments: dict[str, Any] = {**given, **_checked(settings, changes).model_dump()}
-    return Translator(bundle, SearchOptions(**arguments))
+    terms = None if glossary is None else read_glossary(read_lines(glossary), str(glossary))
+    return Translator(bundle, SearchOptions(**arguments), glossary=terms)
 
 
 def _checked(settings: "DecodingSettings", given: Mapping[str, object]) -> "DecodingSettings":

@@ -3,11 +3,134 @@
 What each one means for the search is in `decoding.options`.
 """
 
-from typing import Annotated, TypeAlias
+from pathlib import Path
+from typing import Annotated, Literal, TypeAlias
 
 import typer
 
-SAMPLING = "Sampling"
+from transformer_mt.cli.model_options import LENGTH, SEARCH
+
+SAMPLING, WORDS = "Sampling", "Words"
+
+BeamGroups: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        min=1,
+        rich_help_panel=SEARCH,
+        help="Diverse beam search (Vijayakumar et al. 2018): the beam in N groups that avoid each "
+        "other's tokens, for an n-best list with real differences. Default: 1.",
+    ),
+]
+DiversityPenalty: TypeAlias = Annotated[
+    float | None,
+    typer.Option(
+        metavar="X",
+        min=0.0,
+        rich_help_panel=SEARCH,
+        help="What a group pays for a token that another chose in the same step. Default: 0.5.",
+    ),
+]
+CoveragePenalty: TypeAlias = Annotated[
+    float | None,
+    typer.Option(
+        metavar="X",
+        min=0.0,
+        rich_help_panel=SEARCH,
+        help="Ranks the finished beam with the coverage penalty beta of Wu et al. 2016, against "
+        "source words that were passed over. Default: 0.",
+    ),
+]
+MaxLength: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        min=1,
+        rich_help_panel=LENGTH,
+        help="An output has at most N tokens, its end counted, whatever the source.",
+    ),
+]
+MinLength: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        min=1,
+        rich_help_panel=LENGTH,
+        help="An output has at least N tokens, its end counted, unless it may not have as many.",
+    ),
+]
+MinLengthRatio: TypeAlias = Annotated[
+    float | None,
+    typer.Option(
+        metavar="X",
+        min=0.0,
+        rich_help_panel=LENGTH,
+        help="An output has at least X tokens for each token of the source, likewise.",
+    ),
+]
+NoRepeatNgram: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        min=1,
+        rich_help_panel=WORDS,
+        help="No output has the same N tokens in a row twice.",
+    ),
+]
+RepetitionPenalty: TypeAlias = Annotated[
+    float | None,
+    typer.Option(
+        metavar="X",
+        min=1.0,
+        rich_help_panel=WORDS,
+        help="Multiplies the log-probability of tokens that the output has already (Keskar et al. "
+        "2019); scores include it. Default: 1, which changes nothing.",
+    ),
+]
+Suppress: TypeAlias = Annotated[
+    list[str],
+    typer.Option(
+        metavar="TEXT",
+        rich_help_panel=WORDS,
+        help="A word or phrase that no output has, just so, as the tokenizer cuts it; repeatable.",
+    ),
+]
+Prefix: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        rich_help_panel=WORDS,
+        help="How outputs begin: line N for line N of the input; blank lines leave it open.",
+    ),
+]
+Phrases: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--constraints",
+        metavar="FILE",
+        rich_help_panel=WORDS,
+        help="Phrases that outputs must hold, in any order (Post and Vilar 2018): line N for line "
+        "N of the input, with tabs between phrases.",
+    ),
+]
+Tab: TypeAlias = Annotated[
+    Literal["prefix", "constraints"] | None,
+    typer.Option(
+        rich_help_panel=WORDS,
+        help="What stands behind a tab in each line of the input: how its output begins, or "
+        "phrases that it must hold. Default: the tab is part of the text.",
+    ),
+]
+GlossaryFile: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--glossary",
+        metavar="FILE",
+        rich_help_panel=WORDS,
+        help="Terms, each with a tab and its translation, that outputs must hold where the source "
+        "has the term. How many do is told at the end.",
+    ),
+]
 
 Sample: TypeAlias = Annotated[
     bool,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal
 
 import typer
 
+from transformer_mt.cli.demands import with_demands
 from transformer_mt.cli.help import GroupedCommand, examples
 from transformer_mt.cli.model_options import (
     SEARCH,
@@ -25,7 +26,26 @@ from transformer_mt.cli.model_options import (
     load_model,
     make_translator,
 )
-from transformer_mt.cli.search_options import Sample, Seed, Temperature, TopK, TopP
+from transformer_mt.cli.search_options import (
+    BeamGroups,
+    CoveragePenalty,
+    DiversityPenalty,
+    GlossaryFile,
+    MaxLength,
+    MinLength,
+    MinLengthRatio,
+    NoRepeatNgram,
+    Phrases,
+    Prefix,
+    RepetitionPenalty,
+    Sample,
+    Seed,
+    Suppress,
+    Tab,
+    Temperature,
+    TopK,
+    TopP,
+)
 from transformer_mt.cli.streams import (
     check_output,
     is_regular_file,
@@ -51,6 +71,7 @@ def register(app: typer.Typer) -> None:
             "tmt translate --model runs/base --input input.txt --output output.txt",
             "tmt translate --beam-size 8 --n-best 8 < input.txt",
             "tmt translate --sample --n-best 5 --top-p 0.9 < input.txt",
+            "tmt translate --glossary terms.tsv < input.txt",
             "echo 'A dog runs.' | tmt translate --json",
         ),
     )(translate)
@@ -75,15 +96,28 @@ def translate(
             "NUMBER ||| TEXT ||| LogProb= X ||| SCORE; lines are counted from 0.",
         ),
     ] = 1,
+    beam_groups: BeamGroups = None,
+    diversity_penalty: DiversityPenalty = None,
+    coverage_penalty: CoveragePenalty = None,
     length_penalty: LengthPenalty = None,
     length_penalty_kind: LengthPenaltyKind = None,
     max_length_factor: MaxLengthFactor = None,
     max_length_offset: MaxLengthOffset = None,
+    max_length: MaxLength = None,
+    min_length: MinLength = None,
+    min_length_ratio: MinLengthRatio = None,
     sample: Sample = False,
     temperature: Temperature = None,
     top_k: TopK = None,
     top_p: TopP = None,
     seed: Seed = None,
+    no_repeat_ngram: NoRepeatNgram = None,
+    repetition_penalty: RepetitionPenalty = None,
+    suppress: Suppress = [],  # noqa: B006 - typer reads the default; nothing changes it
+    prefix: Prefix = None,
+    constraints: Phrases = None,
+    tab: Tab = None,
+    glossary: GlossaryFile = None,
     as_json: Annotated[
         bool,
         typer.Option(
@@ -112,9 +146,14 @@ def translate(
         raise ConfigError("--beam-size has no effect with --sample: --n-best N gives N samples")
     if beam_size is not None and n_best > beam_size:
         raise ConfigError(f"--n-best {n_best} needs --beam-size {n_best} or more; got {beam_size}")
-    check_output(output, input)
+    if (constraints or glossary or tab == "constraints") and (sample or beam_groups):
+        raise ConfigError(
+            "--sample and --beam-groups do not go with --constraints, --glossary and --tab "
+            "constraints: only plain beam search can hold them"
+        )
+    check_output(output, input, prefix, constraints, glossary)
     at_terminal = input is None and sys.stdin.isatty()
-    chunks = _read(input, errors)
+    chunks = with_demands(_read(input, errors), prefix=prefix, phrases=constraints, tab=tab)
     bundle = load_model(model, device=device, precision=precision)
     translator = make_translator(
         bundle,
@@ -131,12 +170,22 @@ def translate(
             "top_k": top_k,
             "top_p": top_p,
             "seed": seed,
+            "beam_groups": beam_groups,
+            "diversity_penalty": diversity_penalty,
+            "coverage_penalty": coverage_penalty,
+            "max_length": max_length,
+            "min_length": min_length,
+            "min_length_ratio": min_length_ratio,
+            "no_repeat_ngram": no_repeat_ngram,
+            "repetition_penalty": repetition_penalty,
+            "suppress": tuple(suppress),
         },
+        glossary=glossary,
     )
     if at_terminal:
         logger.info("type a sentence and press Enter; Ctrl-D ends")
     layout = _json_lines if as_json else _n_best_lines if n_best > 1 else _text_lines
-    num_lines = 0
+    num_lines = num_terms = num_terms_met = 0
     started = time.monotonic()
     # Beside lines that appear on the same screen, a bar would only be in the way.
     with (
@@ -145,6 +194,8 @@ def translate(
     ):
         for translations in translator.translate_chunks(chunks):
             for number, translation in enumerate(translations, start=num_lines):
+                num_terms += len(translation.terms)
+                num_terms_met += translation.num_terms_met
                 for line in layout(number, translation):
                     results.write(line + "\n")
             results.flush()
@@ -152,6 +203,11 @@ def translate(
             show(num_lines, None)
     seconds = time.monotonic() - started
     logger.info("%d lines in %.1f s", num_lines, seconds)
+    if glossary is not None:
+        share = f" ({num_terms_met / num_terms:.1%})" if num_terms else ""
+        logger.info(
+            "terms of the glossary in the output: %d of %d%s", num_terms_met, num_terms, share
+        )
 
 
 def _read(path: Path | None, errors: Literal["strict", "replace"]) -> Iterator[list[str]]:

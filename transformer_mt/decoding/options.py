@@ -2,6 +2,10 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
 from transformer_mt.config.schema import LengthPenaltyKind
 from transformer_mt.decoding.penalties import LengthPenalty
 from transformer_mt.errors import ConfigError
@@ -26,6 +30,16 @@ class SearchOptions:
         top_k: 0: all tokens.
         top_p: 1: all tokens.
         seed: At least 0.
+        beam_groups: Groups of the beam that avoid each other's tokens: see `groups.DiverseGroups`.
+        diversity_penalty: What they pay for them, in nats.
+        coverage_penalty: Strength of the penalty on source tokens that got little attention: see
+            `coverage.rank_by_coverage`.
+        max_length: A target has at most so many tokens, whatever its source.
+        min_length: A target has at least so many tokens,
+        min_length_ratio: and so many for each source token, but not more than it may have.
+        no_repeat_ngram: No target has an n-gram of so many tokens twice; 0: any may repeat.
+        repetition_penalty: Multiplies log-probabilities of tokens that a target has already.
+        suppress: Words and phrases that no target has, as far as they are tokenized like this.
     """
 
     beam_size: int = 4
@@ -40,6 +54,15 @@ class SearchOptions:
     top_k: int = 0
     top_p: float = 1.0
     seed: int = 1
+    beam_groups: int = 1
+    diversity_penalty: float = 0.5
+    coverage_penalty: float = 0.0
+    max_length: int | None = None
+    min_length: int = 1
+    min_length_ratio: float = 0.0
+    no_repeat_ngram: int = 0
+    repetition_penalty: float = 1.0
+    suppress: tuple[str, ...] = ()
 
     @property
     def num_slots(self) -> int:
@@ -53,12 +76,23 @@ class SearchOptions:
             ConfigError: If the beam is larger than the vocabulary, or smaller than `n_best`, or an
                 option has no effect.
         """
+        if not self.sample:
+            self._check_useless("--sample", "temperature", "top_k", "top_p", "seed")
+        if self.beam_groups == 1:
+            self._check_useless("--beam-groups", "diversity_penalty")
+        if self.max_length is not None and self.min_length > self.max_length:
+            raise ConfigError(
+                f"--min-length {self.min_length} is more than --max-length {self.max_length}"
+            )
         if self.sample:
+            if self.beam_groups > 1:
+                raise ConfigError("--beam-groups has no effect with --sample")
             return
-        useless = [name for name in ("temperature", "top_k", "top_p", "seed") if self._set(name)]
-        if useless:
-            names = ", ".join("--" + name.replace("_", "-") for name in useless)
-            raise ConfigError(f"{names}: no effect without --sample")
+        if self.beam_size % self.beam_groups:
+            raise ConfigError(
+                f"a beam of {self.beam_size} does not divide into {self.beam_groups} groups: make "
+                f"--beam-size a multiple of --beam-groups"
+            )
         if self.beam_size > vocab_size:
             raise ConfigError(
                 f"beam size {self.beam_size} is larger than the vocabulary of {vocab_size} tokens"
@@ -74,5 +108,25 @@ class SearchOptions:
         """What finished hypotheses are ranked by."""
         return LengthPenalty(self.length_penalty_kind, self.length_penalty)
 
-    def _set(self, name: str) -> bool:
-        return bool(getattr(self, name) != type(self).__dataclass_fields__[name].default)
+    def max_lengths(self, source_lengths: Tensor, *, longest: int | None) -> Tensor:
+        """Return the greatest lengths of targets, all in tokens incl. eos (B,).
+
+        Args:
+            source_lengths: Of their sources.
+            longest: What the decoder can take; None: any.
+        """
+        limits = (source_lengths * self.max_length_factor).long() + self.max_length_offset
+        bounds = [bound for bound in (self.max_length, longest) if bound is not None]
+        return limits.clamp(max=min(bounds)) if bounds else limits
+
+    def min_lengths(self, source_lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the least lengths of targets, all in tokens incl. eos (B,)."""
+        by_ratio: NDArray[np.int64] = np.ceil(source_lengths * self.min_length_ratio).astype(int)
+        return np.maximum(by_ratio, np.int64(self.min_length))
+
+    def _check_useless(self, needed: str, *names: str) -> None:
+        fields = type(self).__dataclass_fields__
+        useless = [name for name in names if getattr(self, name) != fields[name].default]
+        if useless:
+            options = ", ".join("--" + name.replace("_", "-") for name in useless)
+            raise ConfigError(f"{options}: no effect without {needed}")

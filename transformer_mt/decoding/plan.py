@@ -1,21 +1,101 @@
-"""What the options of a run mean for the search of one batch."""
+"""What the options of a run and the requests of a batch mean for the search."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from torch import Tensor
 
 from transformer_mt.decoding.candidates import Selection, select_best
+from transformer_mt.decoding.constraints import Constraints
+from transformer_mt.decoding.groups import DiverseGroups
 from transformer_mt.decoding.options import SearchOptions
+from transformer_mt.decoding.requests import Request
+from transformer_mt.decoding.rules import (
+    ForcedStart,
+    MinLength,
+    NoRepeatedNgrams,
+    RepetitionPenalty,
+    Rule,
+    Suppressed,
+)
 from transformer_mt.decoding.sampling import Sampling
 
 
-def selection_of(options: SearchOptions, sources: Sequence[tuple[int, ...]]) -> Selection:
-    """Return what chooses the hypotheses to go on with."""
+@dataclass(frozen=True)
+class Plan:
+    """What `search.beam_search` is given for one batch.
+
+    Attributes:
+        num_slots: Slots of each sentence.
+        rules: Edit the log-probabilities of each step.
+        select: Chooses the continuations that are kept.
+    """
+
+    num_slots: int
+    rules: Sequence[Rule]
+    select: Selection
+
+
+def plan_search(
+    options: SearchOptions,
+    requests: Sequence[Request],
+    limits: Tensor,
+    *,
+    suppressed: Sequence[Sequence[int]],
+    continues_word: Tensor,
+    eos_id: int,
+) -> Plan:
+    """Choose the rules and the selection that options and requests ask for; mostly none.
+
+    Args:
+        options: The same for all batches.
+        requests: One for each sentence.
+        limits: Greatest lengths of the targets (B,).
+        suppressed: Sequences of tokens that must not occur.
+        continues_word: Tokens that would prolong the word before them (V,), True or False.
+        eos_id: Ends a hypothesis.
+    """
+    rules: list[Rule] = []
+    min_lengths = options.min_lengths(np.array([len(r.source) + 1 for r in requests]))
+    if (min_lengths > 1).any():
+        rules.append(MinLength(np.minimum(min_lengths, limits.numpy()), eos_id=eos_id))
+    if suppressed:
+        rules.append(Suppressed(suppressed))
+    if options.no_repeat_ngram:
+        rules.append(NoRepeatedNgrams(options.no_repeat_ngram))
+    if options.repetition_penalty > 1:
+        rules.append(RepetitionPenalty(options.repetition_penalty))
+    if any(request.prefix for request in requests):
+        rules.append(ForcedStart([request.prefix for request in requests]))
+    if any(request.phrases for request in requests):
+        constraints = Constraints(
+            [request.phrases for request in requests],
+            limits.numpy(),
+            beam_size=options.beam_size,
+            eos_id=eos_id,
+            continues_word=continues_word,
+        )
+        return Plan(constraints.num_slots, [*rules, constraints.restrict], constraints)
+    return Plan(options.num_slots, rules, _selection(options, requests, eos_id))
+
+
+def _selection(options: SearchOptions, requests: Sequence[Request], eos_id: int) -> Selection:
     if options.sample:
         return Sampling(
-            sources,
+            [request.source for request in requests],
             num_samples=options.n_best,
             seed=options.seed,
             temperature=options.temperature,
             top_k=options.top_k,
             top_p=options.top_p,
+        )
+    if options.beam_groups > 1:
+        return DiverseGroups(
+            len(requests),
+            beam_size=options.beam_size,
+            num_groups=options.beam_groups,
+            penalty=options.diversity_penalty,
+            eos_id=eos_id,
         )
     return select_best

@@ -3,8 +3,12 @@
 Letters: B sentences, W slots of the beam, T tokens so far, V vocabulary.
 """
 
+from collections.abc import Sequence
 from typing import Protocol
 
+import numpy as np
+import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from transformer_mt.decoding.candidates import Prefixes
@@ -20,3 +24,122 @@ class Rule(Protocol):
     def __call__(self, log_probs: Tensor, prefixes: Prefixes) -> None:
         """Edit the log-probabilities of the next token (B, W, V) in place."""
         ...
+
+
+class MinLength:
+    """Forbids an end before a hypothesis has its least length.
+
+    Args:
+        min_lengths: In tokens, eos included, for each sentence (B,).
+        eos_id: Ends a hypothesis.
+    """
+
+    def __init__(self, min_lengths: NDArray[np.int64], *, eos_id: int) -> None:
+        self._min_lengths = min_lengths
+        self._eos_id = eos_id
+
+    def __call__(self, log_probs: Tensor, prefixes: Prefixes) -> None:
+        """Forbid eos where it would come too early."""
+        next_length = prefixes.tokens.shape[2] + 1
+        is_short = self._min_lengths[prefixes.sentences] > next_length
+        if is_short.any():
+            rows = torch.from_numpy(np.flatnonzero(is_short)).to(log_probs.device)
+            log_probs[rows, :, self._eos_id] = -torch.inf
+
+
+class ForcedStart:
+    """Begins each hypothesis with given tokens, at what they cost.
+
+    Args:
+        starts: Tokens for each sentence; none where it is free.
+    """
+
+    def __init__(self, starts: Sequence[Sequence[int]]) -> None:
+        self._lengths = np.array([len(start) for start in starts])
+        self._tokens = np.zeros((len(starts), self._lengths.max(initial=0)), dtype=np.int64)
+        for row, start in zip(self._tokens, starts, strict=True):
+            row[: len(start)] = start
+
+    def __call__(self, log_probs: Tensor, prefixes: Prefixes) -> None:
+        """Forbid all tokens but the one that is due."""
+        place = prefixes.tokens.shape[2]
+        lines = np.flatnonzero(self._lengths[prefixes.sentences] > place)
+        if lines.size:
+            tokens = self._tokens[prefixes.sentences[lines], place]
+            where, due = (torch.from_numpy(x).to(log_probs.device) for x in (lines, tokens))
+            kept = log_probs[where, :, due]
+            log_probs[where] = -torch.inf
+            log_probs[where, :, due] = kept
+
+
+class NoRepeatedNgrams:
+    """Forbids tokens that would repeat an n-gram of their hypothesis.
+
+    Source: Paulus et al. 2018, section 2.5.
+
+    Args:
+        order: Tokens of an n-gram, at least 1.
+    """
+
+    def __init__(self, order: int) -> None:
+        self._order = order
+
+    def __call__(self, log_probs: Tensor, prefixes: Prefixes) -> None:
+        """Forbid the last token of each n-gram whose first ones are the latest tokens."""
+        tokens, order = prefixes.tokens, self._order
+        if tokens.shape[2] < order:
+            return
+        ngrams = np.lib.stride_tricks.sliding_window_view(tokens, order, axis=2)
+        latest = tokens[:, :, tokens.shape[2] - order + 1 :]
+        begins_alike = (ngrams[..., :-1] == latest[:, :, None]).all(-1)
+        lines, slots, places = np.nonzero(begins_alike)
+        _forbid(log_probs, lines, slots, ngrams[lines, slots, places, -1])
+
+
+class RepetitionPenalty:
+    """Multiplies the log-probabilities of tokens that a hypothesis has already.
+
+    Source: Keskar et al. 2019, section 4.1; differs: on log-probabilities, which are not
+    normalised again.
+
+    Args:
+        strength: At least 1, which changes nothing.
+    """
+
+    def __init__(self, strength: float) -> None:
+        self._strength = strength
+
+    def __call__(self, log_probs: Tensor, prefixes: Prefixes) -> None:
+        """Lower the log-probabilities of all tokens that have been chosen."""
+        seen = torch.from_numpy(prefixes.tokens).to(log_probs.device)
+        log_probs.scatter_(2, seen, log_probs.gather(2, seen) * self._strength)
+
+
+class Suppressed:
+    """Forbids sequences of tokens.
+
+    Args:
+        sequences: At least one token each.
+    """
+
+    def __init__(self, sequences: Sequence[Sequence[int]]) -> None:
+        self._sequences = [np.array(sequence) for sequence in sequences]
+
+    def __call__(self, log_probs: Tensor, prefixes: Prefixes) -> None:
+        """Forbid the last token of a sequence behind all others of it."""
+        num_tokens = prefixes.tokens.shape[2]
+        for sequence in self._sequences:
+            first = num_tokens - len(sequence) + 1
+            if first >= 0:
+                is_there = (prefixes.tokens[:, :, first:] == sequence[:-1]).all(-1)
+                lines, slots = np.nonzero(is_there)
+                _forbid(log_probs, lines, slots, np.full(lines.size, sequence[-1]))
+
+
+def _forbid(
+    log_probs: Tensor, lines: NDArray[np.int64], slots: NDArray[np.int64], tokens: NDArray[np.int64]
+) -> None:
+    """Set single log-probabilities (B, W, V) to -inf."""
+    if lines.size:
+        index = torch.from_numpy(np.stack((lines, slots, tokens))).to(log_probs.device)
+        log_probs[tuple(index)] = -torch.inf

@@ -75,7 +75,8 @@ class Sampling:
         draws = [self._streams[i].standard_exponential(shape, dtype=np.float32) for i in sentences]
         chosen = np.take_along_axis(np.stack(draws), groups[:, :, None], axis=1)
         with np.errstate(divide="ignore"):
-            return -np.log(chosen)
+            noise: NDArray[np.float32] = -np.log(chosen)
+        return noise
 
 
 def num_draws(vocab_size: int) -> int:
@@ -95,12 +96,13 @@ def draw(log_probs: Tensor, noise: Tensor) -> Tensor:
         noise: Independent numbers of the standard Gumbel distribution (.., num_draws(V)).
     """
     blocks = F.pad(log_probs, (0, -log_probs.shape[-1] % BLOCK), value=-torch.inf)
-    blocks = blocks.unflatten(-1, (-1, BLOCK))
+    blocks = blocks.view(*blocks.shape[:-1], -1, BLOCK)
     num_blocks = blocks.shape[-2]
     block = (blocks.logsumexp(-1) + noise[..., :num_blocks]).argmax(-1, keepdim=True)
     inside = blocks.gather(-2, block[..., None].expand(*block.shape, BLOCK)).squeeze(-2)
     place = (inside + noise[..., num_blocks:]).argmax(-1)
-    return block.squeeze(-1) * BLOCK + place
+    tokens: Tensor = block.squeeze(-1) * BLOCK + place
+    return tokens
 
 
 def keep_top_k(log_probs: Tensor, num: int) -> Tensor:

@@ -1,9 +1,10 @@
 """Lines of text to translations: tokens, batches, search, and back in the order of the input."""
 
+import itertools
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
@@ -11,9 +12,12 @@ from torch import Tensor, nn
 from transformer_mt.bundle import Bundle
 from transformer_mt.decoding.batching import batches_of, halving
 from transformer_mt.decoding.chunks import chunks_of
+from transformer_mt.decoding.coverage import rank_by_coverage
+from transformer_mt.decoding.glossary import Glossary, Term, words_continued
 from transformer_mt.decoding.long_lines import MAX_CHARACTERS, Part, split_line
 from transformer_mt.decoding.options import SearchOptions
-from transformer_mt.decoding.plan import selection_of
+from transformer_mt.decoding.plan import plan_search
+from transformer_mt.decoding.requests import Line, Request
 from transformer_mt.decoding.search import Hypothesis, beam_search, score_targets
 from transformer_mt.errors import DataError
 from transformer_mt.models.interfaces import Memory
@@ -56,14 +60,21 @@ class Translation:
 
     Attributes:
         n_best: Candidates, best first; at least one. A blank line has an empty one.
+        terms: Of the glossary, those that the source has.
     """
 
     n_best: list[Candidate]
+    terms: list[Term] = field(default_factory=list)
 
     @property
     def text(self) -> str:
         """The best candidate's text."""
         return self.n_best[0].text
+
+    @property
+    def num_terms_met(self) -> int:
+        """How many of the terms the best candidate translates as wanted."""
+        return sum(term.is_in(self.text) for term in self.terms)
 
     @property
     def score(self) -> float:
@@ -95,14 +106,22 @@ class Translator:
     Args:
         bundle: The model and its tokenizers.
         options: How to search.
+        glossary: Terms of the source whose translations the target must hold.
 
     Raises:
         ConfigError: If the options do not fit each other or the vocabulary.
     """
 
-    def __init__(self, bundle: Bundle, options: SearchOptions) -> None:
-        options.check(bundle.tokenizers.tgt.vocab_size)
+    def __init__(
+        self, bundle: Bundle, options: SearchOptions, *, glossary: Glossary | None = None
+    ) -> None:
+        tokenizer = bundle.tokenizers.tgt
+        options.check(tokenizer.vocab_size)
         self._options = options
+        self._glossary = glossary
+        self._suppressed = [tokenizer.encode(word) for word in options.suppress if word.strip()]
+        device = next(bundle.model.parameters()).device
+        self._continues_word = words_continued(tokenizer).to(device)
         self._tokenizers = bundle.tokenizers
         self._model = bundle.model
         longest = bundle.model.encoder.max_length
@@ -110,7 +129,7 @@ class Translator:
 
     def translate(
         self,
-        lines: Sequence[str],
+        lines: Sequence[str | Line],
         *,
         first_line: int = 1,
         on_progress: Callable[[int, int], None] | None = None,
@@ -121,34 +140,47 @@ class Translator:
         model has positions for, is translated in parts, with a warning that names it.
 
         Args:
-            lines: Any number of lines.
+            lines: Any number of lines; mere text is a line that is free to become anything.
             first_line: Number of the first, for warnings.
             on_progress: Called after each batch with the number of sentences done and of all
                 sentences. Blank lines and repetitions are not counted.
         """
-        options = self._options
-        parts = self._parts(lines, first_line)
+        wanted = [Line(line) if isinstance(line, str) else line for line in lines]
+        parts = self._parts([line.text for line in wanted], first_line)
+        terms = [self._glossary.find(line.text) if self._glossary else [] for line in wanted]
+        requests_of = [
+            self._requests(*of_line, number)
+            for number, of_line in enumerate(zip(wanted, parts, terms, strict=True), first_line)
+        ]
         # Each different sentence is translated once.
-        sources = list({part.tokens: None for line_parts in parts for part in line_parts})
-        lengths = [len(source) + 1 for source in sources]
-        found: list[list[Hypothesis]] = [[] for _ in sources]
-        num_done = 0
-        for batch in batches_of(lengths, max(1, options.batch_tokens // options.num_slots)):
-            results = halving(self._search, [sources[i] for i in batch])
-            for i, hypotheses in zip(batch, results, strict=True):
-                found[i] = hypotheses
-            num_done += len(batch)
+        requests = list({request: None for of_line in requests_of for request in of_line})
+        found: dict[Request, list[Hypothesis]] = {}
+        for batch in self._batches(requests):
+            found.update(zip(batch, halving(self._search, batch), strict=True))
             if on_progress is not None:
-                on_progress(num_done, len(sources))
-        by_source = dict(zip(sources, found, strict=True))
-        return [self._translation(line_parts, by_source) for line_parts in parts]
+                on_progress(len(found), len(requests))
+        return [
+            self._translation(line_parts, [found[request] for request in of_line], line_terms)
+            for line_parts, of_line, line_terms in zip(parts, requests_of, terms, strict=True)
+        ]
+
+    def _batches(self, requests: Sequence[Request]) -> Iterator[list[Request]]:
+        """Cut requests into batches; those with phrases, which have wider beams, go apart."""
+        by_size = sorted(requests, key=lambda request: request.num_phrase_tokens)
+        for num_extra, group in itertools.groupby(by_size, lambda r: r.num_phrase_tokens):
+            some = list(group)
+            max_tokens = self._options.batch_tokens // (self._options.num_slots + num_extra)
+            for batch in batches_of([len(r.source) + 1 for r in some], max(1, max_tokens)):
+                yield [some[i] for i in batch]
 
     def translate_stream(self, lines: Iterable[str]) -> Iterator[Translation]:
         """Translate lines as they are read, a chunk at a time; memory stays flat."""
         for chunk in self.translate_chunks(chunks_of(lines)):
             yield from chunk
 
-    def translate_chunks(self, chunks: Iterable[Sequence[str]]) -> Iterator[list[Translation]]:
+    def translate_chunks(
+        self, chunks: Iterable[Sequence[str | Line]]
+    ) -> Iterator[list[Translation]]:
         """Translate chunks of the lines of one text, each as soon as it is there."""
         first_line = 1
         for chunk in chunks:
@@ -203,24 +235,91 @@ class Translator:
             all_parts.append(parts)
         return all_parts
 
+    def _requests(
+        self, line: Line, parts: Sequence[Part], terms: Sequence[Term], number: int
+    ) -> list[Request]:
+        """Put what is wanted of a line into tokens, one request for each part.
+
+        Raises:
+            DataError: If the prefix or the phrases of the line do not fit into its translation.
+        """
+        if not parts:
+            return []
+        tokenizer = self._tokenizers.tgt
+        prefix = tuple(tokenizer.encode(line.prefix))
+        phrases: tuple[tuple[int, ...], ...] = ()
+        room = self._room(parts[0])
+        if line.phrases or terms:
+            if len(parts) == 1:
+                phrases = self._phrases(line, terms, room=room, number=number)
+            else:
+                logger.warning("line %d: translated in parts: its terms are not enforced", number)
+        if len(prefix) + sum(map(len, phrases)) > room:
+            raise DataError(
+                f"line {number}: the prefix and the phrases have "
+                f"{len(prefix) + sum(map(len, phrases))} tokens, but its translation may have "
+                f"{room}: shorten them or raise --max-length-offset"
+            )
+        first = Request(parts[0].tokens, prefix, phrases)
+        return [first, *(Request(part.tokens) for part in parts[1:])]
+
+    def _phrases(
+        self, line: Line, terms: Sequence[Term], *, room: int, number: int
+    ) -> tuple[tuple[int, ...], ...]:
+        """Return the tokens of the phrases of a line, and of as many terms as there is room for."""
+        tokenizer = self._tokenizers.tgt
+        phrases = [tuple(tokenizer.encode(phrase)) for phrase in line.phrases if phrase.strip()]
+        room -= len(tokenizer.encode(line.prefix)) + sum(map(len, phrases))
+        for term in terms:
+            tokens = tuple(tokenizer.encode(term.target))
+            room -= len(tokens)
+            if room >= 0:
+                phrases.append(tokens)
+                continue
+            logger.warning(
+                "line %d: no room for the term '%s' and those behind it", number, term.target
+            )
+            break
+        return tuple(phrases)
+
+    def _room(self, part: Part) -> int:
+        """Return how many tokens, without eos, the translation of a part may have."""
+        source_length = torch.tensor([len(part.tokens) + 1])
+        longest = self._model.decoder.max_length
+        return int(self._options.max_lengths(source_length, longest=longest)) - 1
+
     @torch.inference_mode()
-    def _search(self, sources: Sequence[tuple[int, ...]]) -> list[list[Hypothesis]]:
-        options, longest = self._options, self._model.decoder.max_length
+    def _search(self, requests: Sequence[Request]) -> list[list[Hypothesis]]:
+        options, decoder = self._options, self._model.decoder
         with evaluation_mode(self._model):
-            memory, lengths = self._encode(sources)
-            limits = (lengths * options.max_length_factor).long() + options.max_length_offset
-            return beam_search(
-                self._model.decoder,
+            memory, lengths = self._encode([request.source for request in requests])
+            limits = options.max_lengths(lengths, longest=decoder.max_length)
+            plan = plan_search(
+                options,
+                requests,
+                limits,
+                suppressed=self._suppressed,
+                continues_word=self._continues_word,
+                eos_id=EOS_ID,
+            )
+            found = beam_search(
+                decoder,
                 memory,
-                beam_size=options.num_slots,
-                max_lengths=limits if longest is None else limits.clamp(max=longest),
+                beam_size=plan.num_slots,
+                length_penalty=options.ranking,
+                max_lengths=limits,
                 bos_id=BOS_ID,
                 eos_id=EOS_ID,
                 banned_ids=(PAD_ID, UNK_ID, BOS_ID),
-                length_penalty=options.ranking,
-                n_best=options.n_best,
-                select=selection_of(options, sources),
+                n_best=options.num_slots if options.coverage_penalty else options.n_best,
+                rules=plan.rules,
+                select=plan.select,
             )
+            if not options.coverage_penalty:
+                return found
+            strength = options.coverage_penalty
+            ranked = rank_by_coverage(decoder, memory, found, strength=strength, bos_id=BOS_ID)
+            return [own[: options.n_best] for own in ranked]
 
     @torch.inference_mode()
     def _force(self, pairs: Sequence[tuple[list[int], list[int]]]) -> list[list[float]]:
@@ -248,12 +347,11 @@ class Translator:
         return tokens.to(device), lengths, segments.to(device)
 
     def _translation(
-        self, parts: list[Part], found: dict[tuple[int, ...], list[Hypothesis]]
+        self, parts: Sequence[Part], found: Sequence[list[Hypothesis]], terms: list[Term]
     ) -> Translation:
-        ranks = zip(*(found[part.tokens] for part in parts), strict=False)
         glues = [part.glue for part in parts]
-        n_best = [self._candidate(hypotheses, glues) for hypotheses in ranks]
-        return Translation(n_best or [Candidate("", [], 0.0, 0.0)])
+        n_best = [self._candidate(rank, glues) for rank in zip(*found, strict=False)]
+        return Translation(n_best or [Candidate("", [], 0.0, 0.0)], terms)
 
     def _candidate(self, hypotheses: Sequence[Hypothesis], glues: Sequence[str]) -> Candidate:
         tokenizer = self._tokenizers.tgt

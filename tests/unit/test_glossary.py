@@ -1,0 +1,56 @@
+"""Terms: found in sources as whole words, read with all that is wrong with a file told."""
+
+import pytest
+
+from transformer_mt.decoding.glossary import Glossary, Term, read_glossary
+
+TERMS = [
+    Term("dog", "Hund"),
+    Term("guide dog", "Blindenhund"),
+    Term("US", "USA"),
+    Term("e-mail", "E-Mail"),
+    Term("狗", "dog"),
+    Term("ice cream van", "Eiswagen"),
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("A dog and a dog.", ["dog"]),
+        ("Dogs", []),
+        ("DOG!", ["dog"]),
+        ("The guide dog barks at a dog", ["guide dog", "dog"]),
+        ("Guide  dog", ["guide dog"]),
+        ("Tell us about the US.", ["US"]),
+        ("An e-mail, an e -mail", ["e-mail"]),
+        ("我的狗很大", ["狗"]),
+        ("ice cream and a van, an ice cream van", ["ice cream van"]),
+        ("", []),
+        ("dog_s hotdog", []),
+    ],
+)
+def test_terms_are_found_as_whole_words_the_longest_first(text, found):
+    assert [term.source for term in Glossary(TERMS).find(text)] == found
+
+
+@pytest.mark.parametrize(
+    ("text", "is_in"),
+    [("Ein Hund.", True), ("Hunde", False), ("ein hund", False), ("", False), ("Hund", True)],
+)
+def test_a_translation_counts_as_a_whole_word_in_its_case(text, is_in):
+    assert Term("dog", "Hund").is_in(text) == is_in
+
+
+def test_bad_lines_of_a_glossary_are_told_and_the_rest_is_used(caplog):
+    lines = ["# comment", "dog\tHund", "", "cat", "\tKatze", "dog\tKöter", "a\tb\tc", "dog\tHund"]
+    glossary = read_glossary([*lines, " fence \t Zaun "], "terms.tsv")
+    told = [message.split(":")[1] for message in caplog.messages]
+    assert told == ["4", "5", "6", "7"]
+    assert "'dog' is already 'Hund'" in caplog.text
+    assert glossary.find("dog fence cat") == [Term("dog", "Hund"), Term("fence", "Zaun")]
+
+
+def test_a_glossary_without_terms_is_told(caplog):
+    assert read_glossary(["# nothing"], "terms.tsv").find("dog") == []
+    assert "terms.tsv: no terms" in caplog.text

@@ -1,0 +1,227 @@
+"""Beam search whose hypotheses must hold given phrases.
+
+Letters: B sentences, W slots of the beam, T tokens so far, V vocabulary.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from transformer_mt.decoding.candidates import Candidates, Prefixes, select_best
+
+Phrase = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a hypothesis is with its phrases.
+
+    Attributes:
+        missing: Phrases it does not hold.
+        begun: Its last tokens, as far as they begin a missing phrase.
+        has_just_ended: Whether its last token ends a phrase.
+    """
+
+    missing: tuple[Phrase, ...]
+    begun: Phrase = ()
+    has_just_ended: bool = False
+
+    def after(self, token: int) -> "Progress":
+        """Return the progress of the hypothesis with one more token."""
+        latest = (*self.begun, token)
+        for start in range(len(latest)):
+            end = latest[start:]
+            if end in self.missing:
+                place = self.missing.index(end)
+                return Progress(
+                    (*self.missing[:place], *self.missing[place + 1 :]), has_just_ended=True
+                )
+            if any(phrase[: len(end)] == end for phrase in self.missing):
+                return Progress(self.missing, end)
+        return Progress(self.missing)
+
+    @property
+    def num_missing(self) -> int:
+        """How many tokens it has to add, if it goes on with what it has begun."""
+        return sum(map(len, self.missing)) - len(self.begun)
+
+    def next_tokens(self) -> list[int]:
+        """Return the tokens that bring it forward: those of what is begun first."""
+        size = len(self.begun)
+        goes_on = [p[size] for p in self.missing if size and p[:size] == self.begun]
+        return list(dict.fromkeys([*goes_on, *(phrase[0] for phrase in self.missing)]))
+
+
+class Constraints:
+    """The phrases of a batch: a rule and a selection for the search.
+
+    As a rule it forbids the end while a phrase is missing, a phrase that is only the beginning of
+    a word, and, when no more tokens are left than the phrases need, everything else. As a selection
+    it is dynamic beam allocation (Post and Vilar 2018): the next tokens of missing phrases are
+    always among the candidates, and the slots of a sentence are shared among banks of hypotheses
+    that have the same number of phrase tokens; differs: what a bank cannot fill goes to the best
+    candidates of all. A sentence with C phrase tokens has C slots more than the beam.
+
+    Args:
+        phrases: For each sentence of the batch; none is empty.
+        limits: Greatest length of each target in tokens incl. eos (B,); more than its phrases have.
+        beam_size: Slots of a sentence without phrases.
+        eos_id: Ends a hypothesis.
+        continues_word: Tokens that would prolong the word before them (V,), True or False.
+    """
+
+    def __init__(
+        self,
+        phrases: Sequence[tuple[Phrase, ...]],
+        limits: NDArray[np.int64],
+        *,
+        beam_size: int,
+        eos_id: int,
+        continues_word: Tensor,
+    ) -> None:
+        self._phrases = phrases
+        self._limits = limits
+        self._eos_id = eos_id
+        self._continues_word = continues_word
+        sizes = np.array([sum(map(len, of_one)) for of_one in phrases])
+        self.num_slots = beam_size + int(sizes.max(initial=0))
+        self._num_unused = self.num_slots - beam_size - sizes
+        self._known: list[dict[bytes, Progress]] = [{} for _ in phrases]
+
+    def restrict(self, log_probs: Tensor, prefixes: Prefixes) -> None:
+        """Edit the log-probabilities of the next token (B, W, V): a `Rule`."""
+        num_left = self._limits[prefixes.sentences] - prefixes.tokens.shape[2] - 1
+        for line in self._constrained(prefixes):
+            for slot in range(log_probs.shape[1]):
+                progress = self._progress(prefixes, line, slot)
+                row = log_probs[line, slot]
+                if progress.has_just_ended:
+                    row.masked_fill_(self._continues_word, -torch.inf)
+                if progress.missing:
+                    row[self._eos_id] = -torch.inf
+                    if sum(map(len, progress.missing)) >= num_left[line]:
+                        _keep_only(row, self._way_on(progress))
+
+    def __call__(self, log_probs: Tensor, scores: Tensor, prefixes: Prefixes) -> Candidates:
+        """Choose continuations, of each bank the best: a `Selection`."""
+        num_open = prefixes.num_open - self._num_unused[prefixes.sentences]
+        best = select_best(
+            log_probs,
+            scores,
+            Prefixes(prefixes.sentences, prefixes.tokens, num_open, prefixes.groups),
+        )
+        lines = self._constrained(prefixes)
+        if not lines:
+            return best
+        width = max(best.scores.shape[1], int(num_open[lines].max()))
+        result = Candidates(
+            scores=np.full((len(num_open), width), -np.inf, dtype=np.float32),
+            slots=np.zeros((len(num_open), width), dtype=np.int64),
+            tokens=np.zeros((len(num_open), width), dtype=np.int64),
+        )
+        for field in ("scores", "slots", "tokens"):
+            getattr(result, field)[:, : best.scores.shape[1]] = getattr(best, field)
+        forced = self._forced(log_probs, scores, prefixes, lines)
+        for line in lines:
+            free = zip(best.scores[line], best.slots[line], best.tokens[line], strict=True)
+            candidates = {(int(s), int(t)): float(x) for x, s, t in free if x > -np.inf}
+            candidates |= forced[line]
+            chosen = self._share(prefixes, line, candidates, int(num_open[line]))
+            result.scores[line] = -np.inf
+            for place, (slot, token) in enumerate(chosen):
+                result.scores[line, place] = candidates[slot, token]
+                result.slots[line, place], result.tokens[line, place] = slot, token
+        return result
+
+    def _forced(
+        self, log_probs: Tensor, scores: Tensor, prefixes: Prefixes, lines: Sequence[int]
+    ) -> dict[int, dict[tuple[int, int], float]]:
+        """Return what no beam may leave out: each hypothesis with its best token, and its next."""
+        favourites = log_probs[lines].argmax(-1).cpu().numpy()
+        places = [
+            (line, slot, token)
+            for line, best in zip(lines, favourites, strict=True)
+            for slot in range(log_probs.shape[1])
+            for token in (
+                int(best[slot]),
+                *self._progress(prefixes, line, slot).next_tokens(),
+            )
+        ]
+        index = torch.tensor(places, device=log_probs.device).T
+        values = log_probs[tuple(index)] + scores[index[0], index[1]]
+        found: dict[int, dict[tuple[int, int], float]] = defaultdict(dict)
+        for (line, slot, token), value in zip(places, values.tolist(), strict=True):
+            if value != -np.inf:
+                found[line][slot, token] = value
+        return found
+
+    def _share(
+        self,
+        prefixes: Prefixes,
+        line: int,
+        candidates: dict[tuple[int, int], float],
+        num_open: int,
+    ) -> list[tuple[int, int]]:
+        """Choose candidates (slot, token) for the open slots of a sentence, best first."""
+        order = sorted(candidates, key=lambda place: (-candidates[place], place))
+        num_banks = 1 + sum(map(len, self._phrases[prefixes.sentences[line]]))
+        banks = [
+            num_banks - 1 - self._progress(prefixes, line, slot).after(token).num_missing
+            for slot, token in order
+        ]
+        shares = np.full(num_banks, num_open // num_banks)
+        shares[-1] += num_open % num_banks
+        is_chosen = np.zeros(len(order), dtype=bool)
+        for place, bank in enumerate(banks):
+            if shares[bank] > 0:
+                is_chosen[place] = True
+                shares[bank] -= 1
+        others = np.flatnonzero(~is_chosen)[: num_open - is_chosen.sum()]
+        is_chosen[others] = True
+        return [place for place, wanted in zip(order, is_chosen, strict=True) if wanted]
+
+    def _constrained(self, prefixes: Prefixes) -> list[int]:
+        return [line for line, i in enumerate(prefixes.sentences) if self._phrases[i]]
+
+    def _progress(self, prefixes: Prefixes, line: int, slot: int) -> Progress:
+        """Return how far a hypothesis is, from how far it was one token ago."""
+        sentence = int(prefixes.sentences[line])
+        tokens = prefixes.tokens[line, slot]
+        known = self._known[sentence]
+        key = tokens.tobytes()
+        if key not in known:
+            before = known.get(tokens[:-1].tobytes()) if tokens.size else None
+            if before is not None:
+                known[key] = before.after(int(tokens[-1]))
+            else:
+                known[key] = progress_of(tokens.tolist(), self._phrases[sentence])
+        return known[key]
+
+    @staticmethod
+    def _way_on(progress: Progress) -> list[int]:
+        tokens = progress.next_tokens()
+        size = len(progress.begun)
+        if not size:
+            return tokens
+        return [p[size] for p in progress.missing if p[:size] == progress.begun]
+
+
+def progress_of(tokens: Iterable[int], phrases: tuple[Phrase, ...]) -> Progress:
+    """Return how far a hypothesis is with its phrases."""
+    progress = Progress(phrases)
+    for token in tokens:
+        progress = progress.after(token)
+    return progress
+
+
+def _keep_only(row: Tensor, tokens: Sequence[int]) -> None:
+    """Set log-probabilities (V,) to -inf, but for some tokens."""
+    index = torch.tensor(tokens, device=row.device)
+    kept = row[index]
+    row.fill_(-torch.inf)
+    row[index] = kept

@@ -1,0 +1,111 @@
+"""Terms whose translation is settled, found in the source as whole words."""
+
+import logging
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from transformer_mt.text.tokenizer import Tokenizer
+
+logger = logging.getLogger(__name__)
+
+# Scripts that put no spaces between words: each character is a unit of its own.
+_NO_SPACES = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
+_UNIT = re.compile(rf"[^\W{_NO_SPACES}]+|\S")
+_PART_OF_WORD = re.compile(rf"[^\W{_NO_SPACES}]|<0x..>")
+SPACE = "\u2581"
+
+
+@dataclass(frozen=True)
+class Term:
+    """A term and its translation."""
+
+    source: str
+    target: str
+
+    def is_in(self, text: str) -> bool:
+        """Return whether a text has the translation, as whole words, in the same case."""
+        wanted = _UNIT.findall(self.target)
+        units = _UNIT.findall(text)
+        places = range(len(units) - len(wanted) + 1)
+        return any(units[i : i + len(wanted)] == wanted for i in places)
+
+
+class Glossary:
+    """Finds terms in sources.
+
+    A term without capitals is found in any case, so also at the start of a sentence; one with
+    capitals just so: `us` and `US` may differ. Where terms overlap, the one that begins first is
+    taken, of those the longest.
+
+    Args:
+        terms: Of equal sources the first counts.
+    """
+
+    def __init__(self, terms: Iterable[Term]) -> None:
+        self._by_first: dict[str, list[tuple[list[str], bool, Term]]] = defaultdict(list)
+        for term in terms:
+            units = _UNIT.findall(term.source)
+            is_exact = term.source != term.source.lower()
+            self._by_first[units[0].lower()].append((units, is_exact, term))
+        for entries in self._by_first.values():
+            entries.sort(key=lambda entry: -len(entry[0]))
+
+    def find(self, text: str) -> list[Term]:
+        """Return the terms of a source in their order, each once."""
+        exact = _UNIT.findall(text)
+        lower = [unit.lower() for unit in exact]
+        found: dict[Term, None] = {}
+        place = 0
+        while place < len(exact):
+            for units, is_exact, term in self._by_first.get(lower[place], ()):
+                if (exact if is_exact else lower)[place : place + len(units)] == units:
+                    found[term] = None
+                    place += len(units) - 1
+                    break
+            place += 1
+        return list(found)
+
+
+def read_glossary(lines: Iterable[str], name: str) -> Glossary:
+    """Read a source term, a tab and its translation from each line.
+
+    Blank lines and those that begin with # are passed over. What is wrong with a line is told with
+    its number, and the others are used.
+
+    Args:
+        lines: Of a file.
+        name: What warnings call it.
+    """
+    terms: dict[str, Term] = {}
+    for number, line in enumerate(lines, start=1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        fields = [field.strip() for field in line.split("\t")]
+        if len(fields) != 2 or not all(fields):
+            logger.warning(
+                "%s:%d: expected a term, one tab and its translation; left out", name, number
+            )
+        elif fields[0] in terms and terms[fields[0]].target != fields[1]:
+            logger.warning(
+                "%s:%d: '%s' is already '%s'; left out",
+                name,
+                number,
+                fields[0],
+                terms[fields[0]].target,
+            )
+        else:
+            terms[fields[0]] = Term(*fields)
+    if not terms:
+        logger.warning("%s: no terms", name)
+    return Glossary(terms.values())
+
+
+def words_continued(tokenizer: Tokenizer) -> Tensor:
+    """Return which tokens would prolong a word that stands before them (V,), True or False."""
+    pieces = tokenizer.pieces(range(tokenizer.vocab_size))
+    return torch.tensor([_PART_OF_WORD.match(piece) is not None for piece in pieces])
