@@ -52,7 +52,9 @@ class Evaluation:
     hypotheses: list[str]
 
 
-def batch_loss(model: Seq2Seq, batch: Batch, *, label_smoothing: float) -> tuple[Tensor, Tensor]:
+def batch_loss(
+    model: Seq2Seq, batch: Batch, *, label_smoothing: float, compiled: bool = False
+) -> tuple[Tensor, Tensor]:
     """Return label-smoothed loss and negative log-likelihood, sums over target tokens in nats."""
     src_segments = Segments.from_lengths(
         batch.src_lengths, max_length=batch.max_src_length, num_tokens=batch.src.numel()
@@ -63,7 +65,12 @@ def batch_loss(model: Seq2Seq, batch: Batch, *, label_smoothing: float) -> tuple
     states = model(batch.src, src_segments, batch.tgt_in, tgt_segments)
     weight, bias = model.decoder.output_weight()
     loss, nll, _ = label_smoothed_linear_cross_entropy(
-        states, weight, bias, batch.tgt_out, label_smoothing=label_smoothing
+        states,
+        weight,
+        bias,
+        batch.tgt_out,
+        label_smoothing=label_smoothing,
+        compiled=compiled,
     )
     return loss, nll
 

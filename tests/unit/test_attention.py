@@ -183,7 +183,7 @@ def test_every_signature_of_the_packed_kernel_is_understood(
     kernel: Callable[..., Any], kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = varlen_options(kernel)
-    monkeypatch.setattr(attend_module, "varlen_kernel", lambda: (kernel, options))
+    monkeypatch.setattr(attend_module, "varlen_kernel_of", lambda device: (kernel, options))
     projections, layout, definition = case(kind, [3, 1, 4], [2, 5, 1])
     torch.testing.assert_close(attend_varlen(projections, layout), definition(*projections))
 

@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from transformer_mt.nn import loss as loss_module
 from transformer_mt.nn.loss import label_smoothed_linear_cross_entropy
 
 N, D, V, PAD = 23, 8, 11, 0
@@ -36,13 +37,21 @@ def plain_formula(
     return -(wanted * log_probs).sum(1)
 
 
+@pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("chunk_tokens", [1, 7, 23, None])
 @pytest.mark.parametrize("ignore_id", [None, PAD])
 @pytest.mark.parametrize("with_bias", [False, True])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.7])
 def test_value_and_gradients_equal_the_plain_formula(
-    smoothing: float, with_bias: bool, ignore_id: int | None, chunk_tokens: int | None
+    smoothing: float,
+    with_bias: bool,
+    ignore_id: int | None,
+    chunk_tokens: int | None,
+    compiled: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    # What is compiled, not the compiler: that takes seconds, see test_compilation.py.
+    monkeypatch.setattr(loss_module, "_compiled", lambda: loss_module._losses_and_gradients)
     hidden, weight, bias, targets = inputs()
     parameters = [hidden, weight, bias] if with_bias else [hidden, weight]
     loss, nll, num_tokens = label_smoothed_linear_cross_entropy(
@@ -53,6 +62,7 @@ def test_value_and_gradients_equal_the_plain_formula(
         label_smoothing=smoothing,
         ignore_id=ignore_id,
         chunk_tokens=chunk_tokens,
+        compiled=compiled,
     )
     counted = torch.ones(N, dtype=torch.bool) if ignore_id is None else targets != ignore_id
     given = (hidden, weight, bias if with_bias else None, targets)

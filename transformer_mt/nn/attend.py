@@ -19,6 +19,8 @@ from transformer_mt.nn.grouped import Plan, attend_in_groups, make_plan
 from transformer_mt.nn.packing import Segments, pack, unpack
 from transformer_mt.nn.positions import Bias
 
+VarlenKernel = tuple[Callable[..., Any], Callable[[bool], dict[str, Any]]]
+
 
 @dataclass(frozen=True, eq=False)
 class Layout:
@@ -77,7 +79,8 @@ def attend(
     x = projections[0]
     if bias is not None:
         return attend_padded(projections, layout, dropout=dropout, bias=bias)
-    if x.device.type == "cpu":
+    # How sentences are grouped depends on their lengths, which a compiled layer must not.
+    if x.device.type == "cpu" and not torch.compiler.is_compiling():
         return attend_in_groups(projections, layout.plan(projections), dropout=dropout)
     if _fits_varlen(x) and not dropout.active:
         return attend_varlen(projections, layout)
@@ -115,7 +118,7 @@ def attend_padded(
 
 def attend_varlen(projections: tuple[Tensor, ...], layout: Layout) -> Tensor:
     """Attend without padding, by flash attention for sequences of unequal length; see `attend`."""
-    kernel = varlen_kernel()
+    kernel = varlen_kernel_of(projections[0].device.index)
     assert kernel is not None
     function, options = kernel
     q, k, v = (part for x in projections for part in x.unbind(1))
@@ -138,13 +141,19 @@ def _fits_varlen(x: Tensor) -> bool:
         and x.dtype in (torch.float16, torch.bfloat16)
         and x.shape[-1] % 8 == 0
         and x.shape[-1] <= 256
-        and torch.cuda.get_device_capability(x.device) >= (8, 0)
-        and varlen_kernel() is not None
+        and varlen_kernel_of(x.device.index) is not None
     )
 
 
+def varlen_kernel_of(device: int) -> "VarlenKernel | None":
+    """Return what `varlen_kernel` does if that CUDA device can run it; a constant when compiled."""
+    if torch.cuda.get_device_capability(device) < (8, 0):
+        return None
+    return varlen_kernel()
+
+
 @cache
-def varlen_kernel() -> "tuple[Callable[..., Any], Callable[[bool], dict[str, Any]]] | None":
+def varlen_kernel() -> "VarlenKernel | None":
     """Return torch's attention for packed sequences, and how to tell it to be causal.
 
     None if this torch has none that we know: it is young, and its arguments have changed.

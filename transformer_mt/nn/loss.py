@@ -6,7 +6,9 @@ and gradients of a chunk are computed at once, in one buffer, and only the gradi
 weights are kept.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
@@ -29,6 +31,7 @@ def label_smoothed_linear_cross_entropy(
     label_smoothing: float = 0.0,
     ignore_id: int | None = None,
     chunk_tokens: int | None = None,
+    compiled: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return loss and negative log-likelihood of targets, summed over tokens.
 
@@ -46,6 +49,7 @@ def label_smoothed_linear_cross_entropy(
         label_smoothing: Share of the target distribution that is spread, in [0, 1).
         ignore_id: Target whose tokens count nowhere; None: all count.
         chunk_tokens: Rows of logits held at once; default by device and V.
+        compiled: Whether `torch.compile` makes two passes over each chunk of logits out of a dozen.
 
     Returns:
         Sum of losses in nats, float32 (or float64 for float64 states); sum of negative
@@ -63,6 +67,7 @@ def label_smoothed_linear_cross_entropy(
         label_smoothing=label_smoothing,
         chunk_tokens=chunk_tokens or _default_chunk_tokens(hidden.device, weight.shape[0]),
         product_dtype=_product_dtype(hidden),
+        compiled=compiled,
     )
     given = (hidden, weight, bias, targets, counted)
     with torch.autocast(hidden.device.type, enabled=False):
@@ -102,11 +107,13 @@ class _Head:
         label_smoothing: Share of the target distribution that is spread.
         chunk_tokens: Greatest C.
         product_dtype: Type of the operands of matrix products; all else is at least float32.
+        compiled: Whether `_losses_and_gradients` is compiled.
     """
 
     label_smoothing: float
     chunk_tokens: int
     product_dtype: torch.dtype
+    compiled: bool
 
     def run(
         self,
@@ -127,14 +134,24 @@ class _Head:
             rows = slice(start, start + self.chunk_tokens)
             kept = None if counted is None else counted[rows].to(exact)
             chunk = x[rows]
-            logits = torch.mm(chunk, w.T, out=buffer[: chunk.shape[0]]).to(exact)
+            product = torch.mm(chunk, w.T, out=buffer[: chunk.shape[0]])
+            if self.compiled and gradients is not None:
+                losses, nlls, logit_grads = _compiled()(
+                    product, bias, targets[rows], kept, self.label_smoothing
+                )
+                loss += losses
+                nll += nlls
+                self._add_gradients(logit_grads, chunk, w, rows, gradients)
+                continue
+            logits = product.to(exact)
             if bias is not None:
                 logits += bias
             losses, nlls, probs = self._losses(logits, targets[rows])
             loss += losses.sum() if kept is None else losses @ kept
             nll += nlls.sum() if kept is None else nlls @ kept
             if gradients is not None:
-                self._add_gradients(probs, targets[rows], kept, chunk, w, rows, gradients)
+                logit_grads = self._logit_gradients(probs, targets[rows], kept)
+                self._add_gradients(logit_grads, chunk, w, rows, gradients)
         return loss, nll
 
     def _losses(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -153,30 +170,63 @@ class _Head:
         nll = log_norm - target_logits
         return nll.lerp(log_norm - mean_logits, self.label_smoothing), nll, probs
 
+    def _logit_gradients(self, probs: Tensor, targets: Tensor, kept: Tensor | None) -> Tensor:
+        """Turn probabilities (C, V) into the gradient of the logits, in their place."""
+        smoothing = self.label_smoothing
+        probs.sub_(smoothing / probs.shape[1])
+        probs.scatter_add_(1, targets[:, None], probs.new_full((len(targets), 1), smoothing - 1))
+        return probs if kept is None else probs.mul_(kept[:, None])
+
     def _add_gradients(
         self,
-        probs: Tensor,
-        targets: Tensor,
-        kept: Tensor | None,
+        logit_grads: Tensor,
         chunk: Tensor,
         weight: Tensor,
         rows: slice,
         gradients: _Gradients,
     ) -> None:
         """Add the part of one chunk, whose rows of `gradients.hidden` it fills."""
-        smoothing = self.label_smoothing
-        probs.sub_(smoothing / probs.shape[1])
-        probs.scatter_add_(1, targets[:, None], probs.new_full((len(targets), 1), smoothing - 1))
-        if kept is not None:
-            probs.mul_(kept[:, None])
         if gradients.bias is not None:
-            gradients.bias.add_(probs.sum(0))
-        logit_grads = probs.to(self.product_dtype)
+            gradients.bias.add_(logit_grads.sum(0, dtype=gradients.bias.dtype))
+        logit_grads = logit_grads.to(self.product_dtype)
         gradients.hidden[rows] = logit_grads @ weight
         if gradients.weight.dtype == logit_grads.dtype:
             gradients.weight.addmm_(logit_grads.T, chunk)
         else:
             gradients.weight.add_(logit_grads.T @ chunk)
+
+
+def _losses_and_gradients(
+    product: Tensor,
+    bias: Tensor | None,
+    targets: Tensor,
+    kept: Tensor | None,
+    label_smoothing: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return loss and negative log-likelihood of a chunk, and the gradient of its logits.
+
+    What `_Head` does in place, as one expression without side effects, which a compiler fuses: the
+    logits (C, V) are read twice, and the gradient is written once, in their type.
+    """
+    logits = product.to(torch.promote_types(product.dtype, torch.float32))
+    if bias is not None:
+        logits = logits + bias
+    log_norm = logits.logsumexp(1)
+    nlls = log_norm - logits.gather(1, targets[:, None])[:, 0]
+    losses = nlls.lerp(log_norm - logits.mean(1), label_smoothing)
+    num_classes = logits.shape[1]
+    is_target = torch.arange(num_classes, device=logits.device) == targets[:, None]
+    grads = (logits - log_norm[:, None]).exp() - label_smoothing / num_classes
+    grads = torch.where(is_target, grads - (1 - label_smoothing), grads)
+    if kept is not None:
+        losses, nlls, grads = losses * kept, nlls * kept, grads * kept[:, None]
+    return losses.sum(), nlls.sum(), grads.to(product.dtype)
+
+
+@cache
+def _compiled() -> Callable[..., tuple[Tensor, Tensor, Tensor]]:
+    """Return `_losses_and_gradients`, compiled once for chunks of all lengths."""
+    return torch.compile(_losses_and_gradients, dynamic=True, fullgraph=True)
 
 
 class _LinearCrossEntropy(torch.autograd.Function):

@@ -50,6 +50,8 @@ def build_updater(config: Config, model: Seq2Seq, *, world: World, device: torch
         precision=settings.precision,
         label_smoothing=settings.label_smoothing,
         clip_norm=settings.clip_norm,
+        compiled=settings.compile == "layers"
+        or (settings.compile == "auto" and device.type == "cuda"),
     )
 
 

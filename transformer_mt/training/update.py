@@ -9,6 +9,7 @@ from transformer_mt.data.batches import Batch
 from transformer_mt.errors import DivergedError
 from transformer_mt.evaluation import batch_loss
 from transformer_mt.models.seq2seq import Seq2Seq
+from transformer_mt.training.compilation import compile_layers
 from transformer_mt.training.distributed import World
 from transformer_mt.training.optimizers import apply_update, set_learning_rate
 
@@ -20,16 +21,23 @@ _LOSS, _NLL, _TOKENS, _NORM, _UPDATES, _UNUSABLE, _UNUSABLE_IN_A_ROW = range(7)
 
 
 class ModelWithLoss(nn.Module):
-    """A model as a function from a batch to its loss, the form that data parallelism wraps."""
+    """A model as a function from a batch to its loss, the form that data parallelism wraps.
 
-    def __init__(self, model: Seq2Seq, *, label_smoothing: float) -> None:
+    Attributes:
+        compiled: Whether the loss is compiled.
+    """
+
+    def __init__(self, model: Seq2Seq, *, label_smoothing: float, compiled: bool = False) -> None:
         super().__init__()
         self.model = model
         self.label_smoothing = label_smoothing
+        self.compiled = compiled
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return the label-smoothed and the plain loss of a batch, sums over its tokens in nats."""
-        return batch_loss(self.model, batch, label_smoothing=self.label_smoothing)
+        return batch_loss(
+            self.model, batch, label_smoothing=self.label_smoothing, compiled=self.compiled
+        )
 
 
 class Updater:
@@ -49,10 +57,8 @@ class Updater:
         precision: str,
         label_smoothing: float,
         clip_norm: float | None,
+        compiled: bool = False,
     ) -> None:
-        self.model = world.replicate(
-            ModelWithLoss(model, label_smoothing=label_smoothing).train(), device
-        )
         self.optimizer = optimizer
         self.scaler = torch.amp.GradScaler(device.type, enabled=precision == "fp16")
         self._weights = [weight for weight in model.parameters() if weight.requires_grad]
@@ -61,6 +67,10 @@ class Updater:
         self._dtype = DTYPES[precision]
         self._clip_norm = clip_norm
         self.tally = torch.zeros(7, device=device)
+        with_loss = ModelWithLoss(model, label_smoothing=label_smoothing, compiled=compiled).train()
+        if compiled:
+            with_loss.compiled = compile_layers(with_loss, device=device, autocast=self.autocast())
+        self.model = world.replicate(with_loss, device)
 
     def autocast(self) -> torch.autocast:
         """Return a context in which matrix products use the precision of the run."""

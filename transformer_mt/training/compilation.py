@@ -1,0 +1,77 @@
+"""Layers and loss through `torch.compile`, with a way back where that fails.
+
+Each layer is compiled alone: all layers of a side have the same code, so that there are three
+things to compile however deep the model is. Sizes that change from batch to batch are not baked in.
+"""
+
+import logging
+import warnings
+from contextlib import AbstractContextManager
+
+import torch
+from torch import nn
+
+from transformer_mt.data.batches import eval_batches
+from transformer_mt.data.pairs import pack_pairs
+from transformer_mt.nn import attend
+from transformer_mt.text.tokenizer import UNK_ID
+
+logger = logging.getLogger(__name__)
+
+# Sentences whose numbers of tokens, and whose own number, all differ: equal sizes would be taken
+# for one that is always equal, and compiled again at the first real batch.
+_TRIAL_LENGTHS = ((2, 4, 7, 2), (1, 5, 8, 6))
+
+
+def compile_layers(
+    model: nn.Module, *, device: torch.device, autocast: AbstractContextManager[object]
+) -> bool:
+    """Compile the layers of a model, and try it with its loss; go back if that fails.
+
+    The names of the weights stay as they are, and so do the random numbers to come.
+
+    Args:
+        model: From a batch to its loss, in training mode, on `device`, without gradients.
+        device: Where it trains.
+        autocast: Context of the run's precision.
+
+    Returns:
+        Whether all went well. If not, nothing is compiled, and one warning has named the reason.
+    """
+    # The answer depends on the device alone, and cannot be found in compiled code.
+    torch.compiler.assume_constant_result(attend.varlen_kernel_of)  # type: ignore[no-untyped-call]
+    stacks = (module for module in model.modules() if isinstance(module, nn.ModuleList))
+    layers = [layer for stack in stacks for layer in stack]
+    for layer in layers:
+        layer.compile(dynamic=True, fullgraph=True)
+    try:
+        _try(model, device=device, autocast=autocast)
+    except Exception as error:  # whatever compilers and their drivers raise
+        for layer in layers:
+            layer._compiled_call_impl = None
+        reason = getattr(error, "inner_exception", error)  # torch wraps what its backends raise
+        logger.warning(
+            "training.compile: torch.compile failed, so training goes on without it, more slowly: "
+            "%s: %s",
+            type(reason).__name__,
+            str(reason).strip().partition("\n")[0],
+        )
+        return False
+    return True
+
+
+def _try(
+    model: nn.Module, *, device: torch.device, autocast: AbstractContextManager[object]
+) -> None:
+    """Run a made-up batch forward and backward."""
+    sides = ([[UNK_ID] * length for length in lengths] for lengths in _TRIAL_LENGTHS)
+    (batch,) = eval_batches(pack_pairs(*sides), max_tokens=100)
+    devices = [device] if device.type == "cuda" else []
+    # Warnings here are about what the compiler does inside, such as reading gradients too early.
+    with torch.random.fork_rng(devices), warnings.catch_warnings(action="ignore"):
+        try:
+            with autocast:
+                loss, _ = model(batch.to(device))
+            loss.backward()
+        finally:
+            model.zero_grad(set_to_none=True)
