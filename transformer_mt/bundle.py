@@ -5,6 +5,7 @@ scores) and `README.md`, the model card. Optimizer state and positions in the da
 of a bundle: see `training.checkpoint`.
 """
 
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -184,6 +185,12 @@ def load_weights(model: nn.Module, path: Path) -> None:
                     weight.copy_(file.get_tensor(name))
     except (OSError, SafetensorError) as error:
         raise ModelError(f"{path}: cannot be read: {error}") from error
+
+
+def count_parameters(directory: Path) -> int:
+    """Return the number of weights in a bundle, tied ones counted once."""
+    with safe_open(directory / WEIGHTS, framework="pt") as file:
+        return sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:

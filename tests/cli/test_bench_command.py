@@ -5,6 +5,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+import torch
 from typer.testing import CliRunner, Result
 
 from transformer_mt.cli.main import app
@@ -106,10 +107,14 @@ def test_decoding_speed_is_a_table(tiny_bundle: Path, text: Path) -> None:
     assert "beam 4, bf16, cpu" in result.stdout
 
 
-def test_int8_is_said_to_be_missing(text: Path) -> None:
-    result = bench("decode", "--input", text, "--precision", "int8")
+def test_int8_on_a_gpu_is_refused(tiny_bundle: Path, text: Path, monkeypatch) -> None:
+    monkeypatch.setattr(
+        "transformer_mt.training.distributed.choose_device",
+        lambda device, setting: torch.device("cuda"),
+    )
+    result = bench("decode", "--model", tiny_bundle, "--input", text, "--precision", "int8")
     assert result.exit_code == 2
-    assert "tmt: error: --precision int8: not built yet; take fp32 or bf16" in result.stderr
+    assert "--precision int8 is for the CPU, not for cuda" in result.stderr
 
 
 @pytest.mark.parametrize(("content", "message"), [(None, "input.txt"), ("\n \n", "all lines")])

@@ -12,12 +12,13 @@ from transformer_mt.decoding.penalties import LengthPenalty
 from transformer_mt.decoding.search import beam_search, score_targets
 from transformer_mt.models.build import build_model
 from transformer_mt.models.interfaces import Decoder, Memory
+from transformer_mt.nn.prepacked import prepack
 
 VOCAB_SIZE = 100
 Case = tuple[Decoder, Callable[[list[list[int]]], Memory]]
 
 
-def transformer(device: str = "cpu", **settings) -> Case:
+def transformer(device: str = "cpu", *, prepacked: bool = False, **settings) -> Case:
     sizes = {"d_model": 32, "d_ff": 64, "num_heads": 4, "tie_embeddings": "none"}
     layers = {"num_encoder_layers": 2, "num_decoder_layers": 2}
     with torch.random.fork_rng():
@@ -32,6 +33,8 @@ def transformer(device: str = "cpu", **settings) -> Case:
         model.decoder.output_weight()[0].mul_(5.0)
         model.decoder.output_weight()[0][EOS].mul_(2.0)
     model.to(device)
+    if prepacked:
+        prepack(model)
 
     def encode(sources: list[list[int]]) -> Memory:
         tokens, segments = packed(sources)
@@ -46,6 +49,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "post-norm": lambda: transformer(norm="post"),
     "pre-norm": lambda: transformer(norm="pre"),
     "gated": lambda: transformer(activation="swiglu"),
+    "prepacked": lambda: transformer(prepacked=True),
     "learned positions": lambda: transformer(positions={"type": "learned", "max_length": 40}),
 }
 
@@ -102,10 +106,8 @@ def test_beam_of_one_takes_the_most_probable_token_each_time(case):
     sources = sources_for_search()
     for source, (found,) in zip(sources, search(case, sources, beam_size=1), strict=True):
         tgt_in, segments = packed([[BOS, *found.tokens]])
-        weight, bias = decoder.output_weight()
         with torch.inference_mode():
-            states = decoder(tgt_in, segments, encode([source]))
-            logits = torch.nn.functional.linear(states, weight, bias)
+            logits = decoder.project(decoder(tgt_in, segments, encode([source])))
             logits[:, list(BANNED)] = -torch.inf
         best = logits.argmax(dim=1).tolist()
         if len(found.tokens) == len(source) + 8:  # at the greatest length eos is not a choice

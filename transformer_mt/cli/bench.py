@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,12 +15,12 @@ from transformer_mt.cli.model_options import (
     BatchTokens,
     Device,
     ModelPath,
+    Precision,
     load_model,
     make_translator,
 )
 from transformer_mt.cli.options import Overrides
 from transformer_mt.config.loading import find_config, load_config
-from transformer_mt.errors import ConfigError
 from transformer_mt.versions import installed_versions
 
 if TYPE_CHECKING:
@@ -101,10 +101,7 @@ def decode(
             help="Hypotheses kept for each sentence. Default: the model's config.",
         ),
     ] = None,
-    precision: Annotated[
-        Literal["fp32", "bf16", "fp16", "int8"],
-        typer.Option(help="Type of weights and activations; fp16 is for GPUs."),
-    ] = "fp32",
+    precision: Precision = "fp32",
     batch_tokens: BatchTokens = None,
     device: Device = "auto",
     seconds: Annotated[
@@ -123,9 +120,6 @@ def decode(
 
     Blank lines are left out. Loading the model is not part of the times, and reported apart.
     """
-    if precision == "int8":
-        raise ConfigError("--precision int8: not built yet; take fp32 or bf16")
-
     from transformer_mt.text.lines import read_lines
 
     lines = list(read_lines(input))  # a wrong name is told before torch is loaded
@@ -134,25 +128,27 @@ def decode(
 
     from transformer_mt.benchmarks.decoding import measure_decoding
     from transformer_mt.benchmarks.machine import peak_memory_bytes
+    from transformer_mt.bundle import count_parameters, find_bundle
 
+    path = find_bundle(model)
     started = time.perf_counter()
-    bundle = load_model(model, device=device, precision=precision)
+    bundle = load_model(path, device=device, precision=precision)
     translator = make_translator(bundle, {"beam_size": beam_size, "batch_tokens": batch_tokens})
     load_seconds = time.perf_counter() - started
     logger.info("loaded in %.2f s; measuring", load_seconds)
     speed = measure_decoding(translator, lines, num_singles=num_singles, seconds=seconds)
-    weights = list(bundle.model.parameters())
+    place = next(bundle.model.parameters()).device
     decoding = bundle.config.decoding
     report = {
         **dataclasses.asdict(speed),
         "load_seconds": load_seconds,
-        "peak_memory_bytes": peak_memory_bytes(weights[0].device),
+        "peak_memory_bytes": peak_memory_bytes(place),
         "beam_size": decoding.beam_size if beam_size is None else beam_size,
         "batch_tokens": decoding.batch_tokens if batch_tokens is None else batch_tokens,
         "precision": precision,
-        "device": str(weights[0].device),
+        "device": str(place),
         "threads": torch.get_num_threads(),
-        "num_parameters": sum(weight.numel() for weight in weights),
+        "num_parameters": count_parameters(path),
     }
     if as_json:
         _print_json({"model": bundle.config.name, **report})

@@ -77,9 +77,9 @@ def inspect(
 
 
 def _trained(path: Path | None) -> "tuple[Config, nn.Module]":
-    from transformer_mt.cli.model_options import load_model
+    from transformer_mt.bundle import find_bundle, load_bundle
 
-    bundle = load_model(path, device="cpu", precision="fp32")
+    bundle = load_bundle(find_bundle(path))
     return bundle.config, bundle.model
 
 

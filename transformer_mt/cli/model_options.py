@@ -35,8 +35,8 @@ Device: TypeAlias = Annotated[
     ),
 ]
 Precision: TypeAlias = Annotated[
-    Literal["fp32", "bf16", "fp16"],
-    typer.Option(help="Type of weights and activations; fp16 is for GPUs."),
+    Literal["fp32", "bf16", "fp16", "int8"],
+    typer.Option(help="Type of weights and activations; fp16 is for GPUs, int8 for CPUs."),
 ]
 BeamSize: TypeAlias = Annotated[
     int | None,
@@ -90,22 +90,28 @@ BatchTokens: TypeAlias = Annotated[
 
 
 def load_model(model: Path | None, *, device: str, precision: str) -> "Bundle":
-    """Load the named model, or find one; say on stderr which.
+    """Load the named model, or find one, and make it ready to translate; say on stderr which.
 
     Raises:
         ModelError: If there is none, or it is damaged.
-        ConfigError: If the device is not there.
+        ConfigError: If the device is not there, or has no such precision.
     """
     import torch
 
     from transformer_mt.bundle import find_bundle, load_bundle
+    from transformer_mt.nn.prepacked import prepack
     from transformer_mt.training.distributed import choose_device
 
-    dtypes = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+    dtypes = {"bf16": torch.bfloat16, "fp16": torch.float16}
     place = choose_device(device, setting="--device")
+    if precision == "int8" and place.type != "cpu":
+        raise ConfigError(f"--precision int8 is for the CPU, not for {place}: take bf16 or fp16")
     path = find_bundle(model)
     logger.info("model: %s", path)
-    return load_bundle(path, device=place, dtype=dtypes[precision])
+    bundle = load_bundle(path, device=place, dtype=dtypes.get(precision))
+    if place.type == "cpu":
+        prepack(bundle.model, int8=precision == "int8")
+    return bundle
 
 
 def make_translator(

@@ -1,0 +1,88 @@
+"""Linear maps laid out for inference."""
+
+import pytest
+import torch
+from torch import nn
+
+from transformer_mt.errors import ConfigError
+from transformer_mt.nn import prepacked
+from transformer_mt.nn.prepacked import (
+    Int8Linear,
+    PrepackedLinear,
+    can_multiply_int8,
+    can_prepack,
+    prepack,
+)
+
+needs_packing = pytest.mark.skipif(
+    not can_prepack(torch.float32), reason="this processor has no packed products"
+)
+needs_int8 = pytest.mark.skipif(
+    not can_multiply_int8(), reason="this processor has no products of 8-bit integers"
+)
+
+
+def linear(in_size: int, out_size: int, *, bias: bool = True) -> nn.Linear:
+    torch.manual_seed(3)
+    return nn.Linear(in_size, out_size, bias=bias)
+
+
+@needs_packing
+@torch.inference_mode()
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("shape", [(7, 48), (1, 4, 48), (3, 1, 48)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_prepacked_map_equals_the_one_it_was_made_of(dtype, shape, bias):
+    if not can_prepack(dtype):
+        pytest.skip(f"this processor has no packed products of {dtype}")
+    plain = linear(48, 80, bias=bias).to(dtype)
+    x = torch.randn(shape).to(dtype)
+    torch.testing.assert_close(PrepackedLinear(plain)(x), plain(x))
+
+
+@needs_int8
+@torch.inference_mode()
+@pytest.mark.parametrize("bias", [True, False])
+def test_int8_equals_rounding_rows_and_channels_to_255_levels(bias):
+    plain = linear(48, 80, bias=bias)
+    x = torch.randn(2, 5, 48) * torch.tensor([0.01, 100.0])[:, None, None]
+    step_of_x = x.double().abs().amax(-1, keepdim=True) / 127
+    weight = plain.weight.double()
+    step_of_weight = weight.abs().amax(1, keepdim=True) / 127
+    expected = ((x / step_of_x).round() * step_of_x) @ (
+        (weight / step_of_weight).round() * step_of_weight
+    ).T
+    if bias:
+        expected += plain.bias
+    torch.testing.assert_close(Int8Linear(plain)(x).double(), expected, rtol=1e-4, atol=1e-4)
+    assert not torch.equal(expected.float(), plain(x))
+
+
+@needs_int8
+@torch.inference_mode()
+def test_an_int8_row_does_not_depend_on_its_neighbours():
+    layer = Int8Linear(linear(64, 96))
+    x = torch.randn(70, 64)
+    together = layer(torch.cat((x, 1000 * x)))[:70]
+    alone = torch.cat([layer(row[None]) for row in x])
+    torch.testing.assert_close(together, alone, rtol=1e-6, atol=1e-6)
+
+
+@needs_int8
+@torch.inference_mode()
+def test_int8_of_zeros_is_the_bias():
+    plain = linear(16, 8)
+    torch.testing.assert_close(Int8Linear(plain)(torch.zeros(3, 16)), plain.bias.expand(3, 8))
+
+
+def test_all_linear_maps_of_a_model_are_replaced_at_any_depth():
+    model = nn.Sequential(nn.Linear(8, 8), nn.ModuleDict({"inner": nn.Sequential(nn.Linear(8, 8))}))
+    prepack(model)
+    left = [module for module in model.modules() if isinstance(module, nn.Linear)]
+    assert bool(left) != can_prepack(torch.float32)
+
+
+def test_int8_is_refused_in_one_line_where_it_cannot_be_had(monkeypatch):
+    monkeypatch.setattr(prepacked, "can_multiply_int8", lambda: False)
+    with pytest.raises(ConfigError, match="int8 needs a CPU"):
+        prepack(nn.Sequential(nn.Linear(8, 8)), int8=True)

@@ -1,0 +1,100 @@
+"""Linear maps of a trained model, laid out once for fast products on the CPU, and in int8.
+
+Without this, oneDNN and MKL bring a weight into the order of their kernels again in each product.
+With few rows, as in decoding, that costs several times the product itself.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from transformer_mt.errors import ConfigError
+
+_PRODUCT = "_linear_pointwise"
+
+
+def prepack(model: nn.Module, *, int8: bool = False) -> None:
+    """Replace all linear maps of a model, for inference only: they have no weights to train.
+
+    Without `int8`, does nothing where this processor or this build of torch gains nothing from it.
+
+    Args:
+        model: On the CPU, in fp32 or bf16.
+        int8: Round weights and activations to 8 bits: see `Int8Linear`.
+
+    Raises:
+        ConfigError: If `int8` cannot be had here.
+    """
+    if int8 and not can_multiply_int8():
+        raise ConfigError(
+            "--precision int8 needs a CPU with VNNI instructions and a torch with oneDNN: "
+            "take fp32 or bf16"
+        )
+    for module in list(model.modules()):
+        for name, child in list(module.named_children()):
+            if isinstance(child, nn.Linear) and (int8 or can_prepack(child.weight.dtype)):
+                setattr(module, name, Int8Linear(child) if int8 else PrepackedLinear(child))
+
+
+def can_prepack(dtype: torch.dtype) -> bool:
+    """Return whether this processor and this torch have packed products of a type."""
+    if not torch.backends.cpu.get_cpu_capability().startswith("AVX"):
+        return False
+    if not (torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, _PRODUCT)):
+        return False
+    if dtype == torch.bfloat16:
+        return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    return dtype == torch.float32
+
+
+def can_multiply_int8() -> bool:
+    """Return whether this processor and this torch have exact products of 8-bit integers.
+
+    Processors without VNNI add pairs of products in 16 bits, which overflow.
+    """
+    return can_prepack(torch.float32) and bool(torch.cpu._is_vnni_supported())
+
+
+class PrepackedLinear(nn.Module):
+    """A linear map whose weight is in the order of oneDNN's kernels."""
+
+    def __init__(self, linear: nn.Linear) -> None:
+        super().__init__()
+        with torch.inference_mode():
+            self._weight = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach())
+        self._bias = None if linear.bias is None else linear.bias.detach()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (.., K) to (.., N)."""
+        y: Tensor = torch.ops.mkldnn._linear_pointwise(x, self._weight, self._bias, "none", [], "")
+        return y
+
+
+class Int8Linear(nn.Module):
+    """A linear map in 8 bits: a scale for each output channel and for each row of the input.
+
+    The scale of a row depends on that row alone, so neighbours in a batch have no influence.
+
+    Source: Bhandare et al. 2019 (int8 Transformer). differs: weights and activations are symmetric,
+    and scales are those of the greatest value, found while computing.
+    """
+
+    def __init__(self, linear: nn.Linear) -> None:
+        super().__init__()
+        weight = linear.weight.detach().float()
+        self._scales = weight.abs().amax(1).clamp_(min=1e-12) / 127
+        rounded = (weight / self._scales[:, None]).round_().to(torch.int8)
+        self._zeros = torch.zeros(len(weight), dtype=torch.int64)
+        self._weight = torch.ops.onednn.qlinear_prepack(rounded, None)
+        self._bias = None if linear.bias is None else linear.bias.detach().float()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (.., K) to (.., N), both fp32."""
+        scales = x.abs().amax(-1, keepdim=True).clamp_(min=1e-12).mul_(1 / 127)
+        # oneDNN's fast kernel takes unsigned activations: -127..127 becomes 1..255. To int8 and a
+        # flip of the sign bit, as the conversion to uint8 is five times slower.
+        rounded = (x / scales).round_().to(torch.int8).view(torch.uint8).bitwise_xor_(128)
+        y: Tensor = torch.ops.onednn.qlinear_pointwise(
+            rounded, 1.0, 128, self._weight, self._scales, self._zeros, None,
+            1.0, 0, torch.float32, "none", [], "",
+        )  # fmt: skip
+        return y.mul_(scales) if self._bias is None else torch.addcmul(self._bias, y, scales)
