@@ -31,10 +31,12 @@ def ensemble(models: Sequence[Seq2Seq], weights: Sequence[float]) -> Seq2Seq:
     token = torch.zeros(1, dtype=torch.int64, device=next(models[0].parameters()).device)
     one = Segments.from_lengths(torch.ones_like(token), max_length=1, num_tokens=1)
     with torch.inference_mode():
-        memory_sizes = [model.encode(token, one).states.shape[1] for model in models]
+        memories = [model.encode(token, one) for model in models]
+        states = [m.decoder(token, one, memory) for m, memory in zip(models, memories, strict=True)]
     decoder = _Decoder(
         [model.decoder for model in models],
-        memory_sizes=memory_sizes,
+        memory_sizes=[memory.states.shape[1] for memory in memories],
+        state_sizes=[x.shape[1] for x in states],
         log_weights=[math.log(weight / sum(weights)) for weight in weights],
     )
     # As in `models.build`: its `step` takes states of its own only.
@@ -72,11 +74,13 @@ class _Decoder(nn.Module):
         decoders: Sequence[Decoder],
         *,
         memory_sizes: Sequence[int],
+        state_sizes: Sequence[int],
         log_weights: Sequence[float],
     ) -> None:
         super().__init__()
         self.decoders = nn.ModuleList(decoders)  # type: ignore[arg-type, assignment]
         self._memory_sizes = list(memory_sizes)
+        self._state_sizes = list(state_sizes)
         self._log_weights = log_weights
 
     @property
@@ -96,8 +100,7 @@ class _Decoder(nn.Module):
 
     def project(self, states: Tensor) -> Tensor:
         """Return logarithms of the mean probabilities (.., V)."""
-        sizes = [decoder.output_weight()[0].shape[1] for decoder in self.decoders]
-        parts = torch.split(states, sizes, dim=-1)
+        parts = torch.split(states, self._state_sizes, dim=-1)
         return self._mean(
             [decoder.project(part) for decoder, part in zip(self.decoders, parts, strict=True)]
         )
