@@ -39,7 +39,8 @@ def can_prepack(dtype: torch.dtype) -> bool:
     """Return whether this processor and this torch have packed products of a type."""
     if not torch.backends.cpu.get_cpu_capability().startswith("AVX"):
         return False
-    if not (torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, _PRODUCT)):
+    has_onednn: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    if not (has_onednn and hasattr(torch.ops.mkldnn, _PRODUCT)):
         return False
     if dtype == torch.bfloat16:
         return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
