@@ -478,3 +478,9 @@ def test_groups_and_coverage_go_through(bundle, tiny_text):
 def test_options_that_do_not_fit_each_other_are_refused(bundle, options, words):
     with pytest.raises(ConfigError, match=words):
         make(bundle, **options)
+
+
+@pytest.mark.parametrize("options", [{"sample": True}, {"beam_groups": 2}])
+def test_only_plain_beam_search_takes_phrases(bundle, options):
+    with pytest.raises(ValueError, match="only plain beam search can hold phrases"):
+        make(bundle, **options).translate([Line("dog", phrases=("blau",))])

@@ -51,10 +51,9 @@ class Progress:
         return sum(map(len, self.missing)) - len(self.begun)
 
     def next_tokens(self) -> list[int]:
-        """Return the tokens that bring it forward: those of what is begun first."""
+        """Return the tokens that bring it forward: if nothing is begun, any first one."""
         size = len(self.begun)
-        goes_on = [p[size] for p in self.missing if size and p[:size] == self.begun]
-        return list(dict.fromkeys([*goes_on, *(phrase[0] for phrase in self.missing)]))
+        return [phrase[size] for phrase in self.missing if phrase[:size] == self.begun]
 
 
 class Constraints:
@@ -105,7 +104,7 @@ class Constraints:
                 if progress.missing:
                     row[self._eos_id] = -torch.inf
                     if sum(map(len, progress.missing)) >= num_left[line]:
-                        _keep_only(row, self._way_on(progress))
+                        _keep_only(row, progress.next_tokens())
 
     def __call__(self, log_probs: Tensor, scores: Tensor, prefixes: Prefixes) -> Candidates:
         """Choose continuations, of each bank the best: a `Selection`."""
@@ -201,14 +200,6 @@ class Constraints:
             else:
                 known[key] = progress_of(tokens.tolist(), self._phrases[sentence])
         return known[key]
-
-    @staticmethod
-    def _way_on(progress: Progress) -> list[int]:
-        tokens = progress.next_tokens()
-        size = len(progress.begun)
-        if not size:
-            return tokens
-        return [p[size] for p in progress.missing if p[:size] == progress.begun]
 
 
 def progress_of(tokens: Iterable[int], phrases: tuple[Phrase, ...]) -> Progress:

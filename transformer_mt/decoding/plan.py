@@ -55,6 +55,9 @@ def plan_search(
         suppressed: Sequences of tokens that must not occur.
         continues_word: Tokens that would prolong the word before them (V,), True or False.
         eos_id: Ends a hypothesis.
+
+    Raises:
+        ValueError: If there are phrases, and the options say anything but plain beam search.
     """
     rules: list[Rule] = []
     min_lengths = options.min_lengths(np.array([len(r.source) + 1 for r in requests]))
@@ -69,6 +72,8 @@ def plan_search(
     if any(request.prefix for request in requests):
         rules.append(ForcedStart([request.prefix for request in requests]))
     if any(request.phrases for request in requests):
+        if options.sample or options.beam_groups > 1:
+            raise ValueError("only plain beam search can hold phrases: no samples, no beam groups")
         constraints = Constraints(
             [request.phrases for request in requests],
             limits.numpy(),
