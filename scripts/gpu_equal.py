@@ -173,7 +173,10 @@ def compare_model(device: torch.device) -> dict[str, object]:
 
 
 def compare_amp(device: torch.device, *, steps: int) -> dict[str, object]:
-    """Train a small model to copy, in each precision, and compare the losses at the end."""
+    """Train a small model to copy, in each precision, and compare the losses at the end.
+
+    On CUDA also with compiled layers.
+    """
     settings = BASE.model_copy(
         update={
             "d_model": 128,
@@ -186,7 +189,11 @@ def compare_amp(device: torch.device, *, steps: int) -> dict[str, object]:
     pairs = made_up_pairs(64, vocab_size=60, seed=6)
     batches = [batch.to(device) for batch in eval_batches(pairs, max_tokens=2000)]
     losses: dict[str, list[float]] = {}
-    for precision in _precisions(device):
+    kinds = [(precision, False) for precision in _precisions(device)]
+    if device.type == "cuda":
+        kinds += [(precision, True) for precision in _precisions(device)]
+    for precision, compiled in kinds:
+        name = f"{precision}, compiled" if compiled else precision
         torch.manual_seed(7)
         model = build_model(settings, src_vocab_size=60, tgt_vocab_size=60).to(device)
         optimizer = build_adam(
@@ -200,19 +207,20 @@ def compare_amp(device: torch.device, *, steps: int) -> dict[str, object]:
             precision=precision,
             label_smoothing=0.0,
             clip_norm=None,
+            compiled=compiled,
         )
-        losses[precision] = []
+        losses[name] = []
         for step in range(steps):
             batch = batches[step % len(batches)]
             updater([batch], num_tokens=batch.num_tgt_tokens, lr=1e-3)
             if step + 1 in (len(batches), steps):
-                losses[precision].append(round(updater.read_tally()["loss_nats"], 4))
+                losses[name].append(round(updater.read_tally()["loss_nats"], 4))
                 updater.reset_tally()
     results: dict[str, object] = {"loss_nats_first_and_last": losses, "steps": steps}
     end = losses["fp32"][-1]
-    for precision, (first, last) in losses.items():
+    for name, (first, last) in losses.items():
         if not (last < first and abs(last - end) < 0.1 * end):
-            raise DifferenceError(f"training in {precision} goes another way than in fp32", results)
+            raise DifferenceError(f"training in {name} goes another way than in fp32", results)
     return results
 
 

@@ -158,6 +158,7 @@ def measure_training(check: Check, size: str, seconds: float) -> Results:
     torch.manual_seed(1)
     vocab_sizes = {"src_vocab_size": workload.vocab_size, "tgt_vocab_size": workload.vocab_size}
     model = build_model(settings, **vocab_sizes).to(check.device)
+    started = time.perf_counter()
     updater = Updater(
         model,
         build_adam(model.parameters(), "adam", beta1=0.9, beta2=0.98, eps=1e-9, weight_decay=0.0),
@@ -166,7 +167,9 @@ def measure_training(check: Check, size: str, seconds: float) -> Results:
         precision=workload.precision,
         label_smoothing=0.1,
         clip_norm=None,
+        compiled=check.device.type == "cuda",
     )
+    compile_seconds = time.perf_counter() - started
     stream = BatchStream(
         Mixture([pairs], seed=1),
         max_tokens=workload.max_tokens,
@@ -189,6 +192,8 @@ def measure_training(check: Check, size: str, seconds: float) -> Results:
     rate = flops * results["tokens_per_second"]
     return results | {
         "precision": workload.precision,
+        "compiled": updater.model.compiled,
+        "compile_seconds": round(compile_seconds, 1),
         "parameters": sum(p.numel() for p in model.parameters()),
         "gigaflops_per_target_token": round(flops / 1e9, 3),
         "share_of_matrix_rate": round(rate / check.matrix_flops, 4),
