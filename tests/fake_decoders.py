@@ -195,6 +195,13 @@ class CopyModel(nn.Module):
     def output_weight(self) -> tuple[Tensor, None]:
         return torch.eye(self.vocab_size), None
 
+    def source_attention(self, tgt_in: Tensor, segments: Segments, memory: Memory) -> Tensor:
+        """Each token attends to its source alone, in 2 layers of 1 head."""
+        sizes = (segments.max_length, memory.segments.max_length)
+        return torch.eye(max(sizes))[: sizes[0], : sizes[1]].expand(
+            segments.num_sentences, 2, 1, *sizes
+        )
+
     def init_state(self, memory: Memory, *, max_length: int) -> CopyState:
         return CopyState(self._sources(memory), 0)
 

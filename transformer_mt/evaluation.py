@@ -13,10 +13,10 @@ from torch import Tensor
 
 from transformer_mt.config.training import MetricName
 from transformer_mt.data.batches import Batch
-from transformer_mt.decoding.translator import Translator, evaluation_mode
+from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import DataError
 from transformer_mt.metrics.scores import Score, score
-from transformer_mt.models.seq2seq import Seq2Seq
+from transformer_mt.models.seq2seq import Seq2Seq, evaluation_mode
 from transformer_mt.nn.loss import label_smoothed_linear_cross_entropy
 from transformer_mt.nn.packing import Segments
 

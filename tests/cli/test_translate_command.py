@@ -247,6 +247,77 @@ def test_a_damaged_model_is_named(tiny_bundle, tmp_path):
     assert "model.safetensors" in result.stderr
 
 
+def test_an_ensemble_of_a_model_with_itself_is_the_model(tiny_bundle, tiny_text):
+    data = text_of(tiny_text[0])
+    alone = run("translate", "--model", tiny_bundle, data=data)
+    both = ["--model", tiny_bundle, "--model", tiny_bundle]
+    for weights in ([], ["--ensemble-weights", "3,1"]):
+        together = run("translate", *both, *weights, data=data)
+        assert together.exit_code == 0, together.stderr
+        assert together.stdout == alone.stdout
+
+
+def test_the_best_samples_by_expected_utility_are_chosen(tiny_bundle):
+    options = ("--mbr", "chrf", "--samples", 8, "--n-best", 2, "--seed", 3)
+    result = run("translate", "--model", tiny_bundle, *options, data=b"A red dog.\n\n")
+    assert result.exit_code == 0, result.stderr
+    rows = [line.split(" ||| ") for line in result.stdout.splitlines()]
+    assert [row[0] for row in rows] == ["0", "0", "1"]
+    assert 100 > float(rows[0][3]) >= float(rows[1][3]) > 0
+    drawn = run(
+        "translate", "--model", tiny_bundle, "--sample", "--n-best", 8, "--seed", 3,
+        data=b"A red dog.\n",
+    )  # fmt: skip
+    assert {row[1] for row in rows[:2]} <= {
+        line.split(" ||| ")[1] for line in drawn.stdout.splitlines()
+    }
+
+
+def test_details_are_told(tiny_bundle, tmp_path):
+    links = tmp_path / "links"
+    result = run(
+        "translate", "--model", tiny_bundle, "--json", "--alignments", links, "--attention",
+        "--alternatives", 3, data=b"A red dog.\n\n",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.stderr
+    first, blank = map(json.loads, result.stdout.splitlines())
+    assert len(first["attention"]) == len(first["tokens"]) == len(first["alternatives"]) - 1
+    assert all(len(row) == len(first["source_tokens"]) for row in first["attention"])
+    assert [len(place) for place in first["alternatives"]] == [3] * len(first["alternatives"])
+    assert (blank["alignment"], blank["attention"], blank["alternatives"]) == ([], [], [])
+    pairs = " ".join(f"{source}-{target}" for source, target in first["alignment"])
+    assert links.read_text() == f"{pairs}\n\n"
+
+
+def test_paragraphs_and_marks_are_counted_on_stderr(tiny_bundle):
+    data = b"A dog. See {name}: the <b>cat</b>.\n\n"
+    result = run("translate", "--model", tiny_bundle, "--split-sentences", "--protect", data=data)
+    assert result.exit_code == 0, result.stderr
+    assert "{name}" in result.stdout
+    assert result.stdout.index("<b>") < result.stdout.index("</b>")
+    assert result.stdout.endswith("\n\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--ensemble-weights", "1"], "no effect with one model"),
+        (["--model", "BUNDLE", "--ensemble-weights", "1,x"], "expected 2 positive numbers"),
+        (["--attention"], "with --json only"),
+        (["--samples", "3"], "no effect without --mbr"),
+        (["--mbr", "bleu", "--beam-size", "3"], "no effect with --mbr"),
+        (["--alignment-layer", "1"], "no effect without --alignments"),
+        (["--alignments", "links", "--alignment-layer", "3"], "the model has 2 layers"),
+        (["--alignments", "links", "--protect"], "drop one of them"),
+    ],
+)
+def test_options_without_effect_are_refused(tiny_bundle, arguments, words):
+    arguments = [tiny_bundle if part == "BUNDLE" else part for part in arguments]
+    result = run("translate", "--model", tiny_bundle, *arguments, data=b"dog\n")
+    assert result.exit_code == 2, result.stderr
+    assert words in result.stderr
+
+
 # --- as a process of its own ----------------------------------------------------------------------
 
 

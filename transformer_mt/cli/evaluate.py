@@ -14,10 +14,11 @@ from transformer_mt.cli.model_options import (
     BatchTokens,
     BeamSize,
     Device,
+    EnsembleWeights,
     LengthPenalty,
-    ModelPath,
+    ModelPaths,
     Precision,
-    load_model,
+    load_models,
     make_translator,
 )
 from transformer_mt.cli.streams import check_output, parallel_lines, progress_bar, results_to
@@ -54,7 +55,8 @@ def evaluate(
     ter: Annotated[
         bool, typer.Option("--ter", help="TER (Snover et al. 2006); lower is better.")
     ] = False,
-    model: ModelPath = None,
+    model: ModelPaths = None,
+    ensemble_weights: EnsembleWeights = None,
     test_set: Annotated[
         list[str],
         typer.Option(
@@ -105,7 +107,8 @@ def evaluate(
     metrics: list[MetricName] = [name for name in METRICS if chosen[name]] or ["bleu", "chrf"]
     if hyp is not None:
         with_model = {
-            "--model": model, "--src": src, "--test-set": test_set, "--output": output,
+            "--model": model, "--ensemble-weights": ensemble_weights, "--src": src,
+            "--test-set": test_set, "--output": output,
             "--beam-size": beam_size, "--length-penalty": length_penalty,
             "--batch-tokens": batch_tokens, "--device": None if device == "auto" else device,
             "--precision": None if precision == "fp32" else precision,
@@ -119,7 +122,7 @@ def evaluate(
     test_sets = []
     if src is not None and ref is not None:  # read before the model: a wrong name fails at once
         test_sets = [TestSet(src.name, *parallel_lines(src, ref))]
-    bundle = load_model(model, device=device, precision=precision)
+    bundle = load_models(model, ensemble_weights, device=device, precision=precision)
     test_sets = test_sets or _test_sets(bundle.config, test_set)
     if len(test_sets) == 1:
         check_output(output, src, ref)

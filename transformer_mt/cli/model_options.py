@@ -1,14 +1,16 @@
 """The options of commands that use a model, and the way from them to a translator."""
 
 import logging
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import typer
 
 from transformer_mt.config.schema import LengthPenaltyKind as Kind
-from transformer_mt.errors import ConfigError
+from transformer_mt.errors import ConfigError, ModelError
 
 if TYPE_CHECKING:
     from transformer_mt.bundle import Bundle
@@ -25,6 +27,22 @@ ModelPath: TypeAlias = Annotated[
         "--model",
         metavar="DIR",
         help="Model bundle or run. Default: $TMT_MODEL, else the newest run's best model.",
+    ),
+]
+ModelPaths: TypeAlias = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--model",
+        metavar="DIR",
+        help="Model bundle or run; repeatable, for an ensemble of models with one vocabulary. "
+        "Default: $TMT_MODEL, else the newest run's best model.",
+    ),
+]
+EnsembleWeights: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="X,Y,..",
+        help="How much each --model counts in the mean of their probabilities. Default: equally.",
     ),
 ]
 Device: TypeAlias = Annotated[
@@ -114,8 +132,58 @@ def load_model(model: Path | None, *, device: str, precision: str) -> "Bundle":
     return bundle
 
 
+def load_models(
+    models: Sequence[Path] | None, weights: str | None, *, device: str, precision: str
+) -> "Bundle":
+    """Load one model as `load_model`, or several as an ensemble; the first gives the settings.
+
+    Raises:
+        ModelError: If there is none, one is damaged, or they have different vocabularies.
+        ConfigError: If the weights do not fit, or the device is not there.
+    """
+    models = list(models or [])
+    shares = _weights(weights, len(models))
+    first = load_model(models[0] if models else None, device=device, precision=precision)
+    if len(models) < 2:
+        return first
+    from transformer_mt.models.ensemble import ensemble
+
+    bundles = [first]
+    for path in models[1:]:
+        bundles.append(load_model(path, device=device, precision=precision))
+        if bundles[-1].tokenizers.fingerprint() != first.tokenizers.fingerprint():
+            raise ModelError(
+                f"{path} has another vocabulary than {models[0]}: an ensemble needs models that "
+                f"were trained with the same tokenizer"
+            )
+    joined = ensemble([bundle.model for bundle in bundles], shares)
+    return replace(first, model=joined)
+
+
+def _weights(text: str | None, num_models: int) -> list[float]:
+    """Read the weights of an ensemble."""
+    if text is None:
+        return [1.0] * num_models
+    try:
+        weights = [float(part) for part in text.split(",")]
+    except ValueError:
+        weights = []
+    if num_models < 2:
+        raise ConfigError("--ensemble-weights has no effect with one model: repeat --model")
+    if len(weights) != num_models or not all(0 < weight < math.inf for weight in weights):
+        raise ConfigError(
+            f"--ensemble-weights {text}: expected {num_models} positive numbers with commas "
+            f"between them, one for each --model"
+        )
+    return weights
+
+
 def make_translator(
-    bundle: "Bundle", given: Mapping[str, object], *, glossary: Path | None = None
+    bundle: "Bundle",
+    given: Mapping[str, object],
+    *,
+    glossary: Path | None = None,
+    split_sentences: bool = False,
 ) -> "Translator":
     """Make a translator.
 
@@ -124,6 +192,7 @@ def make_translator(
         given: Some of the fields of `SearchOptions`. What is missing or None is as in the model's
             config, or the default where a config does not have it.
         glossary: A file of terms.
+        split_sentences: See `Translator`.
 
     Raises:
         DataError: If the glossary cannot be read.
@@ -139,7 +208,8 @@ def make_translator(
     changes = {name: given[name] for name in given if name in type(settings).model_fields}
     arguments: dict[str, Any] = {**given, **_checked(settings, changes).model_dump()}
     terms = None if glossary is None else read_glossary(read_lines(glossary), str(glossary))
-    return Translator(bundle, SearchOptions(**arguments), glossary=terms)
+    options = SearchOptions(**arguments)
+    return Translator(bundle, options, glossary=terms, split_sentences=split_sentences)
 
 
 def _checked(settings: "DecodingSettings", given: Mapping[str, object]) -> "DecodingSettings":

@@ -10,9 +10,10 @@ from transformer_mt.cli.help import examples
 from transformer_mt.cli.model_options import (
     BatchTokens,
     Device,
-    ModelPath,
+    EnsembleWeights,
+    ModelPaths,
     Precision,
-    load_model,
+    load_models,
     make_translator,
 )
 from transformer_mt.cli.streams import check_output, parallel_lines, results_to
@@ -38,7 +39,8 @@ def register(app: typer.Typer) -> None:
 def score(
     src: Annotated[Path, typer.Option(metavar="FILE", help="Source lines.")],
     tgt: Annotated[Path, typer.Option(metavar="FILE", help="Target lines, as many.")],
-    model: ModelPath = None,
+    model: ModelPaths = None,
+    ensemble_weights: EnsembleWeights = None,
     output: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Where to write. Default: stdout.")
     ] = None,
@@ -65,7 +67,7 @@ def score(
         raise ConfigError("--json has the log-probabilities of tokens already: drop --per-token")
     check_output(output, src, tgt)
     sources, targets = parallel_lines(src, tgt)
-    bundle = load_model(model, device=device, precision=precision)
+    bundle = load_models(model, ensemble_weights, device=device, precision=precision)
     translator = make_translator(bundle, {"batch_tokens": batch_tokens})
     with results_to(output) as results:
         for start in range(0, len(sources), CHUNK):

@@ -1,12 +1,12 @@
 """`tmt translate`: lines in, translations out."""
 
-import json
 import logging
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal
+from typing import Annotated, BinaryIO, Literal
 
 import typer
 
@@ -17,13 +17,14 @@ from transformer_mt.cli.model_options import (
     BatchTokens,
     BeamSize,
     Device,
+    EnsembleWeights,
     LengthPenalty,
     LengthPenaltyKind,
     MaxLengthFactor,
     MaxLengthOffset,
-    ModelPath,
+    ModelPaths,
     Precision,
-    load_model,
+    load_models,
     make_translator,
 )
 from transformer_mt.cli.search_options import (
@@ -54,12 +55,22 @@ from transformer_mt.cli.streams import (
     results_to,
     standard_input,
 )
+from transformer_mt.cli.text_options import (
+    AlignmentLayer,
+    Alignments,
+    Alternatives,
+    Attention,
+    Mbr,
+    Protect,
+    Samples,
+    SplitSentences,
+)
+from transformer_mt.cli.translation_lines import Details, json_lines, n_best_lines
 from transformer_mt.errors import ConfigError
 
-if TYPE_CHECKING:
-    from transformer_mt.decoding.translator import Candidate, Translation
-
 logger = logging.getLogger(__name__)
+
+MBR_SAMPLES = 64
 
 
 def register(app: typer.Typer) -> None:
@@ -72,13 +83,18 @@ def register(app: typer.Typer) -> None:
             "tmt translate --beam-size 8 --n-best 8 < input.txt",
             "tmt translate --sample --n-best 5 --top-p 0.9 < input.txt",
             "tmt translate --glossary terms.tsv < input.txt",
-            "echo 'A dog runs.' | tmt translate --json",
+            "tmt translate --mbr chrf --samples 64 < input.txt",
+            "tmt translate --split-sentences --protect < page.txt",
+            "tmt translate --model runs/a --model runs/b --ensemble-weights 2,1 < input.txt",
+            "tmt translate --alignments links.txt < input.txt",
+            "echo 'A dog runs.' | tmt translate --json --alternatives 5",
         ),
     )(translate)
 
 
 def translate(
-    model: ModelPath = None,
+    model: ModelPaths = None,
+    ensemble_weights: EnsembleWeights = None,
     input: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Lines to translate. Default: stdin.")
     ] = None,
@@ -118,6 +134,14 @@ def translate(
     constraints: Phrases = None,
     tab: Tab = None,
     glossary: GlossaryFile = None,
+    mbr: Mbr = None,
+    samples: Samples = None,
+    split_sentences: SplitSentences = False,
+    protect: Protect = False,
+    alignments: Alignments = None,
+    alignment_layer: AlignmentLayer = None,
+    attention: Attention = False,
+    alternatives: Alternatives = 0,
     as_json: Annotated[
         bool,
         typer.Option(
@@ -142,19 +166,28 @@ def translate(
     while later lines are still being read, and at a terminal every line is answered at once. A line
     too long for the model is translated in parts, with a warning.
     """
+    if samples is not None and mbr is None:
+        raise ConfigError("--samples has no effect without --mbr")
+    if mbr and beam_size is not None:
+        raise ConfigError("--beam-size has no effect with --mbr: --samples N draws N translations")
     if sample and beam_size is not None:
         raise ConfigError("--beam-size has no effect with --sample: --n-best N gives N samples")
     if beam_size is not None and n_best > beam_size:
         raise ConfigError(f"--n-best {n_best} needs --beam-size {n_best} or more; got {beam_size}")
-    if (constraints or glossary or tab == "constraints") and (sample or beam_groups):
+    if (constraints or glossary or tab == "constraints") and (sample or mbr or beam_groups):
         raise ConfigError(
-            "--sample and --beam-groups do not go with --constraints, --glossary and --tab "
+            "--sample, --mbr and --beam-groups do not go with --constraints, --glossary and --tab "
             "constraints: only plain beam search can hold them"
         )
     check_output(output, input, prefix, constraints, glossary)
+    check_output(alignments, input, output, prefix, constraints, glossary)
     at_terminal = input is None and sys.stdin.isatty()
     chunks = with_demands(_read(input, errors), prefix=prefix, phrases=constraints, tab=tab)
-    bundle = load_model(model, device=device, precision=precision)
+    bundle = load_models(model, ensemble_weights, device=device, precision=precision)
+    details = Details(alignments is not None, attention, alternatives, alignment_layer)
+    details.check(
+        as_json=as_json, protect=protect, num_layers=bundle.config.model.num_decoder_layers
+    )
     translator = make_translator(
         bundle,
         {
@@ -164,8 +197,8 @@ def translate(
             "max_length_factor": max_length_factor,
             "max_length_offset": max_length_offset,
             "batch_tokens": batch_tokens,
-            "n_best": n_best,
-            "sample": sample,
+            "n_best": max(n_best, samples or MBR_SAMPLES) if mbr else n_best,
+            "sample": sample or mbr is not None,
             "temperature": temperature,
             "top_k": top_k,
             "top_p": top_p,
@@ -181,28 +214,57 @@ def translate(
             "suppress": tuple(suppress),
         },
         glossary=glossary,
+        split_sentences=split_sentences,
     )
     if at_terminal:
         logger.info("type a sentence and press Enter; Ctrl-D ends")
-    layout = _json_lines if as_json else _n_best_lines if n_best > 1 else _text_lines
-    num_lines = num_terms = num_terms_met = 0
+
+    from transformer_mt.decoding.alignment import attention_of
+    from transformer_mt.decoding.mbr import by_expected_utility
+    from transformer_mt.decoding.protection import Protector
+
+    protector = Protector(translator) if protect else None
+    num_lines = num_cut = num_terms = num_terms_met = 0
     started = time.monotonic()
     # Beside lines that appear on the same screen, a bar would only be in the way.
     with (
         results_to(output) as results,
+        results_to(alignments) if alignments else nullcontext() as links,
         progress_bar("translate", " lines", wanted=not results.isatty()) as show,
     ):
-        for translations in translator.translate_chunks(chunks):
-            for number, translation in enumerate(translations, start=num_lines):
-                num_terms += len(translation.terms)
-                num_terms_met += translation.num_terms_met
-                for line in layout(number, translation):
-                    results.write(line + "\n")
+        for chunk in chunks:
+            translate = protector.translate if protector else translator.translate
+            translations = translate(chunk, first_line=num_lines + 1)
+            if mbr is not None:
+                translations = [
+                    by_expected_utility(t, mbr, tgt_lang=bundle.config.data.tgt_lang, n_best=n_best)
+                    for t in translations
+                ]
+            attentions = []
+            if details.alignment or details.attention:
+                best = [translation.n_best[0] for translation in translations]
+                attentions = attention_of(translator, best, layer=details.layer)
+            if as_json:
+                lines = json_lines(translator, translations, attentions, details)
+            elif n_best > 1:
+                lines = n_best_lines(translations, first=num_lines)
+            else:
+                lines = [translation.text for translation in translations]
+            results.writelines(f"{line}\n" for line in lines)
             results.flush()
+            if links is not None:
+                links.writelines(f"{of_line.pharaoh()}\n" for of_line in attentions)
+                links.flush()
             num_lines += len(translations)
+            num_cut += sum(translation.num_cut for translation in translations)
+            num_terms += sum(len(translation.terms) for translation in translations)
+            num_terms_met += sum(translation.num_terms_met for translation in translations)
             show(num_lines, None)
     seconds = time.monotonic() - started
-    logger.info("%d lines in %.1f s", num_lines, seconds)
+    cut = f"; {num_cut} sentences too long for one piece, translated in parts" if num_cut else ""
+    logger.info("%d lines in %.1f s%s", num_lines, seconds, cut)
+    if protector is not None:
+        logger.info("protected: %s", protector.counts)
     if glossary is not None:
         share = f" ({num_terms_met / num_terms:.1%})" if num_terms else ""
         logger.info(
@@ -229,31 +291,3 @@ def _lines(stream: BinaryIO, name: str, errors: Literal["strict", "replace"]) ->
     with stream:
         good = replacing_bad_bytes(stream) if errors == "replace" else stream
         yield from decode_lines(good, name)
-
-
-def _text_lines(number: int, translation: "Translation") -> list[str]:
-    return [translation.text]
-
-
-def _n_best_lines(number: int, translation: "Translation") -> list[str]:
-    return [
-        f"{number} ||| {candidate.text} ||| LogProb= {candidate.log_prob:.6f} ||| "
-        f"{candidate.score:.6f}"
-        for candidate in translation.n_best
-    ]
-
-
-def _json_lines(number: int, translation: "Translation") -> list[str]:
-    record = _record(translation.n_best[0])
-    if len(translation.n_best) > 1:
-        record["n_best"] = [_record(candidate) for candidate in translation.n_best]
-    return [json.dumps(record, ensure_ascii=False)]
-
-
-def _record(candidate: "Candidate") -> dict[str, Any]:
-    return {
-        "text": candidate.text,
-        "tokens": candidate.tokens,
-        "log_prob": candidate.log_prob,
-        "score": candidate.score,
-    }

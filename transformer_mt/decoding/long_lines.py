@@ -11,6 +11,9 @@ MAX_CHARACTERS = 100_000
 SENTENCE_END = re.compile(
     r"[.!?\u2026\u0964\u061f][\"')\]\u00bb\u201d\u2019]*\s+|[\u3002\uff01\uff1f]"
 )
+CLAUSE_END = re.compile(
+    r"[,;:\u2013\u2014][\"')\]\u00bb\u201d\u2019]*\s+|[\u3001\uff0c\uff1b\uff1a]"
+)
 SPACE = re.compile(r"\s+")
 
 
@@ -20,11 +23,13 @@ class Part:
 
     Attributes:
         tokens: Its tokens, without eos.
-        glue: White space between it and the next part, which goes between their translations.
+        glue: White space between it and the next part.
+        target_glue: What goes between their translations; None: the same.
     """
 
     tokens: tuple[int, ...]
     glue: str
+    target_glue: str | None = None
 
 
 def split_line(
@@ -33,7 +38,7 @@ def split_line(
     """Cut a line into parts of at most `max_tokens` tokens.
 
     Each cut is the sentence end nearest the middle of the line; if there is none in its middle
-    half, a space; if there is none either, the middle itself.
+    half, the end of a clause; then a space; if there is none either, the middle itself.
 
     Args:
         line: Text.
@@ -58,7 +63,7 @@ def _cut(line: str) -> int:
     """Return where the second half of a line begins."""
     middle = len(line) // 2
     start, end = middle // 2, middle + (len(line) - middle) // 2
-    for pattern in (SENTENCE_END, SPACE):
+    for pattern in (SENTENCE_END, CLAUSE_END, SPACE):
         places = [match.end() for match in pattern.finditer(line, start, end)]
         if places:
             return min(places, key=lambda place: abs(place - middle))

@@ -3,28 +3,40 @@
 import itertools
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TypeVar, cast
 
+import numpy as np
 import torch
-from torch import Tensor, nn
+from numpy.typing import NDArray
+from torch import Tensor
 
 from transformer_mt.bundle import Bundle
 from transformer_mt.decoding.batching import batches_of, halving
 from transformer_mt.decoding.chunks import chunks_of
 from transformer_mt.decoding.coverage import rank_by_coverage
+from transformer_mt.decoding.forced import (
+    Pair,
+    alternatives,
+    encode,
+    source_attention,
+    token_log_probs,
+)
 from transformer_mt.decoding.glossary import Glossary, Term, words_continued
 from transformer_mt.decoding.long_lines import MAX_CHARACTERS, Part, split_line
 from transformer_mt.decoding.options import SearchOptions
 from transformer_mt.decoding.plan import plan_search
 from transformer_mt.decoding.requests import Line, Request
-from transformer_mt.decoding.search import Hypothesis, beam_search, score_targets
+from transformer_mt.decoding.search import Hypothesis, beam_search
 from transformer_mt.errors import DataError
-from transformer_mt.models.interfaces import Memory
-from transformer_mt.nn.packing import Segments
+from transformer_mt.models.seq2seq import evaluation_mode
+from transformer_mt.text.sentences import Sentence, spacing_in, split_sentences
 from transformer_mt.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
 logger = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
 
 # Tokens of a source, eos included, up to which it is translated in one piece. Time and memory of
 # attention grow with the square of the length, and no model is trained on sentences this long.
@@ -36,6 +48,23 @@ NO_TEXT = dict.fromkeys([*range(9), *range(10, 32), *range(127, 160), 0x2028, 0x
 
 
 @dataclass(frozen=True)
+class TranslatedPart:
+    """A part of a line and its translation; most lines have one.
+
+    Attributes:
+        source: Tokens of the source, without eos.
+        target: Tokens of the translation, without eos.
+        source_glue: White space between this part and the next in the source.
+        target_glue: Likewise in the translation.
+    """
+
+    source: tuple[int, ...]
+    target: list[int]
+    source_glue: str
+    target_glue: str
+
+
+@dataclass(frozen=True)
 class Candidate:
     """One translation of a line.
 
@@ -44,12 +73,14 @@ class Candidate:
         tokens: Pieces of the target vocabulary.
         log_prob: Natural logarithm of its probability.
         score: What candidates are ranked by: see `search.Hypothesis`.
+        parts: What was translated, and to what.
     """
 
     text: str
     tokens: list[str]
     log_prob: float
     score: float
+    parts: list[TranslatedPart]
 
 
 @dataclass(frozen=True)
@@ -61,10 +92,12 @@ class Translation:
     Attributes:
         n_best: Candidates, best first; at least one. A blank line has an empty one.
         terms: Of the glossary, those that the source has.
+        num_cut: How many of its sentences were too long to be translated in one piece.
     """
 
     n_best: list[Candidate]
     terms: list[Term] = field(default_factory=list)
+    num_cut: int = 0
 
     @property
     def text(self) -> str:
@@ -107,13 +140,22 @@ class Translator:
         bundle: The model and its tokenizers.
         options: How to search.
         glossary: Terms of the source whose translations the target must hold.
+        split_sentences: Whether to translate each sentence of a line alone.
+
+    Attributes:
+        tokenizers: The bundle's.
 
     Raises:
         ConfigError: If the options do not fit each other or the vocabulary.
     """
 
     def __init__(
-        self, bundle: Bundle, options: SearchOptions, *, glossary: Glossary | None = None
+        self,
+        bundle: Bundle,
+        options: SearchOptions,
+        *,
+        glossary: Glossary | None = None,
+        split_sentences: bool = False,
     ) -> None:
         tokenizer = bundle.tokenizers.tgt
         options.check(tokenizer.vocab_size)
@@ -122,10 +164,14 @@ class Translator:
         self._suppressed = [tokenizer.encode(word) for word in options.suppress if word.strip()]
         device = next(bundle.model.parameters()).device
         self._continues_word = words_continued(tokenizer).to(device)
-        self._tokenizers = bundle.tokenizers
+        self.tokenizers = bundle.tokenizers
         self._model = bundle.model
         longest = bundle.model.encoder.max_length
         self._max_source_length = min(MAX_SOURCE_LENGTH, longest or MAX_SOURCE_LENGTH)
+        # Positions that training never showed are translated badly, though nothing breaks.
+        self._max_part_length = min(self._max_source_length, bundle.config.data.filters.max_length)
+        self._split_sentences = split_sentences
+        self._languages = bundle.config.data.src_lang, bundle.config.data.tgt_lang
 
     def translate(
         self,
@@ -136,8 +182,8 @@ class Translator:
     ) -> list[Translation]:
         """Translate lines; result N belongs to line N.
 
-        Blank lines stay empty. A line of more than `MAX_SOURCE_LENGTH` tokens, or more than the
-        model has positions for, is translated in parts, with a warning that names it.
+        Blank lines stay empty. A sentence of more tokens than the model has positions for, or saw
+        in training, is translated in parts, with a warning that names the line.
 
         Args:
             lines: Any number of lines; mere text is a line that is free to become anything.
@@ -146,7 +192,7 @@ class Translator:
                 sentences. Blank lines and repetitions are not counted.
         """
         wanted = [Line(line) if isinstance(line, str) else line for line in lines]
-        parts = self._parts([line.text for line in wanted], first_line)
+        parts, nums_cut = self._parts([line.text for line in wanted], first_line)
         terms = [self._glossary.find(line.text) if self._glossary else [] for line in wanted]
         requests_of = [
             self._requests(*of_line, number)
@@ -160,8 +206,10 @@ class Translator:
             if on_progress is not None:
                 on_progress(len(found), len(requests))
         return [
-            self._translation(line_parts, [found[request] for request in of_line], line_terms)
-            for line_parts, of_line, line_terms in zip(parts, requests_of, terms, strict=True)
+            self._translation(line_parts, [found[request] for request in of_line], *about)
+            for line_parts, of_line, about in zip(
+                parts, requests_of, zip(terms, nums_cut, strict=True), strict=True
+            )
         ]
 
     def _batches(self, requests: Sequence[Request]) -> Iterator[list[Request]]:
@@ -200,40 +248,82 @@ class Translator:
         Raises:
             DataError: If a line is longer than the model or `MAX_SOURCE_LENGTH` allows.
         """
-        sources = self._tokenizers.src.encode_batch(list(src_lines))
-        targets = self._tokenizers.tgt.encode_batch(list(tgt_lines))
-        pairs = list(zip(sources, targets, strict=True))
+        sources = self.tokenizers.src.encode_batch(list(src_lines))
+        targets = self.tokenizers.tgt.encode_batch(list(tgt_lines))
+        pairs: list[Pair] = list(zip(sources, targets, strict=True))
         self._check_lengths(pairs, first_line)
-        lengths = [len(source) + len(target) + 2 for source, target in pairs]
-        scores: list[list[float]] = [[] for _ in pairs]
-        for batch in batches_of(lengths, self._options.batch_tokens):
-            results = halving(self._force, [pairs[i] for i in batch])
-            for i, log_probs in zip(batch, results, strict=True):
-                scores[i] = log_probs
+        scores = self._forced(partial(token_log_probs, self._model), pairs)
         return [
-            TargetScore(self._tokenizers.tgt.pieces([*target, EOS_ID]), log_probs)
+            TargetScore(self.tokenizers.tgt.pieces([*target, EOS_ID]), log_probs)
             for target, log_probs in zip(targets, scores, strict=True)
         ]
 
-    def _parts(self, lines: Sequence[str], first_line: int) -> list[list[Part]]:
-        """Cut each line into the parts to translate: mostly one, none for a blank line."""
-        tokenizer = self._tokenizers.src
-        limit = self._max_source_length - 1
-        lines = [line if line.strip() else "" for line in lines]
-        whole = [line if len(line) <= MAX_CHARACTERS else "" for line in lines]
-        all_parts = []
-        for number, tokens in enumerate(tokenizer.encode_batch(whole)):
-            parts = [Part(tuple(tokens), "")] if tokens else []
-            if len(tokens) > limit or len(lines[number]) > MAX_CHARACTERS:
-                parts = split_line(lines[number], tokenizer.encode, limit)
-                logger.warning(
-                    "line %d: more than %d tokens; translated in %d parts",
-                    first_line + number,
-                    limit,
-                    len(parts),
-                )
+    def source_attention(
+        self, pairs: Sequence[Pair], reduce: Callable[[Tensor], Tensor]
+    ) -> list[NDArray[np.float32]]:
+        """Compute what the tokens of given targets attend to: see `forced.source_attention`."""
+        return self._forced(lambda batch: source_attention(self._model, batch, reduce), pairs)
+
+    def alternatives(self, pairs: Sequence[Pair], num: int) -> list[list[list[tuple[int, float]]]]:
+        """Find the most probable tokens at each place: see `forced.alternatives`."""
+        return self._forced(lambda batch: alternatives(self._model, batch, num), pairs)
+
+    def _forced(
+        self, function: Callable[[Sequence[Pair]], list[Result]], pairs: Sequence[Pair]
+    ) -> list[Result]:
+        """Apply a function of a batch to pairs, in batches of like length."""
+        lengths = [len(source) + len(target) + 2 for source, target in pairs]
+        results: list[Result | None] = [None] * len(pairs)
+        for batch in batches_of(lengths, self._options.batch_tokens):
+            for i, result in zip(batch, halving(function, [pairs[i] for i in batch]), strict=True):
+                results[i] = result
+        return cast(list[Result], results)
+
+    def _parts(self, lines: Sequence[str], first_line: int) -> tuple[list[list[Part]], list[int]]:
+        """Cut each line into the parts to translate: mostly one, none for a blank line.
+
+        Returns:
+            The parts of each line, and how many of its sentences were too long.
+        """
+        tokenizer = self.tokenizers.src
+        limit = self._max_part_length - 1
+        all_sentences = [self._sentences(line) if line.strip() else [] for line in lines]
+        whole = [s.text for sentences in all_sentences for s in sentences]
+        tokens = iter(
+            tokenizer.encode_batch([text if len(text) <= MAX_CHARACTERS else "" for text in whole])
+        )
+        all_parts: list[list[Part]] = []
+        nums_cut: list[int] = []
+        for number, sentences in enumerate(all_sentences, start=first_line):
+            parts: list[Part] = []
+            num_cut = 0
+            for sentence in sentences:
+                ids = tuple(next(tokens))
+                if len(ids) <= limit and len(sentence.text) <= MAX_CHARACTERS:
+                    of_sentence = [Part(ids, "")] if ids else []
+                else:
+                    of_sentence = split_line(sentence.text, tokenizer.encode, limit)
+                    num_cut += 1
+                    logger.warning(
+                        "line %d: more than %d tokens; translated in %d parts",
+                        number,
+                        limit,
+                        len(of_sentence),
+                    )
+                if of_sentence:
+                    last = sentence is sentences[-1]
+                    spacing = sentence.spacing
+                    target = spacing if last else spacing_in(self._languages[1], spacing)
+                    of_sentence[-1] = replace(of_sentence[-1], glue=spacing, target_glue=target)
+                parts += of_sentence
             all_parts.append(parts)
-        return all_parts
+            nums_cut.append(num_cut)
+        return all_parts, nums_cut
+
+    def _sentences(self, line: str) -> list[Sentence]:
+        if not self._split_sentences:
+            return [Sentence(line, "")]
+        return split_sentences(line, self._languages[0])
 
     def _requests(
         self, line: Line, parts: Sequence[Part], terms: Sequence[Term], number: int
@@ -245,7 +335,7 @@ class Translator:
         """
         if not parts:
             return []
-        tokenizer = self._tokenizers.tgt
+        tokenizer = self.tokenizers.tgt
         prefix = tuple(tokenizer.encode(line.prefix))
         phrases: tuple[tuple[int, ...], ...] = ()
         room = self._room(parts[0])
@@ -267,7 +357,7 @@ class Translator:
         self, line: Line, terms: Sequence[Term], *, room: int, number: int
     ) -> tuple[tuple[int, ...], ...]:
         """Return the tokens of the phrases of a line, and of as many terms as there is room for."""
-        tokenizer = self._tokenizers.tgt
+        tokenizer = self.tokenizers.tgt
         phrases = [tuple(tokenizer.encode(phrase)) for phrase in line.phrases if phrase.strip()]
         room -= len(tokenizer.encode(line.prefix)) + sum(map(len, phrases))
         for term in terms:
@@ -292,7 +382,7 @@ class Translator:
     def _search(self, requests: Sequence[Request]) -> list[list[Hypothesis]]:
         options, decoder = self._options, self._model.decoder
         with evaluation_mode(self._model):
-            memory, lengths = self._encode([request.source for request in requests])
+            memory, lengths = encode(self._model, [request.source for request in requests])
             limits = options.max_lengths(lengths, longest=decoder.max_length)
             plan = plan_search(
                 options,
@@ -321,50 +411,37 @@ class Translator:
             ranked = rank_by_coverage(decoder, memory, found, strength=strength, bos_id=BOS_ID)
             return [own[: options.n_best] for own in ranked]
 
-    @torch.inference_mode()
-    def _force(self, pairs: Sequence[tuple[list[int], list[int]]]) -> list[list[float]]:
-        with evaluation_mode(self._model):
-            memory, _ = self._encode([source for source, _ in pairs])
-            tgt_out, lengths, segments = self._pack([[*target, EOS_ID] for _, target in pairs])
-            tgt_in, _, _ = self._pack([[BOS_ID, *target] for _, target in pairs])
-            log_probs = score_targets(
-                self._model.decoder, memory, tgt_in=tgt_in, tgt_out=tgt_out, segments=segments
-            )
-        return [part.tolist() for part in torch.split(log_probs.cpu(), lengths.tolist())]
-
-    def _encode(self, sources: Sequence[Sequence[int]]) -> tuple[Memory, Tensor]:
-        src, lengths, segments = self._pack([[*source, EOS_ID] for source in sources])
-        return self._model.encode(src, segments), lengths
-
-    def _pack(self, sentences: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor, Segments]:
-        """Lay sentences one after another on the model's device; the lengths stay on the CPU."""
-        lengths = torch.tensor([len(sentence) for sentence in sentences])
-        tokens = torch.tensor([token for sentence in sentences for token in sentence])
-        segments = Segments.from_lengths(
-            lengths, max_length=int(lengths.max()), num_tokens=len(tokens)
-        )
-        device = next(self._model.parameters()).device
-        return tokens.to(device), lengths, segments.to(device)
-
     def _translation(
-        self, parts: Sequence[Part], found: Sequence[list[Hypothesis]], terms: list[Term]
+        self,
+        parts: Sequence[Part],
+        found: Sequence[list[Hypothesis]],
+        terms: list[Term],
+        num_cut: int,
     ) -> Translation:
-        glues = [part.glue for part in parts]
-        n_best = [self._candidate(rank, glues) for rank in zip(*found, strict=False)]
-        return Translation(n_best or [Candidate("", [], 0.0, 0.0)], terms)
+        n_best = [self._candidate(rank, parts) for rank in zip(*found, strict=False)]
+        return Translation(n_best or [Candidate("", [], 0.0, 0.0, [])], terms, num_cut)
 
-    def _candidate(self, hypotheses: Sequence[Hypothesis], glues: Sequence[str]) -> Candidate:
-        tokenizer = self._tokenizers.tgt
-        texts = [tokenizer.decode(hypothesis.tokens) for hypothesis in hypotheses]
-        text = "".join(text + glue for text, glue in zip(texts, glues, strict=True))
+    def _candidate(self, hypotheses: Sequence[Hypothesis], parts: Sequence[Part]) -> Candidate:
+        tokenizer = self.tokenizers.tgt
+        translated = [
+            TranslatedPart(
+                source=part.tokens,
+                target=hypothesis.tokens,
+                source_glue=part.glue,
+                target_glue=part.glue if part.target_glue is None else part.target_glue,
+            )
+            for part, hypothesis in zip(parts, hypotheses, strict=True)
+        ]
+        text = "".join(tokenizer.decode(part.target) + part.target_glue for part in translated)
         return Candidate(
             text=text.translate(NO_TEXT),
             tokens=[piece for h in hypotheses for piece in tokenizer.pieces(h.tokens)],
             log_prob=sum(hypothesis.log_prob for hypothesis in hypotheses),
             score=sum(hypothesis.score for hypothesis in hypotheses),
+            parts=translated,
         )
 
-    def _check_lengths(self, pairs: Sequence[tuple[list[int], list[int]]], first_line: int) -> None:
+    def _check_lengths(self, pairs: Sequence[Pair], first_line: int) -> None:
         longest = self._model.decoder.max_length
         limits = (self._max_source_length, min(MAX_SOURCE_LENGTH, longest or MAX_SOURCE_LENGTH))
         for number, pair in enumerate(pairs, start=first_line):
@@ -374,16 +451,3 @@ class Translator:
                         f"line {number}: the {side} has {len(tokens)} tokens; at most {limit - 1} "
                         f"can be scored: take the pair out or cut it"
                     )
-
-
-@contextmanager
-def evaluation_mode(model: nn.Module) -> Iterator[None]:
-    """Switch dropout off, and back on at the end if it was on."""
-    was_training = model.training
-    if was_training:
-        model.eval()
-    try:
-        yield
-    finally:
-        if was_training:
-            model.train()

@@ -80,6 +80,12 @@ def score(
     return scores
 
 
+def words_of(tgt_lang: str) -> Callable[[str], list[str]]:
+    """Return how BLEU tells words apart in a language."""
+    metric = _bleu(_plain_code(tgt_lang))
+    return lambda text: metric.tokenizer(text.rstrip()).split()
+
+
 @dataclass(frozen=True)
 class _Kind:
     """How to make a metric for a language, and which end of it is good."""
@@ -88,7 +94,7 @@ class _Kind:
     higher_is_better: bool
 
 
-def _bleu(language: str) -> Metric:
+def _bleu(language: str) -> BLEU:
     if language in _NO_SPACES:
         _advise(language, "BLEU counts characters, not words (tok:char in the signature)")
         return BLEU(tokenize="char")

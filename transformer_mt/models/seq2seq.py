@@ -1,5 +1,8 @@
 """An encoder and a decoder, together."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from torch import Tensor, nn
 
 from transformer_mt.models.interfaces import Decoder, Encoder, Memory
@@ -35,3 +38,16 @@ class Seq2Seq(nn.Module):
         logits is the business of the loss, which never makes all of them: see `nn.loss`.
         """
         return self.decoder(tgt_in, tgt_segments, self.encode(src, src_segments))
+
+
+@contextmanager
+def evaluation_mode(model: nn.Module) -> Iterator[None]:
+    """Switch dropout off, and back on at the end if it was on."""
+    was_training = model.training
+    if was_training:
+        model.eval()
+    try:
+        yield
+    finally:
+        if was_training:
+            model.train()

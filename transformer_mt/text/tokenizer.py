@@ -204,6 +204,27 @@ class Tokenizer:
         """Show ids as SentencePiece writes them: U+2581 for a space, `<0xE2>` for a byte."""
         return [self._pieces[i] for i in ids]
 
+    def spans(self, ids: Sequence[int]) -> list[tuple[int, int]]:
+        """Return where in `decode(ids)` the text of each piece begins and ends, in characters.
+
+        All bytes of a character have the place of that character.
+        """
+        byte_of = {piece: byte for byte, piece in enumerate(self.byte_ids)}
+        places = []
+        end = 0
+        for number, i in enumerate(ids):
+            if i in byte_of:
+                text = bytes([byte_of[i]])
+            else:
+                text = self._pieces[i].replace(SPACE, " ").encode()
+            if number == 0:
+                text = text.removeprefix(b" ")  # belongs to the piece, but not to the text
+            starts = [byte & 0xC0 != 0x80 for byte in text]
+            inside = bool(starts) and not starts[0]  # goes on with a character begun before
+            places.append((end - inside, end + sum(starts)))
+            end += sum(starts)
+        return places
+
     @cached_property
     def ids(self) -> dict[str, int]:
         """Ids of all pieces."""

@@ -1,0 +1,60 @@
+"""What is protected in a line, and what is not."""
+
+import pytest
+
+from transformer_mt.text.markup import marks_in, missing, take_out, well_nested
+
+
+@pytest.mark.parametrize(
+    ("line", "marks"),
+    [
+        ("Hello {name}, {0} of {}", ["{name}", "{0}", "{}"]),
+        ("${user} and {{ item.price }}", ["${user}", "{{ item.price }}"]),
+        ("%s of %d, %(total)d, %1$s, %5.2f%%", ["%s", "%d", "%(total)d", "%1$s", "%5.2f", "%%"]),
+        ("Qt: %1 of %2.", ["%1", "%2"]),
+        ("100% of 5 % are %so", []),
+        (
+            '<a href="x y">a</a><br/> &amp; &#39;',
+            ['<a href="x y">', "</a>", "<br/>", "&amp;", "&#39;"],
+        ),
+        ("a < b and c > d; {two words}", []),
+        ("See https://a.b/c?d=1, (www.x.org).", ["https://a.b/c?d=1", "www.x.org"]),
+        ("Mail me.too+1@mail.example.org.", ["me.too+1@mail.example.org"]),
+    ],
+)
+def test_marks_are_found_and_text_is_left(line, marks):
+    assert marks_in(line) == marks
+
+
+@pytest.mark.parametrize(
+    ("line", "text", "places"),
+    [
+        ("Click {x} now", "Click now", [6]),
+        ("the <b>red</b> dog", "the red dog", [4, 7]),
+        ("I wait for {x}.", "I wait for.", [10]),
+        ("{x} came", "came", [0]),
+        ("plain  text ", "plain  text ", []),
+    ],
+)
+def test_text_without_marks_has_no_gaps(line, text, places):
+    found, marks = take_out(line)
+    assert found == text
+    assert [mark.place for mark in marks] == places
+
+
+def test_tags_know_their_partners():
+    _, marks = take_out("<p>a <b>c</b> <br/> d</p> </i>")
+    assert [mark.partner for mark in marks] == [4, 2, 1, None, 0, None]
+
+
+def test_marks_are_counted():
+    assert missing(["{a}", "{b}", "{a}"], "x {b} {a} {c}") == ["{a}", "{c}"]
+    assert missing(["{a}"], "{a}") == []
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [("<a><b></b></a>", True), ("<a><b></a></b>", False), ("</a>", False), ("<a>", False)],
+)
+def test_nesting_is_known(line, expected):
+    assert well_nested(marks_in(line)) is expected

@@ -1,0 +1,157 @@
+"""Marks brought through a translation."""
+
+import logging
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from fake_decoders import CopyModel
+
+from transformer_mt.bundle import Bundle, load_bundle
+from transformer_mt.decoding.alignment import Attention, attention_of
+from transformer_mt.decoding.options import SearchOptions
+from transformer_mt.decoding.protection import Protector, put_back
+from transformer_mt.decoding.translator import Translator
+from transformer_mt.text.markup import marks_in, take_out
+
+
+@pytest.fixture
+def copying(tiny_bundle) -> Bundle:
+    """A bundle whose translations are the sources, and attend to the same place."""
+    bundle = load_bundle(tiny_bundle)
+    return replace(bundle, model=CopyModel(bundle.tokenizers.tgt.vocab_size).eval())
+
+
+def attention(source: str, target: str, links: dict[int, int]) -> Attention:
+    """Attention between words and signs; `links` says from which source each target comes."""
+    import re
+
+    sides = [[m.span() for m in re.finditer(r"\w+|[^\w\s]", text)] for text in (source, target)]
+    weights = np.full((len(sides[1]), len(sides[0])), 0.01, dtype=np.float32)
+    for t, s in links.items():
+        weights[t, s] = 0.9
+    return Attention(source, target, *sides, [], weights)
+
+
+@pytest.mark.parametrize(
+    ("line", "target", "links", "expected"),
+    [
+        # the red dog -> der Hund, der rot ist
+        ("the <b>red</b> dog", "der Hund der rot ist", {0: 0, 1: 2, 2: 1, 3: 1, 4: 1},
+         "der Hund <b>der rot ist</b>"),
+        ("the <b>red</b> dog", "der rote Hund", {0: 0, 1: 1, 2: 2}, "der <b>rote</b> Hund"),
+        ("{name} came late", "spät kam", {0: 1, 1: 0}, "{name} spät kam"),
+        ("I saw {name} here", "hier sah ich", {0: 2, 1: 1, 2: 0}, "{name} hier sah ich"),
+        ("I wait for {name}.", "Ich warte auf.", {0: 0, 1: 1, 2: 2, 3: 3},
+         "Ich warte auf {name}."),
+        ("Find {n}% here", "Finde % hier", {0: 0, 1: 1, 2: 2}, "Finde {n}% hier"),
+        ("<p><i>Come {a}</i> in</p>", "Komm herein", {0: 0, 1: 1}, "<p><i>Komm {a}</i> herein</p>"),
+        ("<b>{x} a</b> c", "A C", {0: 0, 1: 1}, "<b>{x} A</b> C"),
+        ("say <b>{x}</b> now", "sag jetzt", {0: 0, 1: 1}, "sag <b>{x}</b> jetzt"),
+        # no word of the translation comes from `of`: the one that attends to it most
+        ("box <b>of</b> wine", "Kiste Wein", {0: 0, 1: 2}, "<b>Kiste</b> Wein"),
+    ],
+)  # fmt: skip
+def test_marks_go_where_their_neighbours_went(line, target, links, expected):
+    text, marks = take_out(line)
+    assert put_back(text, marks, attention(text, target, links)) == expected
+
+
+def test_tags_that_would_cross_are_not_put_back():
+    text, marks = take_out("<b>a x</b> <i>c d</i>")
+    assert put_back(text, marks, attention(text, "A C X D", {0: 0, 1: 2, 2: 1, 3: 3})) is None
+
+
+LINES = [
+    "the {dog} sees %s cat.",
+    "<b>A man</b> has a <i>big</i> house.",
+    "",
+    "red",
+    "{a} {b}",
+    "near https://example.org/a?b=c. a tree runs.",
+    "<p>the car</p>",
+]
+
+
+def test_all_marks_come_through_and_the_text_between_them_too(copying):
+    protector = Protector(Translator(copying, SearchOptions(max_length_factor=3)))
+    results = protector.translate(LINES)
+    for line, result in zip(LINES, results, strict=True):
+        assert marks_in(result.text) == marks_in(line)
+        assert result.text == line
+    counts = protector.counts
+    assert counts.num_marks == sum(len(marks_in(line)) for line in LINES) == 11
+    assert counts.by_model + counts.by_attention + counts.in_pieces == 11
+    assert counts.lost == 0
+
+
+def test_a_model_that_crosses_tags_translates_the_pieces(copying, monkeypatch):
+    monkeypatch.setattr("transformer_mt.decoding.protection.put_back", lambda *_: None)
+    protector = Protector(Translator(copying, SearchOptions()))
+    line = "the <b>red  cat</b>, %(n)d dog"
+    (result,) = protector.translate([line])
+    assert result.text == line
+    assert protector.counts.in_pieces == 3
+
+
+def test_lost_marks_are_counted_and_named(copying, monkeypatch, caplog):
+    translator = Translator(copying, SearchOptions())
+    monkeypatch.setattr(
+        "transformer_mt.decoding.protection.put_back", lambda text, marks, attention: text
+    )
+    protector = Protector(translator)
+    with caplog.at_level(logging.WARNING):
+        protector.translate(["dog", "a {x} dog"], first_line=7)
+    assert protector.counts.lost == 1
+    assert "line 8: not as in the source: {x}" in caplog.text
+
+
+# --- alignments -----------------------------------------------------------------------------------
+
+
+def test_words_are_linked_through_their_pieces(copying):
+    """The model copies: word i belongs to word i, also over parts and characters in bytes."""
+    lines = ["A dog sees the cat.", "a  big \u4f60\u597d, house", "", "Cat."]
+    translator = Translator(copying, SearchOptions())
+    candidates = [t.n_best[0] for t in translator.translate(lines)]
+    for line, found in zip(lines, attention_of(translator, candidates), strict=True):
+        assert found.source == found.target == line
+        assert found.links() == [(i, i) for i in range(len(line.split()))]
+
+
+def test_attention_is_the_mean_of_heads_of_a_layer_or_of_all(tiny_bundle, tiny_text):
+    translator = Translator(load_bundle(tiny_bundle), SearchOptions())
+    candidates = [t.n_best[0] for t in translator.translate(tiny_text[0][:4])]
+    layers = [attention_of(translator, candidates, layer=n) for n in (1, 2)]
+    both = attention_of(translator, candidates)
+    for first, second, mean in zip(*layers, both, strict=True):
+        np.testing.assert_allclose(mean.weights, (first.weights + second.weights) / 2, atol=1e-6)
+        assert not np.allclose(first.weights, second.weights)
+        assert mean.weights.shape == (len(mean.target_spans), len(mean.source_tokens))
+
+
+def test_sentences_of_a_paragraph_are_translated_alone_and_joined(copying):
+    lines = ["A dog.  The cat sees. Red!", "", "  One man. ", "Mr. Big has a car. "]
+    whole = Translator(copying, SearchOptions(), split_sentences=True)
+    results = whole.translate(lines)
+    assert [result.text for result in results] == [*lines[:1], "", *lines[2:]]
+    assert [len(result.n_best[0].parts) for result in results] == [3, 0, 1, 1]
+    (alignment,) = attention_of(whole, [results[0].n_best[0]])
+    assert alignment.pharaoh() == "0-0 1-1 2-2 3-3 4-4 5-5"
+
+
+def test_alternatives_are_the_most_probable_tokens_of_the_forced_pass(tiny_bundle, tiny_text):
+    translator = Translator(load_bundle(tiny_bundle), SearchOptions(beam_size=1))
+    candidates = [t.n_best[0] for t in translator.translate(tiny_text[0][:6])]
+    pairs = [(part.source, part.target) for c in candidates for part in c.parts]
+    for (_, target), places, candidate in zip(
+        pairs, translator.alternatives(pairs, 400), candidates, strict=True
+    ):
+        assert len(places) == len(target) + 1
+        for place in places:
+            assert sum(np.exp([log_prob for _, log_prob in place])) == pytest.approx(1, abs=1e-4)
+        # Greedy search takes the first that is no special token.
+        chosen = [next(token for token, _ in place if token > 2) for place in places]
+        assert chosen[: len(target)] == target
+        total = sum(dict(place)[t] for place, t in zip(places, [*target, 3], strict=True))
+        assert total == pytest.approx(candidate.log_prob, abs=1e-4)

@@ -1,0 +1,79 @@
+"""The options of `tmt translate` around the search: what goes in, what is told of the result."""
+
+from pathlib import Path
+from typing import Annotated, Literal, TypeAlias
+
+import typer
+
+TEXT, DETAILS, MBR = "Text", "Details", "Minimum Bayes risk"
+
+Mbr: TypeAlias = Annotated[
+    Literal["chrf", "bleu"] | None,
+    typer.Option(
+        "--mbr",
+        rich_help_panel=MBR,
+        help="Draw samples and choose the one that scores best against all of them, by this "
+        "metric. SCORE is then that mean; temperature and the like as with --sample.",
+    ),
+]
+Samples: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N", min=1, rich_help_panel=MBR, help="Samples of each line. Default: 64."
+    ),
+]
+SplitSentences: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--split-sentences",
+        rich_help_panel=TEXT,
+        help="Translate each sentence of a line by itself and join them with their spacing: for "
+        "input with a paragraph on a line.",
+    ),
+]
+Protect: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--protect",
+        rich_help_panel=TEXT,
+        help="Keep placeholders ({name}, %s, %(x)d), tags, entities, URLs and e-mail addresses as "
+        "they are, and check that the output has the same ones.",
+    ),
+]
+Alignments: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        rich_help_panel=DETAILS,
+        help="Write which words belong together, one line each: pairs SOURCE-TARGET of words "
+        "counted from 0 (Pharaoh format). With --json also in the records.",
+    ),
+]
+AlignmentLayer: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        min=1,
+        rich_help_panel=DETAILS,
+        help="Decoder layer whose attention is used, the mean of its heads. Default: the mean of "
+        "all layers.",
+    ),
+]
+Attention: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--attention",
+        rich_help_panel=DETAILS,
+        help="With --json: source_tokens, and attention: for each token its weights on them.",
+    ),
+]
+Alternatives: TypeAlias = Annotated[
+    int,
+    typer.Option(
+        metavar="K",
+        min=0,
+        rich_help_panel=DETAILS,
+        help="With --json: alternatives: for each token, and the end, the K most probable ones at "
+        "its place, with their probabilities.",
+    ),
+]

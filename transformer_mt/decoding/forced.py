@@ -1,0 +1,90 @@
+"""Passes over given targets: how probable they are, and what they attend to."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from transformer_mt.decoding.search import score_targets
+from transformer_mt.models.interfaces import Memory
+from transformer_mt.models.seq2seq import Seq2Seq, evaluation_mode
+from transformer_mt.nn.packing import Segments
+from transformer_mt.text.tokenizer import BOS_ID, EOS_ID
+
+Pair = tuple[Sequence[int], Sequence[int]]
+"""Tokens of a source and of a target, without bos and eos."""
+
+
+def encode(model: Seq2Seq, sources: Sequence[Sequence[int]]) -> tuple[Memory, Tensor]:
+    """Return what the encoder makes of sources, and their lengths with eos, on the CPU."""
+    src, lengths, segments = _pack(model, [[*source, EOS_ID] for source in sources])
+    return model.encode(src, segments), lengths
+
+
+@torch.inference_mode()
+def token_log_probs(model: Seq2Seq, pairs: Sequence[Pair]) -> list[list[float]]:
+    """Return the log-probability of each token of the targets, eos last, in nats."""
+    with evaluation_mode(model):
+        memory, _ = encode(model, [source for source, _ in pairs])
+        tgt_out, lengths, segments = _pack(model, [[*target, EOS_ID] for _, target in pairs])
+        tgt_in, _, _ = _pack(model, [[BOS_ID, *target] for _, target in pairs])
+        log_probs = score_targets(
+            model.decoder, memory, tgt_in=tgt_in, tgt_out=tgt_out, segments=segments
+        )
+    return [part.tolist() for part in torch.split(log_probs.cpu(), lengths.tolist())]
+
+
+@torch.inference_mode()
+def source_attention(
+    model: Seq2Seq, pairs: Sequence[Pair], reduce: Callable[[Tensor], Tensor]
+) -> list[NDArray[np.float32]]:
+    """Return what each target token attends to, (T, S) for each pair, without eos.
+
+    Args:
+        model: The model.
+        pairs: Sources and targets.
+        reduce: Makes one matrix (T, S) of those of all layers and heads (L, H, T, S).
+    """
+    with evaluation_mode(model):
+        memory, _ = encode(model, [source for source, _ in pairs])
+        tgt_in, _, segments = _pack(model, [[BOS_ID, *target] for _, target in pairs])
+        weights = model.decoder.source_attention(tgt_in, segments, memory)
+    return [
+        reduce(matrix)[: len(target), : len(source)].float().cpu().numpy()
+        for matrix, (source, target) in zip(weights, pairs, strict=True)
+    ]
+
+
+@torch.inference_mode()
+def alternatives(
+    model: Seq2Seq, pairs: Sequence[Pair], num: int
+) -> list[list[list[tuple[int, float]]]]:
+    """Return the most probable tokens at each place of the targets, and their log-probabilities.
+
+    Args:
+        model: The model.
+        pairs: Sources and targets.
+        num: Tokens at each place, best first; the last place is that of eos.
+    """
+    with evaluation_mode(model):
+        memory, _ = encode(model, [source for source, _ in pairs])
+        tgt_in, lengths, segments = _pack(model, [[BOS_ID, *target] for _, target in pairs])
+        states = model.decoder(tgt_in, segments, memory)
+        found: list[list[list[tuple[int, float]]]] = []
+        for part in torch.split(states, lengths.tolist()):  # logits of one sentence at a time
+            log_probs = model.decoder.project(part).log_softmax(dim=-1, dtype=torch.float32)
+            best = log_probs.topk(min(num, log_probs.shape[-1]), dim=-1)
+            rows = zip(best.indices.tolist(), best.values.tolist(), strict=True)
+            found.append([list(zip(ids, values, strict=True)) for ids, values in rows])
+    return found
+
+
+def _pack(model: Seq2Seq, sentences: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor, Segments]:
+    """Lay sentences one after another on the model's device; the lengths stay on the CPU."""
+    lengths = torch.tensor([len(sentence) for sentence in sentences])
+    tokens = torch.tensor([token for sentence in sentences for token in sentence])
+    segments = Segments.from_lengths(lengths, max_length=int(lengths.max()), num_tokens=len(tokens))
+    device = next(model.parameters()).device
+    return tokens.to(device), lengths, segments.to(device)

@@ -1,0 +1,63 @@
+"""Paragraphs to sentences, with the spacing between them."""
+
+from dataclasses import dataclass
+
+import sentencex
+
+# Languages that put no space between sentences, by their plain codes.
+WITHOUT_SPACES = frozenset(
+    ("zh", "zho", "cmn", "yue", "wuu", "lzh", "ja", "jpn", "th", "tha", "lo", "lao", "km", "khm",
+     "my", "mya", "bo", "bod")
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A sentence of a line.
+
+    Attributes:
+        text: Without spacing at its end.
+        spacing: What stands between it and the next one, or the end of the line.
+    """
+
+    text: str
+    spacing: str
+
+
+def split_sentences(line: str, language: str) -> list[Sentence]:
+    """Cut a line into its sentences; their texts and spacings join to the line.
+
+    Abbreviations, ordinals, quotes and the marks of each script are the business of sentencex,
+    which knows some 300 languages.
+
+    Args:
+        line: Text without line breaks.
+        language: Code such as `de`, `zh-CN` or `jpn_Jpan`.
+    """
+    sentences: list[Sentence] = []
+    segments = sentencex.segment(plain_code(language), line)
+    if "".join(segments) != line:  # no promise of the library
+        segments = [line]
+    for segment in segments:
+        text = segment.rstrip()
+        spacing = segment[len(text) :]
+        if not text and sentences:
+            last = sentences.pop()
+            text, spacing = last.text, last.spacing + spacing
+        sentences.append(Sentence(text, spacing))
+    return sentences
+
+
+def spacing_in(language: str, spacing: str) -> str:
+    """Return what to write between two sentences of a language for what stood in the source.
+
+    Sentences of Chinese have nothing between them where those of English have a space.
+    """
+    if plain_code(language) in WITHOUT_SPACES:
+        return "" if spacing == " " else spacing
+    return spacing or " "
+
+
+def plain_code(language: str) -> str:
+    """Reduce a language code to its first part: `zh-CN` to `zh`."""
+    return language.replace("_", "-").split("-")[0].strip().lower()
