@@ -30,7 +30,7 @@ def linear(in_size: int, out_size: int, *, bias: bool = True) -> nn.Linear:
 @needs_packing
 @torch.inference_mode()
 @pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("shape", [(7, 48), (1, 4, 48), (3, 1, 48)])
+@pytest.mark.parametrize("shape", [(7, 48), (1, 4, 48), (3, 1, 48), (37, 48), (9, 31, 48)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_prepacked_map_equals_the_one_it_was_made_of(dtype, shape, bias):
     if not can_prepack(dtype):

@@ -5,6 +5,7 @@ With few rows, as in decoding, that costs several times the product itself.
 """
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from transformer_mt.errors import ConfigError
@@ -66,8 +67,9 @@ class PrepackedLinear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (.., K) to (.., N)."""
-        y: Tensor = torch.ops.mkldnn._linear_pointwise(x, self._weight, self._bias, "none", [], "")
-        return y
+        rows = _more_rows(x)
+        y = torch.ops.mkldnn._linear_pointwise(rows, self._weight, self._bias, "none", [], "")
+        return _unflatten(y, x)
 
 
 class Int8Linear(nn.Module):
@@ -90,12 +92,32 @@ class Int8Linear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (.., K) to (.., N), both fp32."""
-        scales = x.abs().amax(-1, keepdim=True).clamp_(min=1e-12).mul_(1 / 127)
+        rows = _more_rows(x)
+        scales = rows.abs().amax(-1, keepdim=True).clamp_(min=1e-12).mul_(1 / 127)
         # oneDNN's fast kernel takes unsigned activations: -127..127 becomes 1..255. To int8 and a
         # flip of the sign bit, as the conversion to uint8 is five times slower.
-        rounded = (x / scales).round_().to(torch.int8).view(torch.uint8).bitwise_xor_(128)
-        y: Tensor = torch.ops.onednn.qlinear_pointwise(
+        rounded = (rows / scales).round_().to(torch.int8).view(torch.uint8).bitwise_xor_(128)
+        y = torch.ops.onednn.qlinear_pointwise(
             rounded, 1.0, 128, self._weight, self._scales, self._zeros, None,
             1.0, 0, torch.float32, "none", [], "",
         )  # fmt: skip
-        return y.mul_(scales) if self._bias is None else torch.addcmul(self._bias, y, scales)
+        y = y.mul_(scales) if self._bias is None else torch.addcmul(self._bias, y, scales)
+        return _unflatten(y, x)
+
+
+def _more_rows(x: Tensor) -> Tensor:
+    """Flatten (.., K) to rows, and add zeros up to one of a few numbers of rows, at most 1/8 more.
+
+    oneDNN generates code for each number of rows that it has not seen, which takes half a
+    millisecond, and in decoding that number falls from step to step.
+    """
+    rows = x.flatten(0, -2)
+    step = 1 << max(0, (len(rows) - 1).bit_length() - 4)
+    missing = -len(rows) % step
+    return F.pad(rows, (0, 0, 0, missing)) if missing else rows
+
+
+def _unflatten(rows: Tensor, like: Tensor) -> Tensor:
+    """Undo `_more_rows`."""
+    num_rows = like.numel() // like.shape[-1]
+    return rows[:num_rows].view(*like.shape[:-1], rows.shape[1])
