@@ -7,12 +7,14 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from transformer_mt.config.training import MetricName
 from transformer_mt.data.batches import Batch
+from transformer_mt.decoding.batching import halving
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import DataError
 from transformer_mt.metrics.scores import Score, score
@@ -96,12 +98,16 @@ def validation_loss(
     Raises:
         DataError: If there are no pairs.
     """
+
+    def sums_of(batch: Batch, pairs: Sequence[int]) -> list[Tensor]:
+        part = batch.part(pairs[0], pairs[-1] + 1).to(device)
+        return [torch.stack(batch_loss(model, part, label_smoothing=label_smoothing)).cpu()]
+
     total = torch.zeros(2, dtype=torch.float64)  # there may be many batches
     num_tokens = 0
     with evaluation_mode(model), autocast or nullcontext():
         for batch in batches:
-            sums = batch_loss(model, batch.to(device), label_smoothing=label_smoothing)
-            total += torch.stack(sums).cpu()
+            total += sum(halving(partial(sums_of, batch), range(batch.num_pairs)))
             num_tokens += batch.num_tgt_tokens
     if not num_tokens:
         raise DataError("no pairs to compute a loss from: the validation set is empty")

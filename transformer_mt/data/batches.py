@@ -59,6 +59,27 @@ class Batch:
         """Copy the tensors to memory that a GPU reads by itself."""
         return self._map(lambda tensor: tensor.pin_memory())
 
+    def part(self, start: int, end: int) -> "Batch":
+        """Return the pairs from `start` up to `end` as a batch of their own."""
+        src_lengths, tgt_lengths = self.src_lengths[start:end], self.tgt_lengths[start:end]
+        src, tgt = (_span(lengths, start, end) for lengths in (self.src_lengths, self.tgt_lengths))
+        return Batch(
+            src=self.src[src],
+            src_lengths=src_lengths,
+            tgt_in=self.tgt_in[tgt],
+            tgt_out=self.tgt_out[tgt],
+            tgt_lengths=tgt_lengths,
+            num_tgt_tokens=tgt.stop - tgt.start,
+            num_pairs=end - start,
+            max_src_length=int(src_lengths.max()),
+            max_tgt_length=int(tgt_lengths.max()),
+        )
+
+    def halves(self) -> "list[Batch]":
+        """Return the batch in two parts with half of the pairs each; a single pair stays whole."""
+        middle = self.num_pairs // 2
+        return [self.part(0, middle), self.part(middle, self.num_pairs)] if middle else [self]
+
     def _map(self, change: Callable[[Tensor], Tensor]) -> "Batch":
         return replace(
             self,
@@ -274,6 +295,11 @@ def _collate(src: Ids, tgt: Ids, lengths: Ints) -> Batch:
         max_src_length=int(src_lengths.max()),
         max_tgt_length=int(tgt_lengths.max()),
     )
+
+
+def _span(lengths: Tensor, start: int, end: int) -> slice:
+    """Return where the packed tokens of the sentences from `start` up to `end` lie."""
+    return slice(int(lengths[:start].sum()), int(lengths[:end].sum()))
 
 
 def _check_budget(pairs: TokenPairs, max_tokens: int) -> None:

@@ -1,6 +1,7 @@
 """Batches of sentences of like length, and what to do when one is too large for the device."""
 
 import logging
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
@@ -9,6 +10,9 @@ import torch
 from transformer_mt.errors import TmtError
 
 logger = logging.getLogger(__name__)
+
+# CUDA has a class of its own for this error; the CPU and MPS have only words.
+_OTHER_DEVICES = re.compile(r"can't allocate memory|MPS backend out of memory")
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -31,20 +35,34 @@ def batches_of(lengths: Sequence[int], max_tokens: int) -> Iterator[list[int]]:
         yield batch
 
 
+def attempt(function: Callable[[], Result]) -> Result | None:
+    """Call a function; where the device is too small for it, free what it took and return None."""
+    try:
+        return function()
+    except RuntimeError as error:  # torch.OutOfMemoryError is one, too
+        if not isinstance(error, torch.OutOfMemoryError) and not _OTHER_DEVICES.search(str(error)):
+            raise
+    # Outside the handler: the error holds the frames, and with them the tensors, of the failure.
+    torch.cuda.empty_cache()
+    return None
+
+
 def halving(
     function: Callable[[Sequence[Item]], list[Result]], items: Sequence[Item]
 ) -> list[Result]:
-    """Apply a function to all items, or to each half of them where the device is too small."""
-    try:
-        return function(items)
-    except torch.OutOfMemoryError as error:
-        if len(items) == 1:
-            raise TmtError(
-                "the device is out of memory with a single sentence: lower the beam size, or "
-                "translate on the CPU with --device cpu"
-            ) from error
-    # Outside the handler: the error holds the frames, and with them the tensors, of the failure.
-    torch.cuda.empty_cache()
+    """Apply a function to all items, or to each half of them where the device is too small.
+
+    Raises:
+        TmtError: When it is too small for a single item.
+    """
+    results = attempt(lambda: function(items))
+    if results is not None:
+        return results
+    if len(items) == 1:
+        raise TmtError(
+            "the device is out of memory with a single sentence: lower the beam size, or "
+            "take the CPU with --device cpu"
+        )
     middle = len(items) // 2
-    logger.debug("out of memory with %d sentences: halved", len(items))
+    logger.warning("out of memory with %d sentences at once: halved", len(items))
     return halving(function, items[:middle]) + halving(function, items[middle:])

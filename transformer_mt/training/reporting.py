@@ -80,6 +80,11 @@ class Reporter:
         self.event(step, "unusable", number=number)
         logger.warning("step %d: %d updates left out: gradients were not finite", step, number)
 
+    def split(self, step: int) -> None:
+        """Report an update that was made in smaller parts for want of memory."""
+        self.event(step, "split")
+        logger.warning("step %d: out of memory: made again with smaller micro-batches", step)
+
     def validation(self, step: int, findings: Findings, *, is_best: bool) -> None:
         """Report a validation, with its samples."""
         values = {f"valid_{name}": score for name, score in findings.scores.items()}

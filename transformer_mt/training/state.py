@@ -33,6 +33,7 @@ class TrainState:
         num_tokens: Target tokens seen by all ranks.
         seconds: Time used by earlier sessions.
         num_unusable: Updates whose gradients were not finite.
+        num_split: Updates that were made in smaller parts for want of memory.
         window_tokens: Target tokens since the last line of metrics.
         window_seconds: Time spent on updates since then.
         tally: What the updates since then were like, see `update.Updater`.
@@ -45,6 +46,7 @@ class TrainState:
     num_tokens: int = 0
     seconds: float = 0.0
     num_unusable: int = 0
+    num_split: int = 0
     window_tokens: int = 0
     window_seconds: float = 0.0
     tally: list[float] = field(default_factory=list)

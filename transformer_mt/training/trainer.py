@@ -15,7 +15,7 @@ import torch
 from transformer_mt.bundle import weights_of
 from transformer_mt.config.schema import Config
 from transformer_mt.data.batches import Batch, Position
-from transformer_mt.errors import InterruptedRun
+from transformer_mt.errors import InterruptedRun, TmtError
 from transformer_mt.training.allocator import keep_freed_memory
 from transformer_mt.training.answer import Answer, RunResult, describe_scores
 from transformer_mt.training.averaging import average_kept
@@ -37,7 +37,7 @@ from transformer_mt.training.setup import (
 from transformer_mt.training.signals import Interrupted, StopRequest, stop_request
 from transformer_mt.training.state import Stopwatch, Validation, best_validations
 from transformer_mt.training.tracking import check_tensorboard
-from transformer_mt.training.update import MAX_UNUSABLE_IN_A_ROW
+from transformer_mt.training.update import MAX_SPLITS_IN_A_ROW, MAX_UNUSABLE_IN_A_ROW
 from transformer_mt.training.validation import Validator
 
 logger = logging.getLogger(__name__)
@@ -181,22 +181,41 @@ class Trainer:
 
     def update(self, micro_batches: list[Batch], position: Position) -> None:
         """Update the weights once."""
-        seconds = self.seconds_before + self.session.seconds()
-        num_tokens, self.seconds = self.world.sum_numbers(
-            [
-                sum(batch.num_tgt_tokens for batch in micro_batches),
-                seconds if self.world.is_main else 0.0,
-            ]
-        )
+        own_tokens = sum(batch.num_tgt_tokens for batch in micro_batches)
+        (num_tokens,) = self.world.sum_numbers([own_tokens])
         self.lr = self.schedule(self.state.step + 1, self.progress())
         self.updater(micro_batches, num_tokens=num_tokens, lr=self.lr)
         self.state.advance(position, num_tokens, self.lap.restart())
-        # A signal may reach one rank alone, or another rank a step later.
-        self.must_stop = self.world.sum_numbers([float(bool(self.stop))]) != [0.0]
+        # A signal may reach one rank alone, or another rank a step later; clocks differ.
+        seconds = self.seconds_before + self.session.seconds()
+        num_signals, self.seconds = self.world.sum_numbers(
+            [float(bool(self.stop)), seconds if self.world.is_main else 0.0]
+        )
+        self.must_stop = num_signals > 0
+        if self.updater.splits_in_a_row:
+            self.note_split()
         if self.every(MAX_UNUSABLE_IN_A_ROW):
             self.updater.check()
         if self.reporter is not None:
             self.reporter.advance(self.state.step, self.progress())
+
+    def note_split(self) -> None:
+        """Report that the update was made in smaller parts; stop if that has become the rule.
+
+        Raises:
+            TmtError: When it has; all is saved.
+        """
+        self.state.num_split += 1
+        if self.reporter is not None:
+            self.reporter.split(self.state.step)
+        if self.updater.splits_in_a_row < MAX_SPLITS_IN_A_ROW:
+            return
+        self.save()
+        raise TmtError(
+            f"out of memory in {MAX_SPLITS_IN_A_ROW} updates in a row, saved at step "
+            f"{self.state.step}: set training.micro_batch_tokens to {self.stream.max_tokens // 2} "
+            "or less, and give the same command to go on"
+        )
 
     def write_metrics(self) -> None:
         """Report what the updates since the last report were like."""
@@ -213,6 +232,7 @@ class Trainer:
                 "epoch": self.stream.epochs_at(state.position),
                 "num_tokens": state.num_tokens,
                 "num_unusable": state.num_unusable,
+                "num_split": state.num_split,
                 "seconds": self.seconds,
             }
             self.reporter.metrics(state.step, self.progress(), values)

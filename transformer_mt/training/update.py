@@ -1,12 +1,16 @@
 """One update of the weights, from the micro-batches that make it up."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from transformer_mt.data.batches import Batch
-from transformer_mt.errors import DivergedError
+from transformer_mt.decoding.batching import attempt
+from transformer_mt.errors import DivergedError, TmtError
 from transformer_mt.evaluation import batch_loss
 from transformer_mt.models.seq2seq import Seq2Seq
 from transformer_mt.training.compilation import compile_layers
@@ -15,6 +19,9 @@ from transformer_mt.training.optimizers import apply_update, set_learning_rate
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 MAX_UNUSABLE_IN_A_ROW = 10
+MAX_SPLITS_IN_A_ROW = 3
+
+Result = TypeVar("Result")
 
 # Places in the tally.
 _LOSS, _NLL, _TOKENS, _NORM, _UPDATES, _UNUSABLE, _UNUSABLE_IN_A_ROW = range(7)
@@ -45,6 +52,7 @@ class Updater:
 
     Attributes:
         scaler: Scale of the loss under fp16; does nothing otherwise.
+        splits_in_a_row: How many updates up to the last one had to be split for want of memory.
     """
 
     def __init__(
@@ -66,6 +74,9 @@ class Updater:
         self._device = device
         self._dtype = DTYPES[precision]
         self._clip_norm = clip_norm
+        # The ranks of a sharded model meet in each pass: one that repeats a pass would be alone.
+        self._can_retry = world.size == 1 or isinstance(self.model, DistributedDataParallel)
+        self.splits_in_a_row = 0
         self.tally = torch.zeros(7, device=device)
         with_loss = ModelWithLoss(model, label_smoothing=label_smoothing, compiled=compiled).train()
         if compiled:
@@ -93,11 +104,18 @@ class Updater:
         self.apply(losses, num_tokens=num_tokens, lr=lr)
 
     def accumulate(self, micro_batches: Sequence[Batch], *, num_tokens: float) -> Tensor:
-        """Compute the gradients of an update; return its two loss sums."""
-        losses = torch.zeros(2, device=self._device)
-        for number, batch in enumerate(micro_batches, start=1):
-            with self._world.exchange(self.model, now=number == len(micro_batches)):
-                losses += self._backward(batch, num_tokens)
+        """Compute the gradients of an update; return its two loss sums.
+
+        Where a rank is out of memory, all begin anew with each micro-batch in two halves.
+
+        Raises:
+            TmtError: When that is not possible.
+        """
+        parts, is_split = list(micro_batches), False
+        while (losses := self._accumulate_if_it_fits(parts, num_tokens)) is None:
+            self.optimizer.zero_grad(set_to_none=True)
+            parts, is_split = [half for part in parts for half in part.halves()], True
+        self.splits_in_a_row = self.splits_in_a_row + 1 if is_split else 0
         return losses
 
     def apply(self, losses: Tensor, *, num_tokens: float, lr: float) -> None:
@@ -164,13 +182,61 @@ class Updater:
         """Begin to count anew, but for unusable updates in a row."""
         self.tally[:_UNUSABLE_IN_A_ROW] = 0
 
-    def _backward(self, batch: Batch, num_tokens: float) -> Tensor:
-        """Add the gradient of a micro-batch; return its two loss sums, detached."""
+    def _accumulate_if_it_fits(self, parts: Sequence[Batch], num_tokens: float) -> Tensor | None:
+        """Add the gradients of all parts and return loss sums; None where a rank has no room.
+
+        Until the backward pass of the last part no rank waits for another, so that all can agree
+        before it whether they go on. That pass hardly needs more memory than is taken by then.
+        """
+        *others, last = parts
+        losses = torch.zeros(2, device=self._device)
+        alone = self._world.size == 1
+
+        def add_others() -> Tensor:
+            for part in others:
+                losses.add_(self._backward(self._forward(part), num_tokens))
+            return losses
+
+        with self._world.exchange(self.model, now=False):
+            fits = self._attempt(add_others, parts, can_retry=self._can_retry) is not None
+        with self._world.exchange(self.model, now=True):
+            forward = partial(self._forward, last)
+            loss = self._attempt(forward, parts, can_retry=self._can_retry) if fits else None
+            if self._world.sum_numbers([float(loss is None)]) != [0.0] or loss is None:
+                return None
+            backward = partial(self._backward, loss, num_tokens)
+            sums = self._attempt(backward, parts, can_retry=alone)
+        return None if sums is None else losses + sums
+
+    def _attempt(
+        self, function: Callable[[], Result], parts: Sequence[Batch], *, can_retry: bool
+    ) -> Result | None:
+        """Call a function; return None where it has no room for `parts` but may for smaller ones.
+
+        Raises:
+            TmtError: When there is no room and nothing to be done.
+        """
+        result = attempt(function)
+        if result is None and (not can_retry or all(part.num_pairs == 1 for part in parts)):
+            num_tokens = max(part.num_tgt_tokens for part in parts)
+            raise TmtError(
+                f"rank {self._world.rank}: out of memory with {num_tokens} target tokens at once: "
+                "lower training.micro_batch_tokens and with it data.filters.max_length, or take a "
+                "smaller model"
+            )
+        return result
+
+    def _forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Return the two loss sums of a micro-batch."""
         with self.autocast():
-            loss, nll = self.model(batch.to(self._device))
+            losses: tuple[Tensor, Tensor] = self.model(batch.to(self._device))
+        return losses
+
+    def _backward(self, losses: tuple[Tensor, Tensor], num_tokens: float) -> Tensor:
+        """Add the gradient of a micro-batch; return its two loss sums, detached."""
         # Data parallelism takes the mean over ranks; the sum is wanted.
-        self.scaler.scale(loss * (self._world.size / num_tokens)).backward()
-        return torch.stack([loss.detach(), nll.detach()])
+        self.scaler.scale(losses[0] * (self._world.size / num_tokens)).backward()
+        return torch.stack(losses).detach()
 
     def _count(self, losses: Tensor, num_tokens: float, norm: Tensor, unusable: Tensor) -> None:
         usable = 1 - unusable
