@@ -178,6 +178,9 @@ class TrainingSettings(Settings):
     """Share of the target probability spread evenly over the vocabulary (Szegedy et al. 2016)."""
     clip_norm: Annotated[float, Field(gt=0)] | None = None
     """Greatest global norm of the gradient; default no clipping."""
+    activation_checkpointing: Literal["none", "layers", "selective"] = "none"
+    """Saves memory by computing parts of the forward pass twice: whole layers, or (`selective`)
+    only what is cheap: norms, activations, dropout. The result is the same."""
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
     """Arithmetic of matrix products; weights and optimizer stay in fp32."""
     compile: Literal["auto", "layers", "none"] = "auto"

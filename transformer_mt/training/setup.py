@@ -15,6 +15,7 @@ from transformer_mt.data.batches import Batch, BatchStream, Position
 from transformer_mt.errors import ModelError
 from transformer_mt.models.build import build_model
 from transformer_mt.models.seq2seq import Seq2Seq
+from transformer_mt.nn.recompute import recompute_layers
 from transformer_mt.training.checkpoint import newest_checkpoint, restore, restore_rng
 from transformer_mt.training.distributed import World
 from transformer_mt.training.muon import build_muon
@@ -42,6 +43,8 @@ def build_first_model(config: Config, data: Data, *, world: World, device: torch
 def build_updater(config: Config, model: Seq2Seq, *, world: World, device: torch.device) -> Updater:
     """Build the optimizer of a model and what makes its updates."""
     settings = config.training
+    if settings.activation_checkpointing != "none":
+        recompute_layers(model, settings.activation_checkpointing)
     return Updater(
         model,
         build_optimizer(model, settings),
