@@ -107,7 +107,8 @@ def validation_loss(
     num_tokens = 0
     with evaluation_mode(model), autocast or nullcontext():
         for batch in batches:
-            total += sum(halving(partial(sums_of, batch), range(batch.num_pairs)))
+            sums: list[Tensor] = halving(partial(sums_of, batch), range(batch.num_pairs))
+            total += torch.stack(sums).sum(0)
             num_tokens += batch.num_tgt_tokens
     if not num_tokens:
         raise DataError("no pairs to compute a loss from: the validation set is empty")

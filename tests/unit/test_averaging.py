@@ -6,12 +6,13 @@ import torch
 from safetensors.numpy import load_file
 from torch import nn
 
+from transformer_mt.config.training import CheckpointSettings
 from transformer_mt.errors import ConfigError, ModelError
 from transformer_mt.training.averaging import (
     average_checkpoints,
-    average_kept,
     average_run,
     choose_checkpoints,
+    take_average,
 )
 from transformer_mt.training.checkpoint import save_checkpoint
 from transformer_mt.training.optimizers import build_adam
@@ -71,14 +72,19 @@ def test_the_last_and_the_best_are_chosen_oldest_first(run):
 def test_a_checkpoint_of_an_interruption_is_not_averaged(run):
     for step in (2, 4, 5):
         save(run, step)
-    found = average_kept(run, which="last", number=2)
-    assert found is not None
-    assert found[1] == [2, 4]
+    model = nn.Linear(3, 4)
+    assert take_average(model, run, CheckpointSettings(average="last", keep_last=2)) == [2, 4]
+    mean = average_checkpoints([run.checkpoints_dir / f"step-{step}" for step in (2, 4)])
+    assert all(torch.equal(weight, mean[name]) for name, weight in model.state_dict().items())
 
 
 def test_one_checkpoint_has_no_mean(run):
     save(run, 2)
-    assert average_kept(run, which="last", number=5) is None
+    model = nn.Linear(3, 4)
+    before = model.weight.clone()
+    for average in ("last", "none"):
+        assert take_average(model, run, CheckpointSettings(average=average)) == []
+    assert torch.equal(model.weight, before)
 
 
 def test_an_average_does_not_replace_what_is_no_model(run, tmp_path):

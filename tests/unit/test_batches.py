@@ -194,7 +194,7 @@ def test_rank_outside_the_world_is_refused() -> None:
 
 def test_positions_count_epochs() -> None:
     stream = BatchStream(Mixture([made_up(200)], seed=1), max_tokens=64, seed=1)
-    assert stream.epochs_at(Position(3, 50, 7)) == 3.25
+    assert stream.mixture.num_epochs(epoch=3, pair=50) == 3.25
 
 
 # --- mixtures -------------------------------------------------------------------------------------

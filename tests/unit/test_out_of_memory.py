@@ -169,9 +169,9 @@ def test_two_ranks_agree_when_one_of_them_is_out_of_memory(run_config, tmp_path)
         config = run_config(
             case,
             model__dropout=0.0,
-            training__max_steps=4,
+            training__max_steps=2,
             training__micro_batch_tokens=64,
-            training__validation={"every_steps": 4, "metrics": [], "select_by": "loss"},
+            training__validation={"every_steps": 2, "metrics": [], "select_by": "loss"},
             training__checkpoints={"average": "none"},
         )
         path = tmp_path / f"{case}.json"

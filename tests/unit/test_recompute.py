@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.tiny_runs import weights_at
 from transformer_mt.data.batches import eval_batches
@@ -63,7 +64,20 @@ def test_gradients_are_the_same_to_the_bit_with_dropout(passes, which, precision
     assert found_bytes < 0.5 * bytes_kept
 
 
-def test_products_are_not_computed_again_when_selective(monkeypatch):
+class Products(TorchDispatchMode):
+    """Counts products with a bias: those of forward passes."""
+
+    def __init__(self):
+        super().__init__()
+        self.number = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        """Count, and do what was asked for."""
+        self.number += function is torch.ops.aten.addmm.default
+        return function(*args, **(kwargs or {}))
+
+
+def test_products_are_not_computed_again_when_selective():
     class Stack(nn.Module):
         def __init__(self):
             super().__init__()
@@ -80,9 +94,9 @@ def test_products_are_not_computed_again_when_selective(monkeypatch):
         if which != "none":
             recompute_layers(stack, which)
         loss = stack(torch.randn(3, 4)).sum()
-        with torch.profiler.profile() as profile:
+        with Products() as products:
             loss.backward()
-        counts[which] = sum(e.count for e in profile.key_averages() if e.key == "aten::addmm")
+        counts[which] = products.number
     assert counts == {"none": 0, "layers": 1, "selective": 0}
 
 

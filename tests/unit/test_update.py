@@ -10,7 +10,6 @@ from transformer_mt.errors import DivergedError
 from transformer_mt.models.build import build_model
 from transformer_mt.training.distributed import World
 from transformer_mt.training.optimizers import build_adam
-from transformer_mt.training.setup import split_update
 from transformer_mt.training.update import MAX_UNUSABLE_IN_A_ROW, Updater
 
 
@@ -135,11 +134,3 @@ def test_half_precision_stays_close_to_full(run_config, precision):
         assert tally["num_unusable"] == 0
         losses[kind] = tally["loss_nats"]
     assert losses[precision] == pytest.approx(losses["fp32"], rel=0.01)
-
-
-def test_an_update_is_equally_large_for_every_number_of_ranks():
-    assert split_update(25_000, micro_batch_tokens=None, num_ranks=1) == (1, 25_000)
-    assert split_update(25_000, micro_batch_tokens=None, num_ranks=4) == (1, 6_250)
-    assert split_update(25_000, micro_batch_tokens=4_000, num_ranks=1) == (7, 3_571)
-    assert split_update(25_000, micro_batch_tokens=4_000, num_ranks=2) == (4, 3_125)
-    assert split_update(1024, micro_batch_tokens=1024, num_ranks=8) == (1, 128)

@@ -5,10 +5,12 @@ Everything else is what `tmt train` uses.
 """
 
 import logging
+import sys
 from collections import Counter
 from collections.abc import Generator, Iterable
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -23,19 +25,19 @@ from transformer_mt.benchmarks.machine import (
 )
 from transformer_mt.benchmarks.phases import PhaseClock, forward_passes
 from transformer_mt.config.schema import Config
-from transformer_mt.data.batches import Batch
+from transformer_mt.data.batches import Batch, Position
 from transformer_mt.models.costs import count_flops, weight_matrices
 from transformer_mt.text.tokenizer import PAD_ID
 from transformer_mt.training.allocator import keep_freed_memory
 from transformer_mt.training.distributed import World, choose_device
+from transformer_mt.training.micro_batches import open_updates
 from transformer_mt.training.preparation import Data, open_sources, prepare_data
 from transformer_mt.training.run_directory import RunDirectory
 from transformer_mt.training.schedules import build_schedule
 from transformer_mt.training.setup import (
     build_first_model,
     build_updater,
-    open_stream,
-    updates_of,
+    check_precision,
 )
 from transformer_mt.training.state import TrainState
 from transformer_mt.training.update import DTYPES, MAX_UNUSABLE_IN_A_ROW
@@ -146,6 +148,7 @@ def measure_training(config: Config, *, seconds: float) -> TrainingSpeed:
     """
     keep_freed_memory()
     device = choose_device(config.training.device)
+    check_precision(config.training.precision, device)
     data = read_data(config)
     reset_peak_memory(device)
     bench = TrainingBench(config, data, device=device)
@@ -207,7 +210,7 @@ class TrainingBench:
 
     Attributes:
         model: What is trained.
-        accumulation: Micro-batches of an update.
+        accumulation: Micro-batches of an update, those of `batch_warmup` left out.
     """
 
     def __init__(self, config: Config, data: Data, *, device: torch.device) -> None:
@@ -215,15 +218,15 @@ class TrainingBench:
         self.model = build_first_model(config, data, world=world, device=device)
         self.updater = build_updater(config, self.model, world=world, device=device)
         self.schedule = build_schedule(config.training, d_model=config.model.d_model)
-        self.stream, self.accumulation = open_stream(
-            config, data, TrainState(), world=world, device=device
-        )
+        updates = open_updates(config, data, TrainState(), self.updater, world=world, device=device)
+        self.accumulation = updates.split(sys.maxsize).accumulation
+        self.batches = partial(updates.after, sys.maxsize, Position())
         self.device = device
         self.step = 0
 
     def updates(self) -> Generator[Work]:
         """Make updates as a run does; yield what each of them computed."""
-        with closing(updates_of(self.stream, self.accumulation)) as updates:
+        with closing(self.batches()) as updates:
             for micro_batches, _ in updates:
                 self.updater(
                     micro_batches, num_tokens=num_tgt_tokens(micro_batches), lr=self.next_lr()
@@ -237,7 +240,7 @@ class TrainingBench:
         clock = PhaseClock(self.device)
         num_updates = 0
         with (
-            closing(updates_of(self.stream, self.accumulation)) as updates,
+            closing(self.batches()) as updates,
             forward_passes(self.updater.model, clock),
         ):
             next(updates)  # the thread that makes batches has its start behind it

@@ -64,7 +64,7 @@ def inspect(
     else:
         resolved = load_config(find_config(config), settings)
         network = _untrained(resolved)
-    num_tokens = resolved.training.micro_batch_tokens or resolved.training.max_tokens
+    num_tokens = resolved.training.largest_batch
     parameters = count_parameters(network)
     flops = count_flops(network, resolved.model, length=length)
     memory = estimate_memory(network, resolved.model, num_tokens=num_tokens, length=length)

@@ -117,6 +117,18 @@ Schedule = Annotated[
 ]
 
 
+class BatchWarmupSettings(Settings):
+    """Small updates at first, doubled until they have `training.max_tokens`.
+
+    The learning rate follows its schedule all the same.
+    """
+
+    start_tokens: PositiveInt
+    """Target tokens of the first updates."""
+    steps: PositiveInt
+    """Updates until all have `training.max_tokens`; they double at equal intervals before."""
+
+
 MetricName = Literal["bleu", "chrf", "ter"]
 
 
@@ -165,9 +177,12 @@ class TrainingSettings(Settings):
 
     max_tokens: PositiveInt = 25_000
     """Target tokens of one update over all devices; no batch has more source tokens either."""
-    micro_batch_tokens: PositiveInt | None = None
+    micro_batch_tokens: PositiveInt | Literal["auto"] | None = None
     """Target tokens one device takes at once; an update accumulates as many of them as fill
-    `max_tokens`. Default: the whole update, shared among the devices."""
+    `max_tokens`. `auto` finds the most that fit the memory of the device. Default: the whole
+    update, shared among the devices."""
+    batch_warmup: BatchWarmupSettings | None = None
+    """Begin with smaller updates; default none."""
     lr: Annotated[float, Field(gt=0)] | None = None
     """Peak learning rate; every schedule but `noam` needs it."""
     schedule: Schedule = NoamSchedule(type="noam")
@@ -221,9 +236,28 @@ class TrainingSettings(Settings):
         limits = (self.max_steps, self.max_epochs, self.max_total_tokens, self.max_minutes)
         if all(limit is None for limit in limits):
             yield "", "set at least one of max_steps, max_epochs, max_total_tokens, max_minutes"
-        if self.micro_batch_tokens is not None and self.micro_batch_tokens > self.max_tokens:
+        if self.largest_batch > self.max_tokens:
             yield (
                 "micro_batch_tokens",
                 f"{self.micro_batch_tokens} is more than max_tokens {self.max_tokens}, the whole "
                 "update",
             )
+        if self.batch_warmup is not None and self.batch_warmup.start_tokens >= self.max_tokens:
+            yield (
+                "batch_warmup.start_tokens",
+                f"{self.batch_warmup.start_tokens} is not less than max_tokens {self.max_tokens}",
+            )
+
+    @property
+    def least_batch(self) -> int:
+        """Target tokens that each device takes at once at least, if it is alone."""
+        warmup = self.batch_warmup
+        return (
+            self.largest_batch if warmup is None else min(self.largest_batch, warmup.start_tokens)
+        )
+
+    @property
+    def largest_batch(self) -> int:
+        """Bound on the target tokens that a device takes at once, as far as the settings say."""
+        given = self.micro_batch_tokens
+        return given if isinstance(given, int) else self.max_tokens

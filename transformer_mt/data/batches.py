@@ -19,7 +19,7 @@ from transformer_mt.data.pairs import Ids, Ints, TokenPairs, pack_pairs
 from transformer_mt.data.prefetch import prefetch
 from transformer_mt.data.sampling import SubwordSampler
 from transformer_mt.errors import DataError
-from transformer_mt.text.tokenizer import BOS_ID, Tokenizers
+from transformer_mt.text.tokenizer import BOS_ID, EOS_ID, Tokenizers
 
 _WINDOW_PAIRS = 4096
 _SAMPLING_MARGIN = 1.02
@@ -166,7 +166,7 @@ class BatchStream:
         if not 0 <= rank < world_size:
             raise ValueError(f"rank {rank} of {world_size}")
         for pairs in mixture.corpora:
-            _check_budget(pairs, max_tokens)
+            check_budget(pairs, max_tokens)
         self.mixture, self.max_tokens, self.start = mixture, max_tokens, start
         self.rank, self.world_size = rank, world_size
         self._depth, self._pin_memory = prefetch, pin_memory
@@ -181,10 +181,6 @@ class BatchStream:
 
     def __iter__(self) -> Generator[tuple[Batch, Position], None, None]:
         return prefetch(self._batches(), self._depth)
-
-    def epochs_at(self, position: Position) -> float:
-        """Return how many passes over the data a position stands for."""
-        return position.epoch + position.pair / max(self.mixture.num_pairs(position.epoch), 1)
 
     def _batches(self) -> Iterator[tuple[Batch, Position]]:
         plans = self._plans()
@@ -263,6 +259,13 @@ def eval_batches(pairs: TokenPairs, *, max_tokens: int) -> Iterator[Batch]:
         yield _collate(*pairs.gather(order[start:end]), lengths[start:end])
 
 
+def uniform_batch(num_tokens: int, *, length: int) -> Batch:
+    """Return a batch of `num_tokens` on either side, in sentences of one length, saying nothing."""
+    lengths = np.full((num_tokens // length, 2), length, dtype=np.int64)
+    tokens = np.full(lengths[:, 0].sum(), EOS_ID, dtype=np.int64)
+    return _collate(tokens, tokens, lengths)
+
+
 def _cuts(lengths: Ints, budget: Ints) -> Iterator[tuple[int, int]]:
     """Cut pairs (n, 2) into runs, each as long as the budget (2,) allows, and at least one pair."""
     totals = np.zeros((2, len(lengths) + 1), dtype=np.int64)
@@ -302,13 +305,14 @@ def _span(lengths: Tensor, start: int, end: int) -> slice:
     return slice(int(lengths[:start].sum()), int(lengths[:end].sum()))
 
 
-def _check_budget(pairs: TokenPairs, max_tokens: int) -> None:
+def check_budget(pairs: TokenPairs, max_tokens: int) -> None:
+    """Raise DataError if the longest of the pairs is more than a batch may hold."""
     longest = max(pairs.longest())
     if longest > max_tokens:
         index = pairs.longest_pair()
         src, tgt = pairs.lengths(np.array([index]))[0].tolist()
         raise DataError(
             f"{pairs.name}: pair {index} has {src} source and {tgt} target tokens, more than a "
-            f"batch may hold ({max_tokens}): raise training.max_tokens (or micro_batch_tokens) to "
-            f"{longest}, or lower data.filters.max_length to {max_tokens}"
+            f"batch may hold ({max_tokens}): raise training.max_tokens (or micro_batch_tokens, "
+            f"batch_warmup.start_tokens) to {longest}, or lower data.filters.max_length to {max_tokens}"
         )

@@ -68,6 +68,10 @@ class Mixture:
         """Return the pairs of an epoch; with fractional weights, it differs by a few."""
         return sum(end - start for start, end in self._draws(epoch))
 
+    def num_epochs(self, epoch: int, pair: int) -> float:
+        """Return how many passes over the data are made after `pair` pairs of an epoch."""
+        return epoch + pair / max(self.num_pairs(epoch), 1)
+
     def longest(self) -> tuple[int, int]:
         """Return the greatest source and target length of all pairs."""
         src, tgt = zip(*(corpus.longest() for corpus in self.corpora), strict=True)

@@ -10,10 +10,11 @@ from typing import Literal
 
 import torch
 from safetensors.torch import load_file
-from torch import Tensor
+from torch import Tensor, nn
 
-from transformer_mt.bundle import KIND, WEIGHTS, save_bundle
+from transformer_mt.bundle import KIND, WEIGHTS, save_bundle, weights_of
 from transformer_mt.config.loading import load_config
+from transformer_mt.config.training import CheckpointSettings
 from transformer_mt.errors import ConfigError, ModelError
 from transformer_mt.storage import refuse_to_replace_others
 from transformer_mt.text.tokenizer import Tokenizers
@@ -67,21 +68,30 @@ def average_run(
     return steps
 
 
-def average_kept(
-    run: RunDirectory, *, which: Literal["last", "best"], number: int
-) -> tuple[dict[str, Tensor], list[int]] | None:
-    """Return the mean of kept checkpoints and their steps; None where there are not two sound ones.
+def take_average(model: nn.Module, run: RunDirectory, settings: CheckpointSettings) -> list[int]:
+    """Give a model the mean of kept checkpoints, and return their steps.
 
     At the end of a run: a damaged checkpoint is worth a warning, not the run.
+
+    Returns:
+        The steps; none, and the model is as it was, where no average is wanted or there are not two
+        sound checkpoints.
     """
+    if settings.average == "none":
+        return []
+    number = settings.keep_last if settings.average == "last" else settings.keep_best
     try:
-        directories = choose_checkpoints(run, which=which, number=number)
+        directories = choose_checkpoints(run, which=settings.average, number=number)
         if len(directories) < 2:
-            return None
-        return average_checkpoints(directories), [step_of(directory) for directory in directories]
+            return []
+        average = average_checkpoints(directories)
     except ModelError as error:
         logger.warning("no average: %s", error)
-        return None
+        return []
+    with torch.no_grad():
+        for name, weight in weights_of(model).items():
+            weight.copy_(average[name])
+    return [step_of(directory) for directory in directories]
 
 
 def choose_checkpoints(

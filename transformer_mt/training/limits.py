@@ -3,6 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from transformer_mt.config.training import TrainingSettings
+from transformer_mt.data.mixture import Mixture
+from transformer_mt.training.state import TrainState
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -38,3 +42,57 @@ class Limits:
             if share >= 1:
                 return f"{name} {getattr(self, name):g} is reached"
         return None
+
+
+class Course:
+    """How far a run has come by its limits, and what is due.
+
+    Attributes:
+        seconds: Time used, earlier sessions of the run included; rank 0 decides.
+    """
+
+    def __init__(self, settings: TrainingSettings, state: TrainState, mixture: Mixture) -> None:
+        self.seconds = state.seconds
+        self._validation, self._state, self._mixture = settings.validation, state, mixture
+        self._limits = Limits(
+            max_steps=settings.max_steps,
+            max_epochs=settings.max_epochs,
+            max_total_tokens=settings.max_total_tokens,
+            max_minutes=settings.max_minutes,
+        )
+
+    def every(self, num_steps: int) -> bool:
+        """Say whether the number of updates so far is a multiple."""
+        return self._state.step % num_steps == 0
+
+    def validation_is_due(self) -> bool:
+        """Say whether the weights should be scored now and have not been."""
+        if self._state.step == 0 or self._state.is_validated():
+            return False
+        return self.every(self._validation.every_steps) or self.end_reason() is not None
+
+    def progress(self) -> float:
+        """Return the share of the run that is over, by the limit that is closest."""
+        return min(1.0, max(self._shares().values()))
+
+    def num_epochs(self) -> float:
+        """Return how many passes over the data have been made."""
+        position = self._state.position
+        return self._mixture.num_epochs(position.epoch, position.pair)
+
+    def end_reason(self) -> str | None:
+        """Say why the run is over; None while it is not."""
+        if reached := self._limits.reached(self._shares()):
+            return reached
+        patience = self._validation.patience
+        if patience is not None and self._state.validations_since_best() >= patience:
+            return f"no better {self._validation.select_by} in {patience} validations"
+        return None
+
+    def _shares(self) -> dict[str, float]:
+        return self._limits.shares(
+            step=self._state.step,
+            epochs=self.num_epochs(),
+            num_tokens=self._state.num_tokens,
+            seconds=self.seconds,
+        )

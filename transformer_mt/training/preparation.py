@@ -10,6 +10,7 @@ from typing import Any
 import xxhash
 
 from transformer_mt.config.schema import Config
+from transformer_mt.data.batches import check_budget
 from transformer_mt.data.corpus import HASHES, Corpus, prepare_corpus
 from transformer_mt.data.filters import Filters
 from transformer_mt.data.mixture import Mixture, temperature_weights
@@ -101,16 +102,17 @@ def prepare_data(config: Config, sources: Sources, run: RunDirectory, *, is_main
     hashes = known_hashes(config)
     valid_src, valid_tgt = read_pairs(sources.valid)
     tokenizers = find_tokenizers(config, run, sources.train)
-    corpora = [
-        prepare_corpus(
+    corpora = []
+    for source in sources.train:
+        corpus = prepare_corpus(
             source,
             tokenizers,
             filters=Filters(**data.filters.model_dump()),
             corpus_dir=Path(data.corpus_dir),
             num_workers=data.num_workers,
         )
-        for source in sources.train
-    ]
+        check_budget(corpus, config.training.least_batch)
+        corpora.append(corpus)
     weights = [source.weight for source in data.train]
     if data.temperature is not None:
         weights = temperature_weights([len(corpus) for corpus in corpora], data.temperature)

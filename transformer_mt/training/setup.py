@@ -1,23 +1,22 @@
 """What a session of a run starts with: weights, the state to go on from, batches, and a hello."""
 
 import logging
-from collections.abc import Callable, Generator
-from contextlib import closing
+import sys
+from collections.abc import Callable
 from functools import partial
-from itertools import islice
 
 import torch
 from torch import nn
 
 from transformer_mt.config.schema import Config
 from transformer_mt.config.training import TrainingSettings
-from transformer_mt.data.batches import Batch, BatchStream, Position
-from transformer_mt.errors import ModelError
+from transformer_mt.errors import ConfigError, ModelError
 from transformer_mt.models.build import build_model
 from transformer_mt.models.seq2seq import Seq2Seq
 from transformer_mt.nn.recompute import recompute_layers
 from transformer_mt.training.checkpoint import newest_checkpoint, restore, restore_rng
 from transformer_mt.training.distributed import World
+from transformer_mt.training.micro_batches import Updates
 from transformer_mt.training.muon import build_muon
 from transformer_mt.training.optimizers import build_adam
 from transformer_mt.training.preparation import Data
@@ -68,6 +67,24 @@ def build_optimizer(model: Seq2Seq, settings: TrainingSettings) -> torch.optim.O
     return rules[settings.optimizer.type](**settings.optimizer.model_dump(exclude={"type"}))
 
 
+def check_precision(precision: str, device: torch.device) -> None:
+    """Make sure that a device can multiply in a precision.
+
+    Raises:
+        ConfigError: When it cannot.
+    """
+    if precision == "bf16" and device.type == "cuda":
+        has_it = torch.cuda.is_bf16_supported(including_emulation=False)
+    elif precision == "bf16" and device.type == "mps":
+        has_it = torch.backends.mps.is_macos_or_newer(14, 0)
+    else:
+        return
+    if not has_it:
+        raise ConfigError(
+            f"training.precision: {device} has no bf16: set training.precision to fp16 or fp32"
+        )
+
+
 def seed_dropout(config: Config, world: World, *, step: int) -> None:
     """Give each rank random numbers of its own: the ranks must not drop the same activations."""
     torch.manual_seed((config.seed * 1_000_003 + step) * 4096 + 1 + world.rank)
@@ -107,51 +124,6 @@ def resume(
     return state
 
 
-def split_update(
-    max_tokens: int, *, micro_batch_tokens: int | None, num_ranks: int
-) -> tuple[int, int]:
-    """Divide an update into equal micro-batches.
-
-    Returns:
-        How many micro-batches each rank takes, and the target tokens of one. Their product over
-        all ranks is `max_tokens`, whatever the number of ranks.
-    """
-    largest = micro_batch_tokens or max_tokens
-    accumulation = -(-max_tokens // (min(largest, max_tokens) * num_ranks))
-    return accumulation, max_tokens // (accumulation * num_ranks)
-
-
-def open_stream(
-    config: Config, data: Data, state: TrainState, *, world: World, device: torch.device
-) -> tuple[BatchStream, int]:
-    """Return the batches of this rank from where the run stands, and how many make an update."""
-    accumulation, micro_batch_tokens = split_update(
-        config.training.max_tokens,
-        micro_batch_tokens=config.training.micro_batch_tokens,
-        num_ranks=world.size,
-    )
-    stream = BatchStream(
-        data.mixture,
-        max_tokens=micro_batch_tokens,
-        seed=config.seed,
-        rank=world.rank,
-        world_size=world.size,
-        start=state.position,
-        sampling=config.tokenizer.sampling,
-        tokenizers=data.tokenizers,
-        pin_memory=device.type == "cuda",
-    )
-    return stream, accumulation
-
-
-def updates_of(stream: BatchStream, accumulation: int) -> Generator[tuple[list[Batch], Position]]:
-    """Yield the micro-batches of one update after the other, and the position after them."""
-    with closing(iter(stream)) as batches:
-        while True:
-            taken = list(islice(batches, accumulation))
-            yield [batch for batch, _ in taken], taken[-1][1]
-
-
 def introduce(
     settings: TrainingSettings,
     data: Data,
@@ -159,19 +131,28 @@ def introduce(
     model: nn.Module,
     world: World,
     device: torch.device,
-    accumulation: int,
+    updates: Updates,
 ) -> None:
     """Say what is about to be trained on what."""
     num_parameters = sum(weight.numel() for weight in model.parameters())
     threads = f", {torch.get_num_threads()} threads" if device.type == "cpu" else ""
     logger.info("model: %s parameters; %s%s", f"{num_parameters:,}", device, threads)
+    if settings.batch_warmup is not None:
+        logger.info(
+            "updates grow from %s target tokens in the first %s updates; the learning rate does "
+            "not depend on it",
+            f"{settings.batch_warmup.start_tokens:,}",
+            f"{settings.batch_warmup.steps:,}",
+        )
+    split = updates.split(sys.maxsize)
     logger.info(
-        "update: %s target tokens (ranks x micro-batches x tokens: %d x %d x %s), %s; an epoch "
-        "has about %s target tokens, %s updates",
+        "update: %s target tokens (ranks x micro-batches x tokens: %d x %d x %s), the same for "
+        "every number of ranks, as is the learning rate; %s; an epoch has about %s target tokens, "
+        "%s updates",
         f"{settings.max_tokens:,}",
         world.size,
-        accumulation,
-        f"{settings.max_tokens // (accumulation * world.size):,}",
+        split.accumulation,
+        f"{split.tokens:,}",
         settings.precision,
         f"{data.tokens_per_epoch:,.0f}",
         f"{max(1, round(data.tokens_per_epoch / settings.max_tokens)):,}",

@@ -34,6 +34,7 @@ class TrainState:
         seconds: Time used by earlier sessions.
         num_unusable: Updates whose gradients were not finite.
         num_split: Updates that were made in smaller parts for want of memory.
+        micro_batch_tokens: What `training.micro_batch_tokens: auto` found; 0 before.
         window_tokens: Target tokens since the last line of metrics.
         window_seconds: Time spent on updates since then.
         tally: What the updates since then were like, see `update.Updater`.
@@ -47,6 +48,7 @@ class TrainState:
     seconds: float = 0.0
     num_unusable: int = 0
     num_split: int = 0
+    micro_batch_tokens: int = 0
     window_tokens: int = 0
     window_seconds: float = 0.0
     tally: list[float] = field(default_factory=list)

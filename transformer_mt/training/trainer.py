@@ -18,10 +18,11 @@ from transformer_mt.data.batches import Batch, Position
 from transformer_mt.errors import InterruptedRun, TmtError
 from transformer_mt.training.allocator import keep_freed_memory
 from transformer_mt.training.answer import Answer, RunResult, describe_scores
-from transformer_mt.training.averaging import average_kept
+from transformer_mt.training.averaging import take_average
 from transformer_mt.training.checkpoint import prune_checkpoints, rng_states, save_checkpoint
 from transformer_mt.training.distributed import World, choose_device, open_world
-from transformer_mt.training.limits import Limits
+from transformer_mt.training.limits import Course
+from transformer_mt.training.micro_batches import open_updates
 from transformer_mt.training.preparation import Data, open_sources, prepare_data
 from transformer_mt.training.reporting import Reporter
 from transformer_mt.training.run_directory import RunDirectory
@@ -29,10 +30,9 @@ from transformer_mt.training.schedules import build_schedule
 from transformer_mt.training.setup import (
     build_first_model,
     build_updater,
+    check_precision,
     introduce,
-    open_stream,
     resume,
-    updates_of,
 )
 from transformer_mt.training.signals import Interrupted, StopRequest, stop_request
 from transformer_mt.training.state import Stopwatch, Validation, best_validations
@@ -67,6 +67,7 @@ def train(config: Config, *, fresh: bool = False) -> RunResult:
     keep_freed_memory()
     with open_world() as world, stop_request() as stop:
         device = choose_device(config.training.device, local_rank=world.local_rank)
+        check_precision(config.training.precision, device)
         run = RunDirectory(Path(config.training.runs_dir) / config.name)
         try:
             with world.main_first(), stop.leaves_at_once():
@@ -110,27 +111,22 @@ class Trainer:
         self.model = build_first_model(config, data, world=world, device=device)
         self.updater = build_updater(config, self.model, world=world, device=device)
         self.schedule = build_schedule(self.settings, d_model=config.model.d_model)
-        self.limits = Limits(
-            max_steps=self.settings.max_steps,
-            max_epochs=self.settings.max_epochs,
-            max_total_tokens=self.settings.max_total_tokens,
-            max_minutes=self.settings.max_minutes,
-        )
         self.validator = Validator(config, data, device=device)
         self.answer = Answer(run, config, data.tokenizers)
         self.state = resume(config, run, self.updater, model=self.model, world=world, device=device)
-        self.stream, self.accumulation = open_stream(
-            config, data, self.state, world=world, device=device
+        self.updates = open_updates(
+            config, data, self.state, self.updater, world=world, device=device
         )
         self.saved_step = self.state.step
-        self.seconds_before = self.seconds = self.state.seconds
+        self.course = Course(self.settings, self.state, data.mixture)
+        self.seconds_before = self.state.seconds
         self.session, self.lap = Stopwatch(), Stopwatch()
         self.lr = 0.0
         self.must_stop = False
         self.reporter = None
         if world.is_main:
             self.reporter = Reporter(
-                run, self.settings, step=self.state.step, progress=self.progress()
+                run, self.settings, step=self.state.step, progress=self.course.progress()
             )
 
     def run(self) -> RunResult:
@@ -143,18 +139,18 @@ class Trainer:
         if result := self.finished_before():
             return result
         self.begin()
-        with closing(updates_of(self.stream, self.accumulation)) as updates:
+        with closing(self.updates.after(self.state.step, self.state.position)) as updates:
             while True:
-                if self.validation_is_due():
+                if self.course.validation_is_due():
                     self.validate()
                     self.save()
                 if self.must_stop:
                     self.leave()
-                if self.end_reason():
+                if self.course.end_reason():
                     return self.finish()
                 micro_batches, position = next(updates)
                 self.update(micro_batches, position)
-                if self.every(self.settings.log_every_steps):
+                if self.course.every(self.settings.log_every_steps):
                     self.write_metrics()
 
     def begin(self) -> None:
@@ -167,7 +163,7 @@ class Trainer:
             model=self.model,
             world=self.world,
             device=self.device,
-            accumulation=self.accumulation,
+            updates=self.updates,
         )
         if self.reporter is not None:
             self.directory.name_newest()
@@ -183,21 +179,21 @@ class Trainer:
         """Update the weights once."""
         own_tokens = sum(batch.num_tgt_tokens for batch in micro_batches)
         (num_tokens,) = self.world.sum_numbers([own_tokens])
-        self.lr = self.schedule(self.state.step + 1, self.progress())
+        self.lr = self.schedule(self.state.step + 1, self.course.progress())
         self.updater(micro_batches, num_tokens=num_tokens, lr=self.lr)
         self.state.advance(position, num_tokens, self.lap.restart())
         # A signal may reach one rank alone, or another rank a step later; clocks differ.
         seconds = self.seconds_before + self.session.seconds()
-        num_signals, self.seconds = self.world.sum_numbers(
+        num_signals, self.course.seconds = self.world.sum_numbers(
             [float(bool(self.stop)), seconds if self.world.is_main else 0.0]
         )
         self.must_stop = num_signals > 0
         if self.updater.splits_in_a_row:
             self.note_split()
-        if self.every(MAX_UNUSABLE_IN_A_ROW):
+        if self.course.every(MAX_UNUSABLE_IN_A_ROW):
             self.updater.check()
         if self.reporter is not None:
-            self.reporter.advance(self.state.step, self.progress())
+            self.reporter.advance(self.state.step, self.course.progress())
 
     def note_split(self) -> None:
         """Report that the update was made in smaller parts; stop if that has become the rule.
@@ -211,10 +207,11 @@ class Trainer:
         if self.updater.splits_in_a_row < MAX_SPLITS_IN_A_ROW:
             return
         self.save()
+        num_tokens = self.updates.split(self.state.step).tokens
         raise TmtError(
             f"out of memory in {MAX_SPLITS_IN_A_ROW} updates in a row, saved at step "
-            f"{self.state.step}: set training.micro_batch_tokens to {self.stream.max_tokens // 2} "
-            "or less, and give the same command to go on"
+            f"{self.state.step}: set training.micro_batch_tokens to {num_tokens // 2} or less, or "
+            "training.activation_checkpointing to layers, and give the same command to go on"
         )
 
     def write_metrics(self) -> None:
@@ -229,13 +226,13 @@ class Trainer:
             values = facts | {
                 "lr": self.lr,
                 "tokens_per_second": speed,
-                "epoch": self.stream.epochs_at(state.position),
+                "epoch": self.course.num_epochs(),
                 "num_tokens": state.num_tokens,
                 "num_unusable": state.num_unusable,
                 "num_split": state.num_split,
-                "seconds": self.seconds,
+                "seconds": self.course.seconds,
             }
-            self.reporter.metrics(state.step, self.progress(), values)
+            self.reporter.metrics(state.step, self.course.progress(), values)
             if num_unusable:
                 self.reporter.unusable(state.step, num_unusable)
         state.window_tokens, state.window_seconds = 0, 0.0
@@ -293,7 +290,7 @@ class Trainer:
 
     def finished_before(self) -> RunResult | None:
         """Return the result if there is nothing left to do."""
-        reason = self.end_reason()
+        reason = self.course.end_reason()
         result = self.answer.old_result(self.state.step) if reason else None
         if result is not None:
             logger.info(
@@ -306,7 +303,7 @@ class Trainer:
 
     def finish(self) -> RunResult:
         """Choose the answer among the best checkpoint and the average, and write the result."""
-        reason, step = self.end_reason() or "", self.state.step
+        reason, step = self.course.end_reason() or "", self.state.step
         is_done = 0.0
         if self.reporter is not None:
             with suppress(Interrupted), self.stop.leaves_at_once():
@@ -324,18 +321,11 @@ class Trainer:
     def average(self) -> None:
         """Score the mean of the kept checkpoints; make it the answer if it is better."""
         settings = self.settings.checkpoints
-        if settings.average == "none":
+        steps = take_average(self.model, self.directory, settings)
+        if not steps:
             return
-        number = settings.keep_last if settings.average == "last" else settings.keep_best
-        average = average_kept(self.directory, which=settings.average, number=number)
-        if average is None:
-            return
-        weights, steps = average
-        with torch.no_grad():
-            for name, weight in weights_of(self.model).items():
-                weight.copy_(weights[name])
         findings = self.validator(self.model, self.updater.autocast())
-        is_best = self.answer.keep_average(findings, weights, steps)
+        is_best = self.answer.keep_average(findings, weights_of(self.model), steps)
         logger.info(
             "mean of the %s %d checkpoints: %s; %s",
             settings.average,
@@ -348,34 +338,3 @@ class Trainer:
         """Close the files of the run."""
         if self.reporter is not None:
             self.reporter.close()
-
-    def every(self, num_steps: int) -> bool:
-        """Say whether the number of updates so far is a multiple."""
-        return self.state.step % num_steps == 0
-
-    def validation_is_due(self) -> bool:
-        """Say whether the weights should be scored now and have not been."""
-        if self.state.step == 0 or self.state.is_validated():
-            return False
-        return self.every(self.settings.validation.every_steps) or self.end_reason() is not None
-
-    def progress(self) -> float:
-        """Return the share of the run that is over, by the limit that is closest."""
-        return min(1.0, max(self._limit_shares().values()))
-
-    def end_reason(self) -> str | None:
-        """Say why the run is over; None while it is not."""
-        if reached := self.limits.reached(self._limit_shares()):
-            return reached
-        patience = self.settings.validation.patience
-        if patience is not None and self.state.validations_since_best() >= patience:
-            return f"no better {self.settings.validation.select_by} in {patience} validations"
-        return None
-
-    def _limit_shares(self) -> dict[str, float]:
-        return self.limits.shares(
-            step=self.state.step,
-            epochs=self.stream.epochs_at(self.state.position),
-            num_tokens=self.state.num_tokens,
-            seconds=self.seconds,
-        )

@@ -10,7 +10,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from transformer_mt.data.batches import Batch
 from transformer_mt.decoding.batching import attempt
-from transformer_mt.errors import DivergedError, TmtError
+from transformer_mt.errors import ConfigError, DivergedError, TmtError
 from transformer_mt.evaluation import batch_loss
 from transformer_mt.models.seq2seq import Seq2Seq
 from transformer_mt.training.compilation import compile_layers
@@ -118,6 +118,29 @@ class Updater:
         self.splits_in_a_row = self.splits_in_a_row + 1 if is_split else 0
         return losses
 
+    def has_room_for(self, batch: Batch) -> bool:
+        """Try whether all ranks can compute the gradients of a batch; nothing is changed by it.
+
+        Raises:
+            ConfigError: When a rank cannot try alone.
+        """
+        if not self._can_retry:
+            raise ConfigError(
+                "training.micro_batch_tokens: auto cannot be found with a sharded model: set a "
+                "number"
+            )
+        copies = 0 if self.optimizer.state else 2  # of the weights, that Adam is going to make
+
+        def compute() -> list[Tensor]:
+            room = [torch.empty_like(weight) for weight in self._weights * copies]
+            return [self._backward(self._forward(batch), 1.0), *room]
+
+        devices = [self._device] if self._device.type == "cuda" else []
+        with torch.random.fork_rng(devices), self._world.exchange(self.model, now=False):
+            fits = attempt(compute) is not None
+        self.optimizer.zero_grad(set_to_none=True)
+        return self._world.sum_numbers([float(not fits)]) == [0.0]
+
     def apply(self, losses: Tensor, *, num_tokens: float, lr: float) -> None:
         """Update the weights by the gradients that `accumulate` computed, and count the update."""
         self.scaler.unscale_(self.optimizer)
@@ -199,11 +222,14 @@ class Updater:
 
         with self._world.exchange(self.model, now=False):
             fits = self._attempt(add_others, parts, can_retry=self._can_retry) is not None
-        with self._world.exchange(self.model, now=True):
             forward = partial(self._forward, last)
             loss = self._attempt(forward, parts, can_retry=self._can_retry) if fits else None
-            if self._world.sum_numbers([float(loss is None)]) != [0.0] or loss is None:
-                return None
+        if self._world.sum_numbers([float(loss is None)]) != [0.0] or loss is None:
+            return None
+        with self._world.exchange(self.model, now=True):
+            if isinstance(self.model, DistributedDataParallel):
+                # What its forward pass does outside of `no_sync`; there, it could not be undone.
+                self.model.reducer.prepare_for_backward([])
             backward = partial(self._backward, loss, num_tokens)
             sums = self._attempt(backward, parts, can_retry=alone)
         return None if sums is None else losses + sums
@@ -235,7 +261,8 @@ class Updater:
     def _backward(self, losses: tuple[Tensor, Tensor], num_tokens: float) -> Tensor:
         """Add the gradient of a micro-batch; return its two loss sums, detached."""
         # Data parallelism takes the mean over ranks; the sum is wanted.
-        self.scaler.scale(losses[0] * (self._world.size / num_tokens)).backward()
+        loss = self.scaler.scale(losses[0] * (self._world.size / num_tokens))
+        loss.backward()  # type: ignore[no-untyped-call]
         return torch.stack(losses).detach()
 
     def _count(self, losses: Tensor, num_tokens: float, norm: Tensor, unusable: Tensor) -> None:

@@ -73,7 +73,9 @@ class Validator:
         with autocast:
             loss = validation_loss(
                 model,
-                eval_batches(self._data.valid_pairs, max_tokens=self._batch_tokens()),
+                eval_batches(
+                    self._data.valid_pairs, max_tokens=self._config.training.largest_batch
+                ),
                 device=self._device,
                 label_smoothing=self._config.training.label_smoothing,
             )
@@ -116,10 +118,6 @@ class Validator:
         if name not in scores:
             return WORST
         return scores[name] if HIGHER_IS_BETTER[name] else -scores[name]
-
-    def _batch_tokens(self) -> int:
-        settings = self._config.training
-        return settings.micro_batch_tokens or settings.max_tokens
 
     def _translator(self, model: Seq2Seq) -> Translator:
         options = SearchOptions(**self._config.decoding.model_dump())

@@ -1,0 +1,206 @@
+"""How an update of the asked size is divided into what devices take at once.
+
+The size of an update, and with it the learning rate, never depends on the number of devices: more
+of them take fewer or smaller micro-batches each.
+"""
+
+import logging
+import sys
+from collections.abc import Callable, Generator
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import islice
+
+import torch
+
+from transformer_mt.config.schema import Config
+from transformer_mt.config.training import BatchWarmupSettings
+from transformer_mt.data.batches import Batch, BatchStream, Position, check_budget, uniform_batch
+from transformer_mt.errors import ConfigError
+from transformer_mt.training.distributed import World
+from transformer_mt.training.preparation import Data
+from transformer_mt.training.state import TrainState
+from transformer_mt.training.update import Updater
+
+# On processors larger micro-batches are not faster, only larger: see docs/benchmarks.md.
+ENOUGH_TOKENS_CPU = 4096
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Split:
+    """How an update is divided.
+
+    Attributes:
+        accumulation: Micro-batches of each rank.
+        tokens: Target tokens of one; no micro-batch has more source tokens either.
+    """
+
+    accumulation: int
+    tokens: int
+
+
+def split_update(max_tokens: int, *, micro_batch_tokens: int | None, num_ranks: int) -> Split:
+    """Divide an update into equal micro-batches.
+
+    The product of micro-batches, their tokens and ranks is `max_tokens`, whatever the number of
+    ranks, but for what the division leaves over.
+    """
+    largest = micro_batch_tokens or max_tokens
+    accumulation = -(-max_tokens // (min(largest, max_tokens) * num_ranks))
+    return Split(accumulation, max_tokens // (accumulation * num_ranks))
+
+
+def update_tokens(step: int, max_tokens: int, warmup: BatchWarmupSettings | None) -> int:
+    """Return the target tokens of update number `step`, from 1.
+
+    Source: Merrill et al. 2025, arXiv:2505.23971: the batch that is still efficient grows while the
+    loss falls. differs: doubles at equal intervals; the learning rate does not change with it.
+    """
+    if warmup is None or step > warmup.steps:
+        return max_tokens
+    num_doublings = max(1, (-(-max_tokens // warmup.start_tokens) - 1).bit_length())
+    return min(max_tokens, warmup.start_tokens << ((step - 1) * num_doublings // warmup.steps))
+
+
+class Updates:
+    """The micro-batches of one update after the other, on one rank.
+
+    Attributes:
+        micro_batch_tokens: Most target tokens that a device takes at once; None = any number.
+
+    Raises:
+        DataError: When a pair is longer than a micro-batch.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        data: Data,
+        *,
+        micro_batch_tokens: int | None,
+        world: World,
+        device: torch.device,
+    ) -> None:
+        self.micro_batch_tokens = micro_batch_tokens
+        self._config, self._data = config, data
+        self._world, self._device = world, device
+        warmup = config.training.batch_warmup
+        steps = [sys.maxsize] if warmup is None else range(1, warmup.steps + 2)
+        for num_tokens in {self.split(step).tokens for step in steps}:
+            for pairs in data.mixture.corpora:
+                check_budget(pairs, num_tokens)
+
+    def split(self, step: int) -> Split:
+        """Return how update number `step`, from 1, is divided."""
+        settings = self._config.training
+        return split_update(
+            update_tokens(step, settings.max_tokens, settings.batch_warmup),
+            micro_batch_tokens=self.micro_batch_tokens,
+            num_ranks=self._world.size,
+        )
+
+    def after(self, step: int, position: Position) -> Generator[tuple[list[Batch], Position]]:
+        """Yield the micro-batches of each update after `step`, and the position after them."""
+        while True:
+            split = self.split(step + 1)
+            stream = self._open(position, split)
+            with closing(iter(stream)) as batches:
+                while self.split(step + 1) == split:
+                    taken = list(islice(batches, split.accumulation))
+                    step, position = step + 1, taken[-1][1]
+                    yield [batch for batch, _ in taken], position
+
+    def _open(self, position: Position, split: Split) -> BatchStream:
+        return BatchStream(
+            self._data.mixture,
+            max_tokens=split.tokens,
+            seed=self._config.seed,
+            rank=self._world.rank,
+            world_size=self._world.size,
+            start=position,
+            sampling=self._config.tokenizer.sampling,
+            tokenizers=self._data.tokenizers,
+            pin_memory=self._device.type == "cuda",
+        )
+
+
+def open_updates(
+    config: Config,
+    data: Data,
+    state: TrainState,
+    updater: Updater,
+    *,
+    world: World,
+    device: torch.device,
+) -> Updates:
+    """Return the updates of a run; where the settings say so, find out what the device can take.
+
+    What is found is kept in `state`: a run that goes on makes the same batches again.
+
+    Raises:
+        ConfigError: When it cannot be found.
+    """
+    settings = config.training
+    micro_batch_tokens = settings.micro_batch_tokens
+    if micro_batch_tokens == "auto":
+        micro_batch_tokens = _find(settings.max_tokens, data, state, updater, world, device)
+    return Updates(config, data, micro_batch_tokens=micro_batch_tokens, world=world, device=device)
+
+
+def _find(
+    max_tokens: int,
+    data: Data,
+    state: TrainState,
+    updater: Updater,
+    world: World,
+    device: torch.device,
+) -> int:
+    """Return what `micro_batch_tokens: auto` stands for in a run."""
+    if not state.micro_batch_tokens:
+        longest = max(data.mixture.longest())
+
+        def fits(num_tokens: int) -> bool:
+            if device.type == "cpu":
+                return num_tokens <= max(ENOUGH_TOKENS_CPU, longest)
+            return updater.has_room_for(uniform_batch(num_tokens, length=min(longest, num_tokens)))
+
+        state.micro_batch_tokens = largest_micro_batch(
+            max_tokens, num_ranks=world.size, least=longest, fits=fits
+        )
+        logger.info("micro-batches of %s target tokens fit", f"{state.micro_batch_tokens:,}")
+    return state.micro_batch_tokens
+
+
+def largest_micro_batch(
+    max_tokens: int, *, num_ranks: int, least: int, fits: Callable[[int], bool]
+) -> int:
+    """Return the tokens of a micro-batch where the fewest that fit make up an update.
+
+    Args:
+        max_tokens: Target tokens of the update.
+        num_ranks: Who share it.
+        least: Tokens that a micro-batch must be able to hold: the longest pair.
+        fits: Whether a device has room for so many tokens; if so, it has for fewer.
+
+    Raises:
+        ConfigError: When none fits.
+    """
+
+    def tokens(accumulation: int) -> int:
+        return -(-max_tokens // (accumulation * num_ranks))
+
+    too_few, enough = 0, 1
+    while not fits(tokens(enough)):
+        too_few, enough = enough, 2 * enough
+        if tokens(enough) < least:
+            raise ConfigError(
+                f"training.micro_batch_tokens: the device has no room for {tokens(too_few)} "
+                f"tokens, and the longest pair has {least}: lower data.filters.max_length, take a "
+                "smaller model, or set training.activation_checkpointing to layers"
+            )
+    while enough - too_few > 1:
+        middle = (too_few + enough) // 2
+        too_few, enough = (too_few, middle) if fits(tokens(middle)) else (middle, enough)
+    return tokens(enough)
