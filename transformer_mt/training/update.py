@@ -74,14 +74,14 @@ class Updater:
         self._device = device
         self._dtype = DTYPES[precision]
         self._clip_norm = clip_norm
-        # The ranks of a sharded model meet in each pass: one that repeats a pass would be alone.
-        self._can_retry = world.size == 1 or isinstance(self.model, DistributedDataParallel)
         self.splits_in_a_row = 0
         self.tally = torch.zeros(7, device=device)
         with_loss = ModelWithLoss(model, label_smoothing=label_smoothing, compiled=compiled).train()
         if compiled:
             with_loss.compiled = compile_layers(with_loss, device=device, autocast=self.autocast())
         self.model = world.replicate(with_loss, device)
+        # The ranks of a sharded model meet in each pass: one that repeats a pass would be alone.
+        self._can_retry = world.size == 1 or isinstance(self.model, DistributedDataParallel)
 
     def autocast(self) -> torch.autocast:
         """Return a context in which matrix products use the precision of the run."""
