@@ -314,5 +314,6 @@ def check_budget(pairs: TokenPairs, max_tokens: int) -> None:
         raise DataError(
             f"{pairs.name}: pair {index} has {src} source and {tgt} target tokens, more than a "
             f"batch may hold ({max_tokens}): raise training.max_tokens (or micro_batch_tokens, "
-            f"batch_warmup.start_tokens) to {longest}, or lower data.filters.max_length to {max_tokens}"
+            f"batch_warmup.start_tokens) to {longest}, or lower data.filters.max_length to "
+            f"{max_tokens}"
         )
