@@ -44,6 +44,7 @@ def attention(source: str, target: str, links: dict[int, int]) -> Attention:
         ("I saw {name} here", "hier sah ich", {0: 2, 1: 1, 2: 0}, "{name} hier sah ich"),
         ("I wait for {name}.", "Ich warte auf.", {0: 0, 1: 1, 2: 2, 3: 3},
          "Ich warte auf {name}."),
+        ("He sees {name}.", "Er kommt.", {0: 0, 1: 2, 2: 2}, "Er {name} kommt."),
         ("Find {n}% here", "Finde % hier", {0: 0, 1: 1, 2: 2}, "Finde {n}% hier"),
         ("<p><i>Come {a}</i> in</p>", "Komm herein", {0: 0, 1: 1}, "<p><i>Komm {a}</i> herein</p>"),
         ("<b>{x} a</b> c", "A C", {0: 0, 1: 1}, "<b>{x} A</b> C"),

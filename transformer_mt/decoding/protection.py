@@ -255,9 +255,7 @@ def _place(
         return 0
     close_before = not first.space_before
     close_behind = bool(behind) and not last.space_after
-    by_next = bool(behind) and (
-        close_behind or not CLOSING.match(attention.source, sources[behind[0]][0])
-    )
+    by_next = bool(behind) and not CLOSING.match(attention.source, sources[behind[0]][0])
     if by_next and not (close_before and not close_behind) and behind[0] in links:
         return targets[min(links[behind[0]])][0]
     if before[-1] in links:
