@@ -9,17 +9,19 @@ import importlib.util
 import math
 from collections.abc import Callable, Generator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from gpu_workload import FIRST_ORDINARY_ID, Workload
+from gpu_workload import Workload
+from peer_models import fresh_hugging_face, save_ctranslate2
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from transformer_mt.config.model import TransformerSettings
 from transformer_mt.data.pairs import TokenPairs
+from transformer_mt.models.build import build_model
 from transformer_mt.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -115,37 +117,6 @@ class TorchTransformer(nn.Module):
         return embedded
 
 
-def build_marian(settings: TransformerSettings, vocab_size: int) -> Any:
-    """Build MarianMT of transformers in the same size, with fresh weights."""
-    from transformers import MarianConfig, MarianMTModel
-
-    return MarianMTModel(
-        MarianConfig(
-            vocab_size=vocab_size,
-            d_model=settings.d_model,
-            encoder_layers=settings.num_encoder_layers,
-            decoder_layers=settings.num_decoder_layers,
-            encoder_attention_heads=settings.num_heads,
-            decoder_attention_heads=settings.num_heads,
-            encoder_ffn_dim=settings.d_ff,
-            decoder_ffn_dim=settings.d_ff,
-            activation_function="relu",
-            dropout=settings.dropout,
-            attention_dropout=settings.attention_dropout,
-            activation_dropout=settings.activation_dropout,
-            scale_embedding=True,
-            max_position_embeddings=512,
-            pad_token_id=PAD_ID,
-            bos_token_id=BOS_ID,
-            eos_token_id=EOS_ID,
-            decoder_start_token_id=BOS_ID,
-            forced_eos_token_id=None,
-            tie_word_embeddings=True,
-            share_encoder_decoder_embeddings=True,
-        )
-    )
-
-
 def fastest_attention(device: torch.device, precision: str) -> Literal["fused", "plain"]:
     """Choose how the peers attend: by one kernel of torch, or by products and a softmax.
 
@@ -167,7 +138,7 @@ def build_peer(
     if name == "nn.Transformer":
         model = TorchTransformer(settings, vocab_size)
         return model, model if attention == "fused" else _without_fused_attention(model)
-    marian = build_marian(settings, vocab_size)
+    marian = fresh_hugging_face(settings, vocab_size)
     if attention == "plain":
         marian.set_attn_implementation("eager")
 
@@ -239,7 +210,7 @@ def marian_translator(
 ) -> Callable[[], int]:
     """Return a function that translates the sources, sorted by length, with `generate`."""
     del directory  # what other engines need for their files
-    model = build_marian(settings, workload.vocab_size)
+    model = fresh_hugging_face(settings, workload.vocab_size)
     model = model.to(device, DTYPES[workload.precision]).eval()
 
     @torch.inference_mode()
@@ -275,7 +246,10 @@ def ctranslate2_translator(
 ) -> Callable[[], int]:
     """Return a function that translates the sources with CTranslate2 and random weights."""
     ctranslate2 = importlib.import_module("ctranslate2")
-    save_ctranslate2(settings, workload.vocab_size, directory)
+    vocab_size = workload.vocab_size
+    model = build_model(settings, src_vocab_size=vocab_size, tgt_vocab_size=vocab_size)
+    pieces = [str(token) for token in range(vocab_size)]
+    save_ctranslate2(model, settings, src_pieces=pieces, tgt_pieces=pieces, directory=directory)
     engine = ctranslate2.Translator(
         str(directory),
         device=device.type,
@@ -303,56 +277,3 @@ PACKAGES = {
     "CTranslate2": "ctranslate2",
 }
 TRANSLATORS = {"MarianMT": marian_translator, "CTranslate2": ctranslate2_translator}
-
-
-def save_ctranslate2(settings: TransformerSettings, vocab_size: int, directory: Path) -> None:
-    """Write a post-norm model of this size with random weights in the format of CTranslate2."""
-    specs = importlib.import_module("ctranslate2.specs")
-    d_model, rng = settings.d_model, np.random.default_rng(1)
-    spec = specs.TransformerSpec.from_config(
-        (settings.num_encoder_layers, settings.num_decoder_layers),
-        settings.num_heads,
-        pre_norm=False,
-        activation=specs.Activation.RELU,
-    )
-
-    def linear(layer: Any, num_in: int, num_out: int) -> None:
-        layer.weight = (rng.standard_normal((num_out, num_in)) * num_in**-0.5).astype(np.float32)
-        layer.bias = np.zeros(num_out, dtype=np.float32)
-
-    def norm(layer: Any) -> None:
-        layer.gamma = np.ones(d_model, dtype=np.float32)
-        layer.beta = np.zeros(d_model, dtype=np.float32)
-
-    def attention(layer: Any, *widths: int) -> None:
-        for projection, width in zip(layer.linear, widths, strict=True):
-            linear(projection, d_model, width)
-        norm(layer.layer_norm)
-
-    for side in (spec.encoder, spec.decoder):
-        for layer in side.layer:
-            attention(layer.self_attention, 3 * d_model, d_model)
-            if side is spec.decoder:
-                attention(layer.attention, d_model, 2 * d_model, d_model)
-            linear(layer.ffn.linear_0, d_model, settings.d_ff)
-            linear(layer.ffn.linear_1, settings.d_ff, d_model)
-            norm(layer.ffn.layer_norm)
-        embeddings = side.embeddings
-        embeddings = embeddings[0] if isinstance(embeddings, list) else embeddings
-        embeddings.weight = (rng.standard_normal((vocab_size, d_model)) * d_model**-0.5).astype(
-            np.float32
-        )
-        side.scale_embeddings = True
-        if hasattr(side, "position_encodings"):
-            side.position_encodings.encodings = np.zeros((512, d_model), dtype=np.float32)
-    linear(spec.decoder.projection, d_model, vocab_size)
-    special = {PAD_ID: "<pad>", UNK_ID: "<unk>", BOS_ID: "<s>", EOS_ID: "</s>"}
-    names = [special.get(i, str(i)) for i in range(vocab_size)]
-    assert len(special) == FIRST_ORDINARY_ID
-    spec.register_source_vocabulary(names)
-    spec.register_target_vocabulary(names)
-    spec.config.add_source_eos = True
-    spec.validate()
-    spec.optimize()
-    directory.mkdir(parents=True, exist_ok=True)
-    spec.save(str(directory))

@@ -2,34 +2,64 @@
 """Train the same model on the same sentences here and with others; compare speed and memory.
 
     scripts/get_corpus.py multi30k          (or, with a local copy: --from DIR)
-    .venv/bin/python scripts/bench/peers.py --output out/bench/peers.json
+    .venv/bin/python scripts/bench/peers.py --eole-python PATH --joeynmt-python PATH
 
-Each run is a process of its own. The engines take turns, and each round begins with another one,
-so that a machine that becomes slower is unjust to none. Ours is `tmt bench train`; the others are
-plain loops, as their users write them, over batches sorted by length and padded to the same token
-budget, collated beforehand. Same sentences, tokenizer, sizes, dropout, label smoothing and rule of
-update for all. The file of results is written after every run; the table goes to stdout.
+Each run is a process of its own; the engines take turns. Ours is `tmt bench train`. MarianMT and
+nn.Transformer are plain loops, as their users write them, over batches sorted by length and padded
+to the same token budget, collated beforehand; Seq2SeqTrainer groups sentences of similar length,
+as many to a batch as the budget holds on average. Eole, Joey NMT and fairseq are their own
+commands (see `toolkits`), each with an interpreter where it is installed. Same sentences, tokens,
+sizes, dropout and label smoothing for all. A run is appended to the file of results as soon as it
+is there, and the table is made of the whole file, so that a long comparison can be made in slices:
+call it again with other engines, sizes or precisions, or for more rounds.
 """
 
 import argparse
 import contextlib
-import importlib.metadata
+import importlib.util
 import json
 import os
-import resource
-import statistics
-import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
+import toolkits
+from comparison import (
+    NOT_INSTALLED,
+    OURS,
+    ROOT,
+    Run,
+    add_run,
+    good,
+    has_failed,
+    markdown,
+    median,
+    num_runs,
+    others_load,
+    read_runs,
+    run_child,
+    say,
+    turns,
+    version,
+    with_threads,
+)
+
+from transformer_mt.config.loading import find_config, load_config
+from transformer_mt.versions import installed_versions
+
 sys.path.insert(0, str(ROOT / "scripts"))
 
-OURS = "transformer_mt"
-ENGINES = (OURS, "MarianMT", "nn.Transformer")
+TRAINER = "Seq2SeqTrainer"
+ENGINES = {
+    **dict.fromkeys((OURS, "MarianMT", "nn.Transformer", TRAINER), ("fp32", "bf16")),
+    **toolkits.PRECISIONS,
+}
+"""Which precisions they have on a CPU."""
+IN_PROCESS = ("MarianMT", "nn.Transformer", TRAINER)
+PACKAGES = {"MarianMT": "transformers", "nn.Transformer": "torch", TRAINER: "accelerate"}
 TRANSFORMER = ("d_model", "d_ff", "num_heads", "num_encoder_layers", "num_decoder_layers")
 SIZES = {
     "tiny": ((128, 256, 4, 4, 4), 0.3),
@@ -37,8 +67,6 @@ SIZES = {
 }
 """Values of `TRANSFORMER`, and dropout."""
 PRECISIONS = ("fp32", "bf16")
-
-Run = dict[str, Any]
 
 
 def changes_of(size: str, precision: str, max_tokens: int) -> list[str]:
@@ -58,7 +86,6 @@ def measure_peer(engine: str, config_path: str, changes: Sequence[str], seconds:
 
     from transformer_mt.benchmarks import machine
     from transformer_mt.benchmarks.training import LEAST_UPDATES, WARMUP_SHARE, read_data
-    from transformer_mt.config.loading import find_config, load_config
     from transformer_mt.text.tokenizer import PAD_ID
     from transformer_mt.training.distributed import choose_device
 
@@ -101,48 +128,167 @@ def measure_peer(engine: str, config_path: str, changes: Sequence[str], seconds:
     }
 
 
+def measure_trainer(config_path: str, changes: Sequence[str], seconds: float) -> Run:
+    """Train MarianMT with Seq2SeqTrainer in this process; see `measure_peer`."""
+    import torch
+    from peer_models import fresh_hugging_face
+    from transformers import Seq2SeqTrainer, Seq2SeqTrainingArguments, TrainerCallback
+
+    from transformer_mt.benchmarks import machine
+    from transformer_mt.benchmarks.training import LEAST_UPDATES, WARMUP_SHARE, read_data
+    from transformer_mt.text.tokenizer import BOS_ID, PAD_ID
+
+    config = load_config(find_config(config_path), changes)
+    data = read_data(config)
+    (corpus,) = data.mixture.corpora
+    pairs = [[side.tolist() for side in corpus.pair(row)] for row in range(len(corpus))]
+    num_targets = sum(len(tgt) for _, tgt in pairs)
+    torch.manual_seed(config.seed)
+    model = fresh_hugging_face(config.model, data.tokenizers.tgt.vocab_size)
+    seen: list[tuple[int, int, int]] = []
+    times: list[float] = []
+
+    def pad(rows: list[list[int]], value: int) -> torch.Tensor:
+        return torch.nn.utils.rnn.pad_sequence(
+            [torch.tensor(row) for row in rows], batch_first=True, padding_value=value
+        )
+
+    def collate(rows: list[dict[str, list[int]]]) -> dict[str, torch.Tensor]:
+        src = pad([row["input_ids"] for row in rows], PAD_ID)
+        labels = pad([row["labels"] for row in rows], -100)
+        num_tokens = int((labels != -100).sum())
+        real = num_tokens + int((src != PAD_ID).sum())
+        seen.append((num_tokens, real, src.numel() + labels.numel()))
+        shifted = labels[:, :-1].masked_fill(labels[:, :-1] == -100, PAD_ID)
+        return {
+            "input_ids": src,
+            "attention_mask": (src != PAD_ID).long(),
+            "labels": labels,
+            "decoder_input_ids": torch.cat([torch.full_like(labels[:, :1], BOS_ID), shifted], 1),
+        }
+
+    class Clock(TrainerCallback):
+        """Ends the training when the time is over."""
+
+        def on_step_end(self, args: Any, state: Any, control: Any, **_: object) -> None:
+            times.append(time.perf_counter())
+            enough = len(times) > 2 * LEAST_UPDATES
+            if enough and times[-1] - times[0] > (1 + WARMUP_SHARE) * seconds:
+                control.should_training_stop = True
+
+    with (
+        tempfile.TemporaryDirectory(prefix="tmt-bench-") as folder,
+        contextlib.redirect_stdout(sys.stderr),  # it prints a summary
+    ):
+        Seq2SeqTrainer(
+            model=model,
+            args=Seq2SeqTrainingArguments(
+                output_dir=folder,
+                per_device_train_batch_size=max(
+                    1, round(config.training.max_tokens * len(pairs) / num_targets)
+                ),
+                max_steps=1_000_000,
+                learning_rate=1e-4,
+                label_smoothing_factor=0.1,
+                train_sampling_strategy="group_by_length",
+                save_strategy="no",
+                logging_strategy="no",
+                report_to=[],
+                remove_unused_columns=False,
+                bf16=config.training.precision == "bf16",
+                use_cpu=not torch.cuda.is_available(),
+                disable_tqdm=True,
+                seed=config.seed,
+            ),
+            train_dataset=[{"input_ids": src, "labels": tgt} for src, tgt in pairs],
+            data_collator=collate,
+            callbacks=[Clock()],
+        ).train()
+    warm = sum(t - times[0] <= WARMUP_SHARE * seconds for t in times)
+    warm = min(max(warm, LEAST_UPDATES), len(times) - 1)
+    done = seen[warm : len(times)]  # the loader may be a batch ahead
+    elapsed = times[-1] - times[warm - 1]
+    num_tokens, real, positions = (sum(counts) for counts in zip(*done, strict=True))
+    return {
+        "tokens_per_second": num_tokens / elapsed,
+        "step_seconds": elapsed / len(done),
+        "tokens_per_step": num_tokens / len(done),
+        "padding_share": 1 - real / positions,
+        "peak_memory_bytes": machine.peak_memory_bytes(torch.device("cpu")),
+        "num_parameters": model.num_parameters(only_trainable=True),
+        "seconds": elapsed,
+        "steps": len(done),
+    }
+
+
+def run_toolkit(engine: str, options: argparse.Namespace, changes: Sequence[str]) -> Run:
+    """Measure a toolkit by its own command, with its own interpreter."""
+    python = getattr(options, _option_of(engine))
+    if python is None:
+        option = _option_of(engine).replace("_", "-")
+        return {"error": f"{NOT_INSTALLED}: no --{option}"}
+    config = load_config(find_config(options.config), changes)
+    languages = (config.data.src_lang, config.data.tgt_lang)
+    folder = options.output.resolve().parent / "toolkits"
+    if not (folder / "vocabulary").exists():
+        command = [sys.executable, __file__, "--write-text", str(folder)]
+        run_child([*command, "--config", options.config], threads=options.threads)
+    command = toolkits.command_of(
+        engine,
+        python.absolute(),
+        config.model,
+        folder=folder,
+        languages=languages,
+        max_tokens=config.training.max_tokens,
+        precision=config.training.precision,
+    )
+    with others_load() as others:
+        run = toolkits.measure_command(
+            engine,
+            command,
+            log=folder / f"{engine.split()[0].lower()}.log",
+            seconds=options.seconds,
+            environment=with_threads(options.threads),
+        )
+    return {**run, "threads": options.threads, "other_cores": others[0] if others else None}
+
+
+def _option_of(engine: str) -> str:
+    return f"{engine.replace(' ', '').lower()}_python"
+
+
+def write_text(folder: Path, config_path: str) -> None:
+    """Write the sentences of a config for the toolkits."""
+    from transformer_mt.benchmarks.training import read_data
+
+    config = load_config(find_config(config_path), [])
+    data = read_data(config)
+    (corpus,) = data.mixture.corpora
+    pieces = data.tokenizers.tgt.pieces(range(data.tokenizers.tgt.vocab_size))
+    pairs = [corpus.pair(row) for row in range(len(corpus))]
+    sides = {
+        language: [" ".join(pieces[i] for i in pair[side][:-1]) for pair in pairs]  # without eos
+        for side, language in enumerate((config.data.src_lang, config.data.tgt_lang))
+    }
+    toolkits.write_text(folder, sides, pieces)
+
+
 def run_engine(engine: str, options: argparse.Namespace, changes: Sequence[str]) -> Run:
     """Measure an engine in a process of its own."""
+    if engine in toolkits.PRECISIONS:
+        return run_toolkit(engine, options, changes)
     command = [sys.executable, "-m", "transformer_mt", "--quiet", "bench", "train", "--json"]
     if engine != OURS:
+        if importlib.util.find_spec(PACKAGES[engine]) is None:
+            return {"error": f"{NOT_INSTALLED}: {PACKAGES[engine]}"}
         command = [sys.executable, __file__, "--engine", engine]
     command += ["--config", options.config, "--seconds", str(options.seconds)]
     for change in changes:
         command += ["--set", change]
-    with others_load() as others:
-        result = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
-    if result.returncode:
-        return {"error": f"exit code {result.returncode}"}
-    return {**json.loads(result.stdout), "other_cores": others[0] if others else None}
+    return run_child(command, threads=options.threads)
 
 
-@contextlib.contextmanager
-def others_load() -> Iterator[list[float]]:
-    """Measure how many cores others than this program's children use in the block; Linux alone."""
-    found: list[float] = []
-    before, own_before, started = _busy_seconds(), _childrens_seconds(), time.monotonic()
-    yield found
-    after, own = _busy_seconds(), _childrens_seconds() - own_before
-    if before is not None and after is not None:
-        others = max(0.0, after - before - own)
-        found.append(round(others / (time.monotonic() - started), 2))
-
-
-def _busy_seconds() -> float | None:
-    try:
-        first = Path("/proc/stat").read_text(encoding="ascii").partition("\n")[0]
-    except OSError:
-        return None
-    user, nice, system, _, _, *rest = (int(ticks) for ticks in first.split()[1:9])
-    return float(user + nice + system + sum(rest)) / os.sysconf("SC_CLK_TCK")
-
-
-def _childrens_seconds() -> float:
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime
-
-
-def table(runs: Iterable[Run]) -> str:
+def table(runs: Sequence[Run]) -> str:
     """Return a Markdown table: medians over the rounds, least and greatest, and ours against each.
 
     Runs that failed are counted, and left out of everything else.
@@ -150,102 +296,102 @@ def table(runs: Iterable[Run]) -> str:
     groups: dict[tuple[str, str, str], list[Run]] = {}
     for run in runs:
         groups.setdefault((run["size"], run["precision"], run["engine"]), []).append(run)
-    lines = [
-        "| size | precision | engine | target tokens/s | spread | ours is | padding | peak memory "
-        "| runs |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
-    for (size, precision, engine), all_runs in groups.items():
-        good = [run for run in all_runs if "error" not in run]
+    head = ["size", "precision", "engine", "target tokens/s", "spread", "ours is", "tokens a step"]
+    head += ["padding", "peak memory", "runs"]
+    rows = []
+    for (size, precision, engine), all_runs in sorted(groups.items(), key=_rank):
+        measured = good(all_runs)
         cells = [size, precision, engine]
-        if good:
-            speed = _median(good, "tokens_per_second")
-            ours = [run for run in groups.get((size, precision, OURS), []) if "error" not in run]
-            speeds = [run["tokens_per_second"] for run in good]
+        if measured:
+            ours = good(groups.get((size, precision, OURS), []))
+            speed = median(measured, "tokens_per_second")
+            speeds = [run["tokens_per_second"] for run in measured]
+            times = median(ours, "tokens_per_second") / speed if ours else 0
+            tokens, padding = (
+                measured[-1].get(name) for name in ("tokens_per_step", "padding_share")
+            )
             cells += [
                 f"{speed:,.0f}",
                 f"{min(speeds):,.0f}-{max(speeds):,.0f}",
-                f"{_median(ours, 'tokens_per_second') / speed:.2f}x"
-                if ours and engine != OURS
-                else "",
-                f"{_median(good, 'padding_share'):.1%}",
-                f"{_median(good, 'peak_memory_bytes') / 1e6:,.0f} MB",
+                f"{times:.2f}x" if ours and engine != OURS else "",
+                "" if tokens is None else f"{tokens:,.0f}",
+                "" if padding is None else f"{padding:.1%}",
+                f"{median(measured, 'peak_memory_bytes') / 1e6:,.0f} MB",
             ]
         else:
-            cells += ["failed", "", "", "", ""]
-        runs_cell = str(len(good)) + (f" of {len(all_runs)}" if len(good) < len(all_runs) else "")
-        lines.append(f"| {' | '.join([*cells, runs_cell])} |")
-    return "\n".join(lines)
+            cells += [str(all_runs[-1]["error"]), *[""] * 5]
+        rows.append([*cells, num_runs(all_runs)])
+    return markdown(head, rows)
 
 
-def _median(runs: Sequence[Run], name: str) -> float:
-    return float(statistics.median(run[name] for run in runs))
+def _rank(group: tuple[tuple[str, str, str], list[Run]]) -> tuple[int, int, int]:
+    size, precision, engine = group[0]
+    return list(SIZES).index(size), PRECISIONS.index(precision), list(ENGINES).index(engine)
 
 
 def compare(options: argparse.Namespace) -> list[Run]:
-    """Run all engines in all rounds, and write the file after every run."""
-    runs: list[Run] = []
-    about = {"config": options.config, "max_tokens": options.max_tokens, **_software()}
-    for number in range(options.rounds):
-        turn = number % len(options.engines)
-        for size in options.sizes:
-            for precision in options.precisions:
-                changes = [*changes_of(size, precision, options.max_tokens), *options.set]
-                for engine in options.engines[turn:] + options.engines[:turn]:
-                    kind = {"round": number, "size": size, "precision": precision}
-                    run = {**kind, "engine": engine, **run_engine(engine, options, changes)}
-                    runs.append(run)
-                    speed = f"{run.get('tokens_per_second', 0):,.0f} tokens/s"
-                    print(
-                        f"round {number + 1}: {size} {precision} {engine}: "
-                        f"{run.get('error', speed)} (other programs: {run.get('other_cores')} "
-                        "cores)",
-                        file=sys.stderr,
-                    )
-                    options.output.parent.mkdir(parents=True, exist_ok=True)
-                    text = json.dumps({**about, "runs": runs}, indent=2)
-                    options.output.write_text(text + "\n", encoding="utf-8")
+    """Run all engines in all rounds, and keep each run as soon as it is there."""
+    runs = []
+    contestants = [
+        (size, precision, engine)
+        for size in options.sizes
+        for precision in options.precisions
+        for engine in options.engines
+        if precision in ENGINES[engine]
+    ]
+    for number, (size, precision, engine) in turns(contestants, options.rounds):
+        changes = [*changes_of(size, precision, options.max_tokens), *options.set]
+        run = {
+            **{"size": size, "precision": precision, "engine": engine},
+            **run_engine(engine, options, changes),
+            **{"config": options.config, "max_tokens": options.max_tokens, "set": options.set},
+            "versions": {**installed_versions(), "transformers": version("transformers")},
+            "num_processors": os.cpu_count(),
+        }
+        runs.append(run)
+        add_run(options.output, run)
+        speed = f"{run.get('tokens_per_second', 0):,.0f} tokens/s"
+        say(
+            f"round {number + 1}: {size} {precision} {engine}: {run.get('error', speed)} "
+            f"(other programs: {run.get('other_cores')} cores)"
+        )
     return runs
-
-
-def _software() -> dict[str, object]:
-    from transformer_mt.versions import installed_versions
-
-    return {
-        "versions": installed_versions() | {"transformers": _version("transformers")},
-        "num_processors": os.cpu_count(),
-    }
-
-
-def _version(package: str) -> str | None:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; the exit code is 1 if a run failed."""
     parser = argparse.ArgumentParser(description="Compare training speed with that of others.")
     add = parser.add_argument
-    add("--output", type=Path, default=ROOT / "out/bench/peers.json", help="file of results")
+    add("--output", type=Path, default=ROOT / "out/bench/peers.jsonl", help="runs are added to it")
     add("--config", default=str(ROOT / "configs/multi30k_tiny.yaml"), help="data and tokenizer")
     add("--sizes", nargs="+", choices=list(SIZES), default=list(SIZES))
     add("--precisions", nargs="+", choices=PRECISIONS, default=list(PRECISIONS))
-    add("--engines", nargs="+", choices=ENGINES, default=list(ENGINES))
+    add("--engines", nargs="+", choices=list(ENGINES), default=list(ENGINES))
     add("--max-tokens", type=int, default=4096, help="of an update, either side")
     add("--rounds", type=int, default=3)
     add("--seconds", type=float, default=30, help="of each run, after a warm-up")
+    add("--threads", type=int, default=os.cpu_count() or 1)
     add("--set", action="append", default=[], metavar="PATH=VALUE", help="a setting for all")
-    add("--engine", choices=ENGINES[1:], help="measure this peer alone, here, with --config, --set")
+    for engine in toolkits.PRECISIONS:
+        option = f"--{_option_of(engine).replace('_', '-')}"
+        add(option, type=Path, metavar="PATH", help=f"interpreter that has {engine}")
+    add("--table", action="store_true", help="only print the table of the file of results")
+    add("--engine", choices=IN_PROCESS, help="measure this peer alone, here, with --config, --set")
+    add("--write-text", type=Path, metavar="DIR", help="write the toolkits' text, and no more")
     options = parser.parse_args(arguments)
+    if options.write_text is not None:
+        write_text(options.write_text, options.config)
+        print("{}")
+        return 0
     if options.engine is not None:
-        run = measure_peer(options.engine, options.config, options.set, options.seconds)
+        about = (options.config, options.set, options.seconds)
+        own_loop = options.engine != TRAINER
+        run = measure_peer(options.engine, *about) if own_loop else measure_trainer(*about)
         print(json.dumps(run))
         return 0
-    runs = compare(options)
-    print(table(runs))
-    return int(any("error" in run for run in runs))
+    runs = [] if options.table else compare(options)
+    print(table(read_runs(options.output)))
+    return int(any(map(has_failed, runs)))
 
 
 if __name__ == "__main__":

@@ -4,96 +4,23 @@ Marian is the post-norm Transformer, Pegasus its pre-norm twin; both are written
 padded batches.
 """
 
+import sys
+from pathlib import Path
+
 import pytest
 import torch
-from torch import Tensor
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
+
+from peer_models import to_hugging_face
 
 from transformer_mt.config.model import TransformerSettings
 from transformer_mt.models.build import build_model
-from transformer_mt.models.seq2seq import Seq2Seq
 from transformer_mt.nn.packing import Segments, unpack
-from transformer_mt.nn.positions import sinusoids
 
-transformers = pytest.importorskip(
-    "transformers", reason="the independent implementation is in the extra `hf`"
-)
+pytest.importorskip("transformers", reason="the independent implementation is in the extra `hf`")
 
-PAD = 0
 MAX_POSITIONS = 64
-
-
-def peer_of(model: Seq2Seq, settings: TransformerSettings, vocab_size: int) -> torch.nn.Module:
-    """Build the peer and give it our weights."""
-    config_class, model_class = {
-        "post": (transformers.MarianConfig, transformers.MarianMTModel),
-        "pre": (transformers.PegasusConfig, transformers.PegasusForConditionalGeneration),
-    }[settings.norm]
-    config = config_class(
-        vocab_size=vocab_size,
-        d_model=settings.d_model,
-        encoder_layers=settings.num_encoder_layers,
-        decoder_layers=settings.num_decoder_layers,
-        encoder_ffn_dim=settings.d_ff,
-        decoder_ffn_dim=settings.d_ff,
-        encoder_attention_heads=settings.num_heads,
-        decoder_attention_heads=settings.num_heads,
-        activation_function=settings.activation,
-        scale_embedding=True,
-        max_position_embeddings=MAX_POSITIONS,
-        pad_token_id=PAD,
-        eos_token_id=3,
-        decoder_start_token_id=2,
-        forced_eos_token_id=3,
-    )
-    peer = model_class(config).eval()
-    missing, unexpected = peer.load_state_dict(peer_weights(model), strict=False)
-    assert not unexpected
-    tied = {
-        "lm_head.weight",
-        "model.encoder.embed_tokens.weight",
-        "model.decoder.embed_tokens.weight",
-    }
-    assert set(missing) <= tied
-    return peer
-
-
-def peer_weights(model: Seq2Seq) -> dict[str, Tensor]:
-    """Return our weights under the names of the peer."""
-    weights = model.state_dict()
-    d_model = weights["encoder.embedding.weight"].shape[1]
-    renamed = {
-        "model.shared.weight": weights["encoder.embedding.weight"],
-        "final_logits_bias": torch.zeros(1, len(weights["decoder.output.weight"])),
-    }
-    for side in ("encoder", "decoder"):
-        positions = weights.get(f"{side}.embedding.positions.weight")
-        renamed[f"model.{side}.embed_positions.weight"] = (
-            sinusoids(MAX_POSITIONS, d_model) if positions is None else positions
-        )
-    blocks = {
-        "self_attention.qkv": ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"],
-        "self_attention.output": ["self_attn.out_proj"],
-        "self_attention_norm": ["self_attn_layer_norm"],
-        "cross_attention.query": ["encoder_attn.q_proj"],
-        "cross_attention.key_value": ["encoder_attn.k_proj", "encoder_attn.v_proj"],
-        "cross_attention.output": ["encoder_attn.out_proj"],
-        "cross_attention_norm": ["encoder_attn_layer_norm"],
-        "feed_forward.input": ["fc1"],
-        "feed_forward.output": ["fc2"],
-        "feed_forward_norm": ["final_layer_norm"],
-    }
-    for name, weight in weights.items():
-        side, _, rest = name.partition(".")
-        if rest.startswith("final_norm"):
-            renamed[f"model.{side}.layer_norm.{rest.rpartition('.')[2]}"] = weight
-        elif rest.startswith("layers."):
-            _, layer, rest = rest.split(".", 2)
-            block, _, kind = rest.rpartition(".")
-            for theirs, part in zip(blocks[block], weight.chunk(len(blocks[block])), strict=True):
-                renamed[f"model.{side}.layers.{layer}.{theirs}.{kind}"] = part
-        else:
-            assert "embedding" in rest or rest == "output.weight"
-    return renamed
 
 
 SMALL = {
@@ -136,7 +63,7 @@ def test_logits_equal_those_of_an_independent_implementation(
     states = model(src, src_segments, tgt_in, tgt_segments)
     logits = states @ model.decoder.output_weight()[0].T
 
-    theirs = peer_of(model, settings, vocab_size)(
+    theirs = to_hugging_face(model, settings, max_positions=MAX_POSITIONS)(
         input_ids=unpack(src, src_segments),
         attention_mask=src_segments.padding_mask(),
         decoder_input_ids=unpack(tgt_in, tgt_segments),

@@ -1,0 +1,303 @@
+#!/usr/bin/env python3
+"""Translate the same sentences with the same weights here and with others; compare.
+
+    .venv/bin/python scripts/bench/peers_decode.py --model runs/multi30k_tiny
+
+Each run is a process of its own; the engines take turns. Ours is `tmt bench decode`; the others are
+Hugging Face `generate` and CTranslate2, both with copies of our weights, with text in and text out
+like ours, each in the fastest of the ways that `decode_engines` knows for it: sentences at once,
+workers, kind of attention. A run is appended to the file of results as soon as it is there, and the
+table is made of the whole file, so that a long comparison can be made in slices: call it again with
+other engines, precisions or models, or for more rounds. Translations are compared with ours, too.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import decode_engines
+from comparison import (
+    NOT_INSTALLED,
+    OURS,
+    ROOT,
+    Run,
+    add_run,
+    good,
+    has_failed,
+    markdown,
+    median,
+    num_runs,
+    read_runs,
+    run_child,
+    say,
+    turns,
+    version,
+)
+
+from transformer_mt.metrics.scores import score as corpus_score
+from transformer_mt.versions import installed_versions
+
+ENGINES = {OURS: ("fp32", "bf16", "int8"), **decode_engines.ENGINES}
+PRECISIONS = ("fp32", "bf16", "int8")
+
+Contestant = tuple[str, str]
+"""Engine and precision."""
+
+
+class Comparison:
+    """One model on one file: what to run, and what to compare the translations with.
+
+    Args:
+        options: The command line.
+        runs: Those of earlier calls; gets those of this one.
+    """
+
+    def __init__(self, options: argparse.Namespace, runs: list[Run]) -> None:
+        self._options = options
+        self._runs = runs
+        run_or_bundle: Path = options.model
+        best = run_or_bundle / "best"
+        self._model = (best if best.is_dir() else run_or_bundle).resolve()
+        weights = hashlib.sha256((self._model / "model.safetensors").read_bytes()).hexdigest()
+        self._folder = (options.output.parent / f"{run_or_bundle.name}-{weights[:8]}").resolve()
+        self._lines = _lines(options.input, options.sentences)
+        self._references = _lines(options.reference, options.sentences)
+        self._input = self._write("input", self._lines)
+        self._kind = {
+            "model": run_or_bundle.name,
+            "weights": weights[:8],
+            "input": options.input.stem,
+            "num_lines": len(self._lines),
+            "beam_size": options.beam,
+        }
+
+    def run(self, number: int, contestant: Contestant) -> Run:
+        """Measure an engine; keep and return what came of it."""
+        engine, precision = contestant
+        kind = {**self._kind, "engine": engine, "precision": precision}
+        earlier = good(run for run in self._runs if run.items() >= kind.items())
+        say(f"round {number + 1}: {self._kind['model']} {precision} {engine}")
+        if engine == OURS:
+            result = self._ours(precision)
+        else:
+            result = self._peer(engine, precision, earlier[-1]["setup"] if earlier else None)
+        if "error" not in result:
+            result |= self._quality(
+                result.pop("translations"), result.pop("greedy"), earlier[-1] if earlier else None
+            )
+        run = {**kind, **result, "versions": _versions(), "num_processors": os.cpu_count()}
+        self._runs.append(run)
+        add_run(self._options.output, run)
+        speed = f"{run.get('sentences_per_second', 0):,.1f} sentences/s"
+        say(f"  {run.get('error', speed)} (other programs: {run.get('other_cores')} cores)")
+        return run
+
+    def _ours(self, precision: str) -> Run:
+        options = self._options
+        command = [sys.executable, "-m", "transformer_mt", "--quiet", "bench", "decode", "--json"]
+        command += ["--model", str(self._model), "--input", str(self._input)]
+        command += ["--beam", str(options.beam), "--precision", precision, "--device", "cpu"]
+        command += ["--seconds", str(options.seconds), "--singles", str(options.singles)]
+        result = run_child(command, threads=options.threads)
+        if "error" in result:
+            return result
+        result.pop("versions", None)
+        greedy = self._translations(precision, 1, decode_engines.GREEDY_LINES)
+        translations = self._translations(precision, options.beam, len(self._lines))
+        return {**result, "setup": {}, "translations": translations, "greedy": greedy}
+
+    def _peer(self, engine: str, precision: str, setup: dict[str, object] | None) -> Run:
+        if version(decode_engines.PACKAGES[engine]) is None:
+            return {"error": f"{NOT_INSTALLED}: {decode_engines.PACKAGES[engine]}"}
+        options = self._options
+        command = [sys.executable, decode_engines.__file__, engine, "--greedy"]
+        command += ["--model", str(self._model), "--input", str(self._input)]
+        command += ["--beam", str(options.beam), "--precision", precision]
+        command += ["--seconds", str(options.seconds), "--singles", str(options.singles)]
+        command += ["--batches", *map(str, options.batches), "--threads", str(options.threads)]
+        if setup is not None:
+            command += ["--setup", json.dumps(setup)]
+        converted = self._folder / "ctranslate2"
+        command += ["--converted", str(converted)]
+        if engine == "CTranslate2" and not converted.exists():
+            subprocess.run([*command, "--convert"], cwd=ROOT, check=True)
+        return run_child(command, threads=options.threads)
+
+    def _quality(
+        self, translations: list[str], greedy: list[str], earlier: Run | None
+    ) -> dict[str, object]:
+        """Score translations, and count those that equal ours in fp32."""
+        names = ("equal_lines", "equal_greedy", "bleu", "bleu_signature")
+        if earlier is not None:
+            return {name: earlier.get(name) for name in names}
+        ours = self._translations("fp32", self._options.beam, len(self._lines))
+        ours_greedy = self._translations("fp32", 1, decode_engines.GREEDY_LINES)
+        found: dict[str, object] = {
+            "equal_lines": _share_of_equal(translations, ours),
+            "equal_greedy": _share_of_equal(greedy, ours_greedy),
+        }
+        (score,) = corpus_score(
+            translations,
+            self._references,
+            metrics=["bleu"],
+            tgt_lang=self._options.reference.suffix[1:],
+        )
+        return {**found, "bleu": score.value, "bleu_signature": score.signature}
+
+    def _translations(self, precision: str, beam_size: int, number: int) -> list[str]:
+        """Translate so many lines with `tmt translate`, or read what an earlier call gave."""
+        lines = decode_engines.evenly(self._lines, number)
+        name = f"{precision}-beam{beam_size}-{_hash(lines)}.txt"
+        path = self._folder / name
+        if not path.exists():
+            command = [sys.executable, "-m", "transformer_mt", "--quiet", "translate"]
+            command += ["--model", str(self._model), "--precision", precision, "--device", "cpu"]
+            command += ["--beam-size", str(beam_size), "--output", str(path)]
+            command += ["--input", str(self._write("some", lines))]
+            subprocess.run(command, cwd=ROOT, check=True)
+        return _lines(path, None)
+
+    def _write(self, name: str, lines: Sequence[str]) -> Path:
+        path: Path = self._folder / f"{name}-{_hash(lines)}.txt"
+        self._folder.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        return path
+
+
+def _lines(path: Path, number: int | None) -> list[str]:
+    lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    return lines if number is None else decode_engines.evenly(lines, number)
+
+
+def _hash(lines: Sequence[str]) -> str:
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:8]
+
+
+def _share_of_equal(lines: Sequence[str], others: Sequence[str]) -> float:
+    return sum(a == b for a, b in zip(lines, others, strict=True)) / len(lines)
+
+
+def _versions() -> dict[str, object]:
+    peers = {package: version(package) for package in decode_engines.PACKAGES.values()}
+    return {**installed_versions(), **peers}
+
+
+def tables(runs: Sequence[Run]) -> str:
+    """Return Markdown: figures of each engine on each model and file, and ours against the others.
+
+    Medians over the rounds, with the least and the greatest; runs that failed are counted, and left
+    out of everything else.
+    """
+    groups: dict[tuple[object, ...], dict[Contestant, list[Run]]] = {}
+    for run in runs:
+        kind = (run["model"], run["weights"], run["input"], run["num_lines"], run["beam_size"])
+        contestant = (run["engine"], run["precision"])
+        groups.setdefault(kind, {}).setdefault(contestant, []).append(run)
+    parts = []
+    for (model, _, input_name, num_lines, beam_size), engines in groups.items():
+        ordered = dict(sorted(engines.items(), key=lambda item: _rank(item[0])))
+        title = f"**{model}**, {num_lines} sentences of {input_name}, beam {beam_size}"
+        parts += [title, _figures(ordered), _ratios(ordered)]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _rank(contestant: Contestant) -> tuple[int, int]:
+    engine, precision = contestant
+    return list(ENGINES).index(engine), PRECISIONS.index(precision)
+
+
+def _figures(engines: dict[Contestant, list[Run]]) -> str:
+    head = ["engine", "precision", "sentences/s", "spread", "output tokens/s", "one sentence, p50"]
+    head += ["p95", "peak memory", "BLEU", "as ours in fp32", "with", "runs"]
+    rows = []
+    for (engine, precision), all_runs in engines.items():
+        runs = good(all_runs)
+        if not runs:
+            error = str(all_runs[-1]["error"])
+            rows.append([engine, precision, error, *[""] * 8, num_runs(all_runs)])
+            continue
+        speeds = [run["sentences_per_second"] for run in runs]
+        rows.append(
+            [
+                engine,
+                precision,
+                f"{median(runs, 'sentences_per_second'):,.1f}",
+                f"{min(speeds):,.1f}-{max(speeds):,.1f}",
+                f"{median(runs, 'tokens_per_second'):,.0f}",
+                f"{1000 * median(runs, 'p50_seconds'):,.1f} ms",
+                f"{1000 * median(runs, 'p95_seconds'):,.1f} ms",
+                f"{median(runs, 'peak_memory_bytes') / 1e6:,.0f} MB",
+                f"{runs[0]['bleu']:.2f}",
+                f"{runs[0]['equal_lines']:.1%} (greedy {runs[0]['equal_greedy']:.0%})",
+                ", ".join(f"{name} {value}" for name, value in runs[-1]["setup"].items()),
+                num_runs(all_runs),
+            ]
+        )
+    return markdown(head, rows)
+
+
+def _ratios(engines: dict[Contestant, list[Run]]) -> str:
+    """Say how many times as fast each of ours is as each of the others."""
+    measured = {key: good(runs) for key, runs in engines.items() if good(runs)}
+    peers = [key for key in measured if key[0] != OURS]
+    ours = [key for key in measured if key[0] == OURS]
+    if not peers or not ours:
+        return ""
+    rows = []
+    for key in ours:
+        speed = median(measured[key], "sentences_per_second")
+        alone = median(measured[key], "p50_seconds")
+        cells = []
+        for peer in peers:
+            times = speed / median(measured[peer], "sentences_per_second")
+            alone_times = median(measured[peer], "p50_seconds") / alone
+            cells.append(f"{times:.2f}x ({alone_times:.2f}x)")
+        rows.append([f"ours, {key[1]}", *cells])
+    head = ["speed in batches (one sentence alone)", *(f"{peer[0]} {peer[1]}" for peer in peers)]
+    return markdown(head, rows)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line; the exit code is 1 if a run failed."""
+    parser = argparse.ArgumentParser(description="Compare beam search with that of others.")
+    add = parser.add_argument
+    output = ROOT / "out/bench/peers_decode.jsonl"
+    add("--output", type=Path, default=output, help="file of results; runs are added")
+    add("--model", type=Path, default=ROOT / "runs/multi30k_tiny", help="run, or bundle")
+    test = ROOT / "data/multi30k/test_2016_flickr"
+    add("--input", type=Path, default=test.with_suffix(".en"), help="lines to translate")
+    add("--reference", type=Path, default=test.with_suffix(".de"), help="its ending: its language")
+    add("--sentences", type=int, help="so many of the lines, from all over the file")
+    add("--engines", nargs="+", choices=list(ENGINES), default=list(ENGINES))
+    add("--precisions", nargs="+", choices=PRECISIONS, default=list(PRECISIONS))
+    add("--beam", type=int, default=4)
+    add("--batches", type=int, nargs="+", default=[32, 64], help="of the others: takes the faster")
+    add("--threads", type=int, default=os.cpu_count() or 1)
+    add("--rounds", type=int, default=3)
+    add("--seconds", type=float, default=10, help="passes over the file begin for so long")
+    add("--singles", type=int, default=50, help="sentences to translate alone")
+    add("--table", action="store_true", help="only print the table of the file of results")
+    options = parser.parse_args(arguments)
+    runs = read_runs(options.output)
+    failed = False
+    if not options.table:
+        contestants = [
+            (engine, precision)
+            for engine in options.engines
+            for precision in options.precisions
+            if precision in ENGINES[engine]
+        ]
+        comparison = Comparison(options, runs)
+        for number, contestant in turns(contestants, options.rounds):
+            failed |= has_failed(comparison.run(number, contestant))
+    print(tables(runs))
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,149 @@
+"""The comparison of beam search with others: the same weights, its runs, its tables."""
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts" / "bench"))
+
+import comparison
+import peers_decode
+
+from transformer_mt.bundle import Bundle, load_bundle
+from transformer_mt.decoding.options import SearchOptions
+from transformer_mt.decoding.translator import Translator
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_our_weights_give_ctranslate2_our_translations_and_scores(
+    tiny_bundle: Path, tiny_text, tmp_path: Path, norm: str
+) -> None:
+    ctranslate2 = pytest.importorskip("ctranslate2", reason="it is in the extra `ct2`")
+    import torch
+    from peer_models import save_ctranslate2
+
+    from transformer_mt.models.build import build_model
+
+    bundle = load_bundle(tiny_bundle)
+    tokenizers = bundle.tokenizers
+    settings = bundle.config.model.model_copy(update={"norm": norm})
+    torch.manual_seed(1)
+    model = build_model(
+        settings, src_vocab_size=tokenizers.src.vocab_size, tgt_vocab_size=tokenizers.tgt.vocab_size
+    ).eval()
+    with torch.no_grad():
+        model.decoder.output.weight.mul_(6)  # candidates are then never nearly equal
+        for name, weight in model.named_parameters():
+            if name.endswith("bias") or "norm" in name:  # else zeros and ones would hide mistakes
+                weight.add_(torch.randn_like(weight), alpha=0.1)
+    pieces = tokenizers.tgt.pieces(range(tokenizers.tgt.vocab_size))
+    save_ctranslate2(
+        model, settings, src_pieces=pieces, tgt_pieces=pieces, directory=tmp_path / "ct2"
+    )
+    translator = Translator(
+        Bundle(bundle.config, tokenizers, model),
+        SearchOptions(beam_size=1, max_length_factor=0, max_length_offset=12),
+    )
+    sources, targets = (side[:20] for side in tiny_text)
+    engine = ctranslate2.Translator(str(tmp_path / "ct2"), intra_threads=1)
+    src, tgt = (
+        [tokenizers.src.pieces(tokenizers.src.encode(line)) for line in side]
+        for side in (sources, targets)
+    )
+    scores = engine.score_batch(src, tgt)
+    for theirs, ours in zip(scores, translator.score(sources, targets), strict=True):
+        assert theirs.log_probs == pytest.approx(ours.token_log_probs, abs=1e-4)
+
+    results = engine.translate_batch(
+        src,
+        beam_size=1,
+        max_decoding_length=11,  # ours count the end of sentence
+        suppress_sequences=[[piece] for piece in pieces[:3]],
+    )
+    ours = [translation.n_best[0].tokens for translation in translator.translate(sources)]
+    assert len({tuple(tokens) for tokens in ours}) > 10
+    assert [result.hypotheses[0] for result in results] == ours
+
+
+def _options(tmp_path: Path, **changes: object) -> list[str]:
+    """A command line for a made-up model and three lines."""
+    (tmp_path / "run" / "best").mkdir(parents=True, exist_ok=True)
+    (tmp_path / "run" / "best" / "model.safetensors").write_bytes(b"weights")
+    for side in ("en", "de"):
+        text = "one\ntwo\nthree\n" if side == "en" else "eins\nzwei\ndrei\n"
+        (tmp_path / f"test.{side}").write_text(text)
+    values = {
+        "output": tmp_path / "new" / "runs.jsonl",
+        "model": tmp_path / "run",
+        "input": tmp_path / "test.en",
+        "reference": tmp_path / "test.de",
+        **changes,
+    }
+    return [text for name, value in values.items() for text in (f"--{name}", str(value))]
+
+
+@pytest.fixture
+def commands(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """Put made-up programs in the place of all engines; return their command lines."""
+    seen: list[list[str]] = []
+
+    def run_child(command, *, threads):
+        seen.append(command)
+        if "bf16" in command:
+            return {"error": "exit code 1", "other_cores": 0.0}
+        speed = 10.0 if "bench" in command else 5.0
+        run = {"sentences_per_second": speed, "tokens_per_second": 100, "p50_seconds": 0.1}
+        run |= {"p95_seconds": 0.2, "peak_memory_bytes": 10**9}
+        if "bench" not in command:
+            texts = ["eins", "zwei", "vier"]
+            run |= {"setup": {"batch": 64}, "translations": texts, "greedy": texts}
+        return run
+
+    monkeypatch.setattr(peers_decode, "run_child", run_child)
+    monkeypatch.setattr(peers_decode, "version", lambda package: "1.0")
+    programs = SimpleNamespace(run=lambda command, **_: seen.append(command))
+    monkeypatch.setattr(peers_decode, "subprocess", programs)
+    monkeypatch.setattr(
+        peers_decode.Comparison,
+        "_translations",
+        lambda self, precision, beam_size, number: ["eins", "zwei", "drei"],
+    )
+    return seen
+
+
+def test_runs_are_added_to_those_of_earlier_calls(
+    tmp_path: Path, commands: list[list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = [*_options(tmp_path, rounds=2), "--precisions", "fp32"]
+    assert peers_decode.main([*arguments, "--engines", "CTranslate2"]) == 0
+    assert peers_decode.main([*arguments, "--engines", "transformer_mt", "Hugging Face"]) == 0
+    runs = comparison.read_runs(tmp_path / "new" / "runs.jsonl")
+    assert [run["engine"] for run in runs] == [
+        *["CTranslate2"] * 2,
+        *["transformer_mt", "Hugging Face", "Hugging Face", "transformer_mt"],
+    ]
+    assert "translations" not in runs[0]
+    assert runs[0]["equal_lines"] == pytest.approx(2 / 3)
+    table = capsys.readouterr().out
+    assert "| ours, fp32 | 2.00x (1.00x) | 2.00x (1.00x) |" in table
+    assert "| CTranslate2 | fp32 | 5.0 | 5.0-5.0 | 100 | 100.0 ms | 200.0 ms | 1,000 MB |" in table
+    tries = [command for command in commands if "Hugging Face" in command]
+    assert ["--setup" in command for command in tries] == [False, True]
+
+
+def test_peers_that_fail_or_are_missing_are_named_in_the_table(
+    tmp_path: Path,
+    commands: list[list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(
+        peers_decode, "version", lambda package: None if package == "ctranslate2" else "1.0"
+    )
+    assert peers_decode.main(_options(tmp_path, rounds=1)) == 1
+    table = capsys.readouterr().out
+    assert "| Hugging Face | bf16 | exit code 1 |" in table
+    assert "| CTranslate2 | int8 | not installed: ctranslate2 |" in table
+    assert all("CTranslate2" not in command for command in commands)
