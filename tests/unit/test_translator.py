@@ -99,6 +99,12 @@ def test_equal_sentences_are_translated_once(copying, tiny_text):
     assert list(map(len, copying.model.batches)) == [1]
 
 
+def test_two_processes_translate_like_one(bundle, tiny_text):
+    lines = tiny_text[0]
+    one, two = (make(bundle, batch_tokens=150, num_workers=n).translate(lines) for n in (1, 2))
+    assert [t.text for t in one] == [t.text for t in two]
+
+
 @pytest.mark.parametrize("beam_size", [1, 4])
 def test_translation_does_not_depend_on_batch_size_or_neighbours(bundle, tiny_text, beam_size):
     lines, _ = tiny_text

@@ -15,6 +15,7 @@ from transformer_mt.cli.model_options import (
     BatchTokens,
     Device,
     ModelPath,
+    NumWorkers,
     Precision,
     load_model,
     make_translator,
@@ -102,6 +103,7 @@ def decode(
         ),
     ] = None,
     precision: Precision = "fp32",
+    num_workers: NumWorkers = 1,
     batch_tokens: BatchTokens = None,
     device: Device = "auto",
     seconds: Annotated[
@@ -133,7 +135,8 @@ def decode(
     path = find_bundle(model)
     started = time.perf_counter()
     bundle = load_model(path, device=device, precision=precision)
-    translator = make_translator(bundle, {"beam_size": beam_size, "batch_tokens": batch_tokens})
+    given = {"beam_size": beam_size, "batch_tokens": batch_tokens, "num_workers": num_workers}
+    translator = make_translator(bundle, given)
     load_seconds = time.perf_counter() - started
     logger.info("loaded in %.2f s; measuring", load_seconds)
     speed = measure_decoding(translator, lines, num_singles=num_singles, seconds=seconds)
@@ -148,6 +151,7 @@ def decode(
         "precision": precision,
         "device": str(place),
         "threads": torch.get_num_threads(),
+        "workers": num_workers,
         "num_parameters": count_parameters(path),
     }
     if as_json:

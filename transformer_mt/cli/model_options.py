@@ -106,6 +106,16 @@ BatchTokens: TypeAlias = Annotated[
     ),
 ]
 
+NumWorkers: TypeAlias = Annotated[
+    int,
+    typer.Option(
+        "--workers",
+        metavar="N",
+        min=1,
+        help="On the CPU: processes of one thread each that share the batches; for large files.",
+    ),
+]
+
 
 def load_model(model: Path | None, *, device: str, precision: str) -> "Bundle":
     """Load the named model, or find one, and make it ready to translate; say on stderr which.
@@ -203,6 +213,9 @@ def make_translator(
     from transformer_mt.decoding.translator import Translator
     from transformer_mt.text.lines import read_lines
 
+    place = next(bundle.model.parameters()).device
+    if given.get("num_workers", 1) != 1 and place.type != "cpu":
+        raise ConfigError(f"--workers is for the CPU, not for {place}: leave it out")
     given = {name: value for name, value in given.items() if value is not None}
     settings = bundle.config.decoding
     changes = {name: given[name] for name in given if name in type(settings).model_fields}

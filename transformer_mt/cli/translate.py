@@ -23,6 +23,7 @@ from transformer_mt.cli.model_options import (
     MaxLengthFactor,
     MaxLengthOffset,
     ModelPaths,
+    NumWorkers,
     Precision,
     load_models,
     make_translator,
@@ -153,6 +154,7 @@ def translate(
     batch_tokens: BatchTokens = None,
     device: Device = "auto",
     precision: Precision = "fp32",
+    num_workers: NumWorkers = 1,
     errors: Annotated[
         Literal["strict", "replace"],
         typer.Option(
@@ -212,6 +214,7 @@ def translate(
             "no_repeat_ngram": no_repeat_ngram,
             "repetition_penalty": repetition_penalty,
             "suppress": tuple(suppress),
+            "num_workers": num_workers,
         },
         glossary=glossary,
         split_sentences=split_sentences,

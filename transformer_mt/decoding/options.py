@@ -40,6 +40,7 @@ class SearchOptions:
         no_repeat_ngram: No target has an n-gram of so many tokens twice; 0: any may repeat.
         repetition_penalty: Multiplies log-probabilities of tokens that a target has already.
         suppress: Words and phrases that no target has, as far as they are tokenized like this.
+        num_workers: Processes that share the batches, on the CPU: see `workers.Workers`.
     """
 
     beam_size: int = 4
@@ -63,6 +64,7 @@ class SearchOptions:
     no_repeat_ngram: int = 0
     repetition_penalty: float = 1.0
     suppress: tuple[str, ...] = ()
+    num_workers: int = 1
 
     @property
     def num_slots(self) -> int:

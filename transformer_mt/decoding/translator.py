@@ -29,6 +29,7 @@ from transformer_mt.decoding.options import SearchOptions
 from transformer_mt.decoding.plan import plan_search
 from transformer_mt.decoding.requests import Line, Request
 from transformer_mt.decoding.search import Hypothesis, beam_search
+from transformer_mt.decoding.workers import Workers
 from transformer_mt.errors import DataError
 from transformer_mt.models.seq2seq import evaluation_mode
 from transformer_mt.text.sentences import Sentence, spacing_in, split_sentences
@@ -172,6 +173,7 @@ class Translator:
         self._max_part_length = min(self._max_source_length, bundle.config.data.filters.max_length)
         self._split_sentences = split_sentences
         self._languages = bundle.config.data.src_lang, bundle.config.data.tgt_lang
+        self._workers = Workers(partial(halving, self._search), options.num_workers)
 
     def translate(
         self,
@@ -201,8 +203,9 @@ class Translator:
         # Each different sentence is translated once.
         requests = list({request: None for of_line in requests_of for request in of_line})
         found: dict[Request, list[Hypothesis]] = {}
-        for batch in self._batches(requests):
-            found.update(zip(batch, halving(self._search, batch), strict=True))
+        batches = list(self._batches(requests))
+        for batch, results in zip(batches, self._workers.map(batches), strict=True):
+            found.update(zip(batch, results, strict=True))
             if on_progress is not None:
                 on_progress(len(found), len(requests))
         return [

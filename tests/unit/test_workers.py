@@ -1,0 +1,56 @@
+"""Processes that share batches."""
+
+import os
+import signal
+
+import pytest
+
+from transformer_mt.decoding import workers
+from transformer_mt.decoding.workers import Workers
+from transformer_mt.errors import ConfigError, DataError, TmtError
+
+
+def process_of(batch: int) -> tuple[int, int]:
+    return batch, os.getpid()
+
+
+def fail_at_three(batch: int) -> int:
+    if batch == 3:
+        raise DataError("three")
+    return batch
+
+
+def die_at_three(batch: int) -> int:
+    if batch == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return batch
+
+
+def test_several_processes_give_results_in_the_order_of_the_batches() -> None:
+    found = list(Workers(process_of, 2).map(range(20)))
+    assert [batch for batch, _ in found] == list(range(20))
+    assert os.getpid() not in {process for _, process in found}
+
+
+@pytest.mark.parametrize(("num_workers", "num_batches"), [(1, 5), (3, 1)])
+def test_one_worker_or_one_batch_needs_no_other_process(num_workers, num_batches) -> None:
+    found = list(Workers(process_of, num_workers).map(range(num_batches)))
+    assert {process for _, process in found} == {os.getpid()}
+
+
+def test_the_error_of_a_batch_is_raised_here_and_the_next_batches_work() -> None:
+    shared = Workers(fail_at_three, 2)
+    with pytest.raises(DataError, match="three"):
+        list(shared.map(range(6)))
+    assert list(shared.map(range(2))) == [0, 1]
+
+
+def test_a_process_that_was_killed_is_told_in_one_line() -> None:
+    with pytest.raises(TmtError, match="--workers was killed"):
+        list(Workers(die_at_three, 2).map(range(6)))
+
+
+def test_a_system_that_cannot_copy_processes_is_told_before_any_work(monkeypatch) -> None:
+    monkeypatch.setattr(workers, "get_all_start_methods", lambda: ["spawn"])
+    with pytest.raises(ConfigError, match="--workers"):
+        Workers(process_of, 2)
