@@ -12,10 +12,8 @@ import pytest
 import torch
 from typer.testing import CliRunner, Result
 
-from tests.tiny_runs import metrics_without_times, weights_at
 from transformer_mt.cli.main import app
 from transformer_mt.config.loading import dump_config
-from transformer_mt.training.trainer import train
 
 
 @pytest.fixture
@@ -169,33 +167,3 @@ def test_a_second_signal_leaves_at_once(run_config, tmp_path, monkeypatch):
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=30)
     assert process.returncode == 128 + signal.SIGTERM
-
-
-def test_two_ranks_equal_one(run_config, tmp_path, monkeypatch):
-    changes = {
-        "model__dropout": 0.0,
-        "training__max_steps": 14,  # more than an epoch: rounds cross its edge
-        "training__micro_batch_tokens": 128,
-    }
-    one = Path(train(run_config("one", **changes)).run_dir)
-    monkeypatch.chdir(tmp_path)
-    path = write(run_config("two", **changes), tmp_path)
-    process = start(
-        "torch.distributed.run", "--standalone", "--nproc-per-node", 2, "-m",
-        "transformer_mt", "train", "--config", path,
-    )  # fmt: skip
-    stdout, stderr = process.communicate(timeout=180)
-    assert process.returncode == 0, stderr
-    assert stdout.count("ended") == 1
-    two = tmp_path / "two" / "runs" / "tiny"
-    for record, expected in zip(
-        metrics_without_times(two), metrics_without_times(one), strict=True
-    ):
-        assert record == pytest.approx(expected, rel=1e-5)
-    assert metrics_without_times(one)[-1]["step"] == 14
-    found = weights_at(two, 14)
-    for name, tensor in weights_at(one, 14).items():
-        if not name.startswith("rng"):
-            torch.testing.assert_close(found[name], tensor, rtol=1e-4, atol=1e-6)
-    assert found.keys() >= {"rng:cpu.0", "rng:cpu.1"}
-    assert not torch.equal(found["rng:cpu.0"], found["rng:cpu.1"])

@@ -15,7 +15,6 @@ from transformer_mt.training.averaging import (
     take_average,
 )
 from transformer_mt.training.checkpoint import save_checkpoint
-from transformer_mt.training.optimizers import build_adam
 from transformer_mt.training.run_directory import RunDirectory
 from transformer_mt.training.state import TrainState, Validation
 
@@ -31,9 +30,7 @@ def save(run, step, *, width=4, validated=tuple(MERITS)):
     save_checkpoint(
         directory,
         model=model,
-        optimizer=build_adam(
-            model.parameters(), "adam", beta1=0.9, beta2=0.98, eps=1e-9, weight_decay=0.0
-        ),
+        optimizer={},
         rng={},
         state=TrainState(step=step, validations=validations).as_dict(),
     )

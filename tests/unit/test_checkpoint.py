@@ -38,7 +38,7 @@ def save(folder, step, model, optimizer):
     save_checkpoint(
         directory,
         model=model,
-        optimizer=optimizer,
+        optimizer=optimizer_tensors(optimizer, model),
         rng=rng_states(World(), CPU),
         state=TrainState(step=step).as_dict(),
     )
@@ -56,7 +56,7 @@ def test_a_checkpoint_restores_weights_optimizer_and_random_numbers(tmp_path):
     }  # fmt: skip
     other, other_optimizer = model_and_optimizer()
     checkpoint = read_checkpoint(directory)
-    restore(checkpoint, model=other, optimizer=other_optimizer)
+    restore(checkpoint, model=other, optimizer=other_optimizer, trained=other)
     assert restore_rng(checkpoint, World(), CPU)
     assert torch.equal(torch.rand(3), expected)
     state = other.state_dict()
@@ -79,7 +79,7 @@ def test_a_checkpoint_of_another_architecture_is_refused_by_its_tensors(tmp_path
     checkpoint = read_checkpoint(save(tmp_path, 7, *model_and_optimizer()))
     other, optimizer = model_and_optimizer(width=5)
     with pytest.raises(ModelError, match=r"0\.weight is \(4, 3\) instead of \(5, 3\)"):
-        restore(checkpoint, model=other, optimizer=optimizer)
+        restore(checkpoint, model=other, optimizer=optimizer, trained=other)
 
 
 def test_the_step_orders_checkpoints_and_half_written_ones_do_not_count(tmp_path):

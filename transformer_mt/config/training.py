@@ -196,6 +196,9 @@ class TrainingSettings(Settings):
     activation_checkpointing: Literal["none", "layers", "selective"] = "none"
     """Saves memory by computing parts of the forward pass twice: whole layers, or (`selective`)
     only what is cheap: norms, activations, dropout. The result is the same."""
+    parallel: Literal["ddp", "fsdp"] = "ddp"
+    """How several processes share the work: each has all weights (`ddp`), or each has a share of
+    weights, gradients and optimizer state (`fsdp`)."""
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
     """Arithmetic of matrix products; weights and optimizer stay in fp32."""
     compile: Literal["auto", "layers", "none"] = "auto"
@@ -236,6 +239,10 @@ class TrainingSettings(Settings):
         limits = (self.max_steps, self.max_epochs, self.max_total_tokens, self.max_minutes)
         if all(limit is None for limit in limits):
             yield "", "set at least one of max_steps, max_epochs, max_total_tokens, max_minutes"
+        if self.parallel == "fsdp" and self.precision == "fp16":
+            yield "parallel", "fsdp has no loss scaling for precision fp16: take bf16, or ddp"
+        if self.parallel == "fsdp" and self.optimizer.type == "muon":
+            yield "parallel", "fsdp has no whole matrices for optimizer muon: take adamw, or ddp"
         if self.largest_batch > self.max_tokens:
             yield (
                 "micro_batch_tokens",

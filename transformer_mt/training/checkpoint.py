@@ -24,7 +24,7 @@ from transformer_mt.bundle import WEIGHTS, load_weights, save_tensors, weights_o
 from transformer_mt.errors import ModelError
 from transformer_mt.storage import new_directory, read_manifest
 from transformer_mt.training.distributed import World
-from transformer_mt.training.optimizers import load_optimizer_tensors, optimizer_tensors
+from transformer_mt.training.optimizers import load_optimizer_tensors
 
 KIND = "transformer_mt checkpoint"
 FORMAT_VERSION = 1
@@ -52,7 +52,7 @@ def save_checkpoint(
     directory: Path,
     *,
     model: nn.Module,
-    optimizer: torch.optim.Optimizer,
+    optimizer: Mapping[str, Tensor],
     rng: Mapping[str, Tensor],
     state: Mapping[str, object],
 ) -> None:
@@ -61,7 +61,7 @@ def save_checkpoint(
     Args:
         directory: `checkpoints/step-N`.
         model: The weights.
-        optimizer: Its state is kept under the names of the weights.
+        optimizer: Its state, from `optimizer_tensors`.
         rng: States of the random numbers of all ranks, from `rng_states`.
         state: JSON values.
 
@@ -71,7 +71,7 @@ def save_checkpoint(
     about = {"kind": KIND, "format_version": FORMAT_VERSION}
     with new_directory(directory, about, hash_name="xxh3") as folder:
         save_tensors(folder / WEIGHTS, weights_of(model))
-        save_tensors(folder / OPTIMIZER, optimizer_tensors(optimizer, model))
+        save_tensors(folder / OPTIMIZER, optimizer)
         save_tensors(folder / RNG, rng)
         text = json.dumps(state, indent=2, ensure_ascii=False, allow_nan=False)
         (folder / STATE).write_text(text + "\n", encoding="utf-8")
@@ -88,8 +88,20 @@ def read_checkpoint(directory: Path) -> Checkpoint:
     return Checkpoint(directory=directory, state=state)
 
 
-def restore(checkpoint: Checkpoint, *, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+def restore(
+    checkpoint: Checkpoint,
+    *,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    trained: nn.Module,
+) -> None:
     """Put the saved weights and the state of the optimizer in place.
+
+    Args:
+        checkpoint: Where they are.
+        model: Gets the weights.
+        optimizer: Gets its state.
+        trained: The model that `optimizer` updates, where that is a sharded copy of `model`.
 
     Raises:
         ModelError: When they belong to another architecture; names the tensors.
@@ -97,7 +109,7 @@ def restore(checkpoint: Checkpoint, *, model: nn.Module, optimizer: torch.optim.
     load_weights(model, checkpoint.directory / WEIGHTS)
     path = checkpoint.directory / OPTIMIZER
     try:
-        wrong = load_optimizer_tensors(optimizer, model, load_file(path))
+        wrong = load_optimizer_tensors(optimizer, trained, load_file(path))
     except (OSError, SafetensorError) as error:
         raise ModelError(f"{path}: cannot be read: {error}") from error
     if wrong:
@@ -147,6 +159,13 @@ def prune_checkpoints(checkpoints_dir: Path, *, keep_steps: Collection[int]) -> 
             doomed = directory.with_name(f".{directory.name}.tmp-{secrets.token_hex(4)}")
             directory.rename(doomed)
             shutil.rmtree(doomed, ignore_errors=True)
+
+
+def checksum(model: nn.Module) -> int:
+    """Return a sum over the bits of all weights: ranks with other weights have another one."""
+    sums = [weight.view(torch.int16).sum() for weight in weights_of(model).values()]
+    places = torch.arange(1, len(sums) + 1, device=sums[0].device)
+    return int((torch.stack(sums) * places).sum())
 
 
 def rng_states(world: World, device: torch.device) -> dict[str, Tensor]:

@@ -5,19 +5,26 @@ With one process each function here does nothing, so that the trainer has one te
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.fsdp import FSDPModule
 from torch.nn.parallel import DistributedDataParallel
 
-from transformer_mt.errors import ConfigError
+from transformer_mt.errors import ConfigError, TmtError
 
-# Others wait for rank 0 while it prepares data or validates.
+# A rank that does not answer for so long in the middle of training is dead or stuck.
+_TIMEOUT = timedelta(minutes=10)
+
+# Others wait for rank 0 while it prepares data, validates or saves.
 _PATIENCE = timedelta(hours=12)
+
+# How long those that are left look for the ones that are lost.
+_ROLL_CALL = timedelta(seconds=5)
 
 
 @dataclass(frozen=True)
@@ -28,24 +35,51 @@ class World:
         rank: Number of this process, from 0.
         size: Number of processes.
         local_rank: Number of this process on its machine; also the number of its CUDA device.
+        waiting: The same processes, for exchanges that may have to wait for hours.
     """
 
     rank: int = 0
     size: int = 1
     local_rank: int = 0
+    waiting: dist.ProcessGroup | None = None
 
     @property
     def is_main(self) -> bool:
         """True for the one process that writes files and messages."""
         return self.rank == 0
 
-    def sum_numbers(self, numbers: Sequence[float]) -> list[float]:
-        """Add numbers of all ranks on the processors, without waiting for any accelerator."""
+    def sum_numbers(self, numbers: Sequence[float], *, patiently: bool = False) -> list[float]:
+        """Add numbers of all ranks on the processors, without waiting for any accelerator.
+
+        Args:
+            numbers: As many on each rank.
+            patiently: The others may be long in coming: rank 0 does something alone.
+        """
         if self.size == 1:
             return list(numbers)
         total = torch.tensor(numbers, dtype=torch.float64)
-        dist.all_reduce(total)
+        dist.all_reduce(total, group=self.waiting if patiently else None)
         return [float(number) for number in total.tolist()]
+
+    def wait_for_main(self) -> None:
+        """Wait until rank 0 has done what it does alone, and is here, too."""
+        self.sum_numbers([0.0], patiently=True)
+
+    def check_equal(self, value: int, what: str) -> None:
+        """Make sure that all ranks have the same number, such as a hash or a checksum.
+
+        Raises:
+            TmtError: On all ranks, when one has another than rank 0; names the ranks.
+        """
+        mine = torch.tensor([value], dtype=torch.int64).view(torch.uint8)
+        values = [int(part.view(torch.int64)) for part in self.gather_bytes(mine)]
+        others = [str(rank) for rank in range(self.size) if values[rank] != values[0]]
+        if others:
+            raise TmtError(
+                f"rank {', '.join(others)} of {self.size}: {what}: not the same as on rank 0. "
+                "Ranks that differ do not train one model: start all with the same config, data, "
+                "versions and kind of processor; if they have all that, suspect a machine"
+            )
 
     def sum_tensor(self, tensor: Tensor) -> Tensor:
         """Return the sum of a tensor over all ranks, on its device."""
@@ -68,7 +102,7 @@ class World:
         """Let rank 0 run the block before the others do; they do not start if it fails."""
         failed = 0.0
         if not self.is_main:
-            (failed,) = self.sum_numbers([0.0])
+            (failed,) = self.sum_numbers([0.0], patiently=True)
             if failed:
                 raise SystemExit(1)
         try:
@@ -78,11 +112,14 @@ class World:
             raise
         finally:
             if self.is_main:
-                self.sum_numbers([failed])
+                self.sum_numbers([failed], patiently=True)
 
     def replicate(self, model: nn.Module, device: torch.device) -> nn.Module:
-        """Wrap a model so that its gradients become the mean over ranks in the backward pass."""
-        if self.size == 1:
+        """Wrap a model so that its gradients become the mean over ranks in the backward pass.
+
+        A sharded model does so by itself.
+        """
+        if self.size == 1 or _shards(model):
             return model
         return DistributedDataParallel(
             model,
@@ -94,24 +131,55 @@ class World:
         """Return a context for a backward pass; without `now`, gradients stay on their rank."""
         if isinstance(model, DistributedDataParallel) and not now:
             return model.no_sync()
+        for part in _shards(model):
+            part.set_requires_gradient_sync(now, recurse=False)
         return nullcontext()
+
+    def roll_call(self) -> str:
+        """Find out which ranks do not answer any more, and say so in a line."""
+        keys = [f"here/{rank}" for rank in range(self.size)]
+        lost = []
+        try:
+            _store().set(keys[self.rank], "")
+            with suppress(dist.DistError):
+                _store().wait(keys, _ROLL_CALL)
+            lost = [str(rank) for rank, key in enumerate(keys) if not _store().check([key])]
+        except dist.DistError:  # rank 0 keeps the store, where no launcher does
+            lost = ["0"]
+        if not lost:
+            return "the connection between the ranks was lost"
+        return f"rank {', '.join(lost)} of {self.size} does not answer any more"
 
 
 @contextmanager
 def open_world() -> Iterator[World]:
-    """Join the processes that `torchrun` started, if it did, and leave them at the end."""
+    """Join the processes that `torchrun` or SLURM started, if any, and leave them at the end.
+
+    Raises:
+        TmtError: When a rank is lost; names it where that can be found out.
+    """
     if "TORCHELASTIC_RUN_ID" not in os.environ and int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield World()
         return
     dist.init_process_group(
-        "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo", timeout=_PATIENCE
+        "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo", timeout=_TIMEOUT
+    )
+    world = World(
+        rank=dist.get_rank(),
+        size=dist.get_world_size(),
+        local_rank=int(os.environ.get("LOCAL_RANK", "0")),
+        waiting=dist.new_group(backend="gloo", timeout=_PATIENCE),
     )
     try:
-        yield World(
-            rank=dist.get_rank(),
-            size=dist.get_world_size(),
-            local_rank=int(os.environ.get("LOCAL_RANK", "0")),
-        )
+        yield world
+    except RuntimeError as error:
+        # gloo has no error type of its own.
+        if not isinstance(error, dist.DistError) and "gloo" not in str(error):
+            raise
+        raise TmtError(
+            f"{world.roll_call()}: this one, rank {world.rank}, stops; the same command goes on "
+            "from the last checkpoint"
+        ) from error
     finally:
         dist.destroy_process_group()
 
@@ -153,3 +221,11 @@ def choose_device(
         )
     torch.cuda.set_device(index)
     return torch.device("cuda", index)
+
+
+def _store() -> dist.Store:
+    return dist.distributed_c10d._get_default_store()
+
+
+def _shards(model: nn.Module) -> list[FSDPModule]:
+    return [module for module in model.modules() if isinstance(module, FSDPModule)]

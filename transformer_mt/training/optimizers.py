@@ -6,6 +6,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from transformer_mt.training.sharding import spread_like, whole
+
 _FUSED_DEVICES = ("cuda", "cpu", "mps")
 
 
@@ -73,9 +75,12 @@ def apply_update(optimizer: torch.optim.Optimizer, unusable: Tensor) -> None:
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer, model: nn.Module) -> dict[str, Tensor]:
-    """Return the state of the optimizer as named tensors: `exp_avg.WEIGHT`, `step.WEIGHT`, .."""
+    """Return the state of the optimizer as named tensors: `exp_avg.WEIGHT`, `step.WEIGHT`, ..
+
+    They are whole, also where `model` is sharded: all ranks must call this.
+    """
     return {
-        f"{key}.{name}": value
+        f"{key}.{name}": whole(value)
         for name, weight in model.named_parameters()
         for key, value in optimizer.state.get(weight, {}).items()
     }
@@ -98,5 +103,5 @@ def load_optimizer_tensors(
             wrong.append(full_name)
             continue
         # A step counter of a fused kernel lives where its weight lives.
-        optimizer.state[weight][key] = tensor.to(weight.device, copy=True)
+        optimizer.state[weight][key] = spread_like(tensor.clone(), weight)
     return wrong

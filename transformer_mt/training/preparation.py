@@ -23,6 +23,7 @@ from transformer_mt.text.tokenizer import Tokenizers
 from transformer_mt.text.tokenizer_training import train_tokenizers
 from transformer_mt.training.checkpoint import list_checkpoints
 from transformer_mt.training.run_directory import RunDirectory
+from transformer_mt.versions import installed_versions
 
 TOKENIZER_KIND = "transformer_mt tokenizer"
 TOKENIZER_VERSION = 1
@@ -51,6 +52,11 @@ class Data:
     valid_tgt: list[str]
     valid_pairs: TokenPairs
     facts: dict[str, Any]
+
+    def fingerprint(self, config: Config) -> int:
+        """Return a hash of all that decides what the ranks of a run compute, 63 bits."""
+        identity = [config.model_dump_json(), self.facts, installed_versions()]
+        return xxhash.xxh3_64_intdigest(json.dumps(identity).encode()) >> 1
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,7 @@ CHANGEABLE = (
     "training.max_steps",
     "training.max_total_tokens",
     "training.micro_batch_tokens",
+    "training.parallel",
     "training.tensorboard",
     "training.validation.every_steps",
     "training.validation.num_samples",

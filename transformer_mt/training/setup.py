@@ -21,6 +21,7 @@ from transformer_mt.training.muon import build_muon
 from transformer_mt.training.optimizers import build_adam
 from transformer_mt.training.preparation import Data
 from transformer_mt.training.run_directory import RunDirectory
+from transformer_mt.training.sharding import copy_weights, shard
 from transformer_mt.training.state import TrainState
 from transformer_mt.training.update import Updater
 
@@ -40,10 +41,15 @@ def build_first_model(config: Config, data: Data, *, world: World, device: torch
 
 
 def build_updater(config: Config, model: Seq2Seq, *, world: World, device: torch.device) -> Updater:
-    """Build the optimizer of a model and what makes its updates."""
+    """Build the optimizer of a model, or of its sharded copy, and what makes its updates."""
     settings = config.training
     if settings.activation_checkpointing != "none":
         recompute_layers(model, settings.activation_checkpointing)
+    if settings.parallel == "fsdp":
+        if world.size > 1:
+            model = shard(model, world, device)
+        else:
+            logger.warning("training.parallel: fsdp has no effect with one process")
     return Updater(
         model,
         build_optimizer(model, settings),
@@ -111,7 +117,10 @@ def resume(
         state = TrainState.from_dict(checkpoint.state)
     except (KeyError, TypeError) as error:
         raise ModelError(f"{checkpoint.directory}: state.json does not fit: {error}") from error
-    restore(checkpoint, model=model, optimizer=updater.optimizer)
+    trained = updater.trained
+    restore(checkpoint, model=model, optimizer=updater.optimizer, trained=trained)
+    if trained is not model:
+        copy_weights(model, trained)
     updater.restore_tally(state.tally)
     updater.scaler.load_state_dict(state.scaler)
     if not restore_rng(checkpoint, world, device):

@@ -8,7 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+# SIGUSR1 is what batch systems are mostly told to send before the time is up; Windows has none.
+_SIGNALS = [signal.SIGINT, signal.SIGTERM] + (
+    [signal.SIGUSR1] if hasattr(signal, "SIGUSR1") else []
+)
 
 # Ctrl-C reaches all processes of a terminal, and torchrun passes it on to the same ones again.
 _ONE_REQUEST_SECONDS = 1.0
@@ -63,7 +66,7 @@ class StopRequest:
 
 @contextmanager
 def stop_request() -> Iterator[StopRequest]:
-    """Watch for SIGINT (Ctrl-C) and SIGTERM within the block."""
+    """Watch for SIGINT (Ctrl-C), SIGTERM and SIGUSR1 within the block."""
     request = StopRequest()
     if threading.current_thread() is not threading.main_thread():
         yield request

@@ -19,10 +19,16 @@ from transformer_mt.errors import InterruptedRun, TmtError
 from transformer_mt.training.allocator import keep_freed_memory
 from transformer_mt.training.answer import Answer, RunResult, describe_scores
 from transformer_mt.training.averaging import take_average
-from transformer_mt.training.checkpoint import prune_checkpoints, rng_states, save_checkpoint
+from transformer_mt.training.checkpoint import (
+    checksum,
+    prune_checkpoints,
+    rng_states,
+    save_checkpoint,
+)
 from transformer_mt.training.distributed import World, choose_device, open_world
 from transformer_mt.training.limits import Course
 from transformer_mt.training.micro_batches import open_updates
+from transformer_mt.training.optimizers import optimizer_tensors
 from transformer_mt.training.preparation import Data, open_sources, prepare_data
 from transformer_mt.training.reporting import Reporter
 from transformer_mt.training.run_directory import RunDirectory
@@ -34,6 +40,7 @@ from transformer_mt.training.setup import (
     introduce,
     resume,
 )
+from transformer_mt.training.sharding import copy_weights
 from transformer_mt.training.signals import Interrupted, StopRequest, stop_request
 from transformer_mt.training.state import Stopwatch, Validation, best_validations
 from transformer_mt.training.tracking import check_tensorboard
@@ -75,6 +82,7 @@ def train(config: Config, *, fresh: bool = False) -> RunResult:
                 if world.is_main:
                     run.claim(config, fresh=fresh)
                 data = prepare_data(config, sources, run, is_main=world.is_main)
+            world.check_equal(data.fingerprint(config), "the config, the data or the versions")
             trainer = Trainer(config, run=run, data=data, world=world, device=device, stop=stop)
             with closing(trainer):
                 return trainer.run()
@@ -240,10 +248,13 @@ class Trainer:
     def validate(self) -> None:
         """Score the weights, and keep them if they are the best so far; a signal cuts it short."""
         findings = None
+        self.collect_weights()
         if self.world.is_main:
             with suppress(Interrupted), self.stop.leaves_at_once():
                 findings = self.validator(self.model, self.updater.autocast())
-        is_done, merit = self.world.sum_numbers([1.0, findings.merit] if findings else [0.0, 0.0])
+        is_done, merit = self.world.sum_numbers(
+            [1.0, findings.merit] if findings else [0.0, 0.0], patiently=True
+        )
         if not is_done:
             self.must_stop = True
             return
@@ -257,6 +268,9 @@ class Trainer:
     def save(self) -> None:
         """Write a checkpoint, then delete those that need not be kept."""
         state = self.state
+        self.collect_weights()
+        self.world.check_equal(checksum(self.model), f"the weights at step {state.step}")
+        optimizer = optimizer_tensors(self.updater.optimizer, self.updater.trained)
         rng = rng_states(self.world, self.device)
         state.tally = self.updater.total_tally()
         state.scaler = self.updater.scaler.state_dict()
@@ -265,7 +279,7 @@ class Trainer:
             save_checkpoint(
                 self.directory.checkpoints_dir / f"step-{state.step}",
                 model=self.model,
-                optimizer=self.updater.optimizer,
+                optimizer=optimizer,
                 rng=rng,
                 state=state.as_dict(),
             )
@@ -274,8 +288,14 @@ class Trainer:
             kept += state.validations[-keep.keep_last :]
             steps = {validation.step for validation in kept}
             prune_checkpoints(self.directory.checkpoints_dir, keep_steps=steps)
+        self.world.wait_for_main()
         self.saved_step = state.step
         self.lap.restart()
+
+    def collect_weights(self) -> None:
+        """Bring `model` up to date where it is a sharded copy that is trained."""
+        if self.updater.trained is not self.model:
+            copy_weights(self.updater.trained, self.model)
 
     def leave(self) -> NoReturn:
         """Save what is not saved, and stop in the middle of the run."""
@@ -310,12 +330,12 @@ class Trainer:
                 self.average()
                 self.reporter.picture()
                 is_done = 1.0
-        if self.world.sum_numbers([is_done]) == [0.0]:
+        if self.world.sum_numbers([is_done], patiently=True) == [0.0]:
             self.leave()
         if self.reporter is not None:
             self.answer.write_result(step, reason)
             self.reporter.event(step, "finished", reason=reason)
-        self.world.sum_numbers([0.0])  # the others wait for the result
+        self.world.wait_for_main()
         return self.answer.old_result(step) or RunResult(str(self.directory.root), step, reason)
 
     def average(self) -> None:

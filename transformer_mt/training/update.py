@@ -16,6 +16,7 @@ from transformer_mt.models.seq2seq import Seq2Seq
 from transformer_mt.training.compilation import compile_layers
 from transformer_mt.training.distributed import World
 from transformer_mt.training.optimizers import apply_update, set_learning_rate
+from transformer_mt.training.sharding import whole
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 MAX_UNUSABLE_IN_A_ROW = 10
@@ -51,6 +52,8 @@ class Updater:
     """Makes updates, and keeps count on the device of what they were like.
 
     Attributes:
+        trained: The model whose weights are updated.
+        optimizer: What updates them.
         scaler: Scale of the loss under fp16; does nothing otherwise.
         splits_in_a_row: How many updates up to the last one had to be split for want of memory.
     """
@@ -67,7 +70,7 @@ class Updater:
         clip_norm: float | None,
         compiled: bool = False,
     ) -> None:
-        self.optimizer = optimizer
+        self.trained, self.optimizer = model, optimizer
         self.scaler = torch.amp.GradScaler(device.type, enabled=precision == "fp16")
         self._weights = [weight for weight in model.parameters() if weight.requires_grad]
         self._world = world
@@ -145,7 +148,7 @@ class Updater:
         """Update the weights by the gradients that `accumulate` computed, and count the update."""
         self.scaler.unscale_(self.optimizer)
         gradients = [weight.grad for weight in self._weights if weight.grad is not None]
-        norm = nn.utils.get_total_norm(gradients)
+        norm = whole(nn.utils.get_total_norm(gradients))
         if self._clip_norm is not None:
             nn.utils.clip_grads_with_norm_(self._weights, self._clip_norm, norm)
         unusable = (~torch.isfinite(norm)).float()
