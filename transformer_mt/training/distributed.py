@@ -161,12 +161,21 @@ def open_world() -> Iterator[World]:
     if "TORCHELASTIC_RUN_ID" not in os.environ and int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield World()
         return
+    store, rank, size = next(dist.rendezvous("env://", timeout=_TIMEOUT))
+    if os.environ.get("GROUP_WORLD_SIZE") == "1":
+        # On a single machine, torchrun's restarts find the addresses of the processes before them
+        # in the same store, and may try to connect to those.
+        store = dist.PrefixStore(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"), store)
     dist.init_process_group(
-        "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo", timeout=_TIMEOUT
+        "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo",
+        timeout=_TIMEOUT,
+        store=store,
+        rank=rank,
+        world_size=size,
     )
     world = World(
-        rank=dist.get_rank(),
-        size=dist.get_world_size(),
+        rank=rank,
+        size=size,
         local_rank=int(os.environ.get("LOCAL_RANK", "0")),
         waiting=dist.new_group(backend="gloo", timeout=_PATIENCE),
     )
