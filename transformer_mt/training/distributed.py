@@ -12,7 +12,9 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch._C._distributed_c10d import PrefixStore, Store
 from torch.distributed.fsdp import FSDPModule
+from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
 from transformer_mt.errors import ConfigError, TmtError
@@ -161,11 +163,11 @@ def open_world() -> Iterator[World]:
     if "TORCHELASTIC_RUN_ID" not in os.environ and int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield World()
         return
-    store, rank, size = next(dist.rendezvous("env://", timeout=_TIMEOUT))
+    store, rank, size = next(rendezvous("env://", timeout=_TIMEOUT))
     if os.environ.get("GROUP_WORLD_SIZE") == "1":
         # On a single machine, torchrun's restarts find the addresses of the processes before them
         # in the same store, and may try to connect to those.
-        store = dist.PrefixStore(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"), store)
+        store = PrefixStore(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"), store)
     dist.init_process_group(
         "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo",
         timeout=_TIMEOUT,
@@ -232,7 +234,7 @@ def choose_device(
     return torch.device("cuda", index)
 
 
-def _store() -> dist.Store:
+def _store() -> Store:
     return dist.distributed_c10d._get_default_store()
 
 
