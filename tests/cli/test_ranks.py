@@ -98,7 +98,9 @@ def assert_same_run(found: Path, expected: Path) -> None:
 @pytest.mark.parametrize(("num_ranks", "parallel"), [(2, "ddp"), (4, "ddp"), (2, "fsdp")])
 def test_several_ranks_equal_one(run_config, one, tmp_path, monkeypatch, num_ranks, parallel):
     monkeypatch.chdir(tmp_path)
-    write(run_config("several", training__parallel=parallel, **CHANGES))
+    recompute = "layers" if parallel == "fsdp" else "none"
+    changes = {"training__parallel": parallel, "training__activation_checkpointing": recompute}
+    write(run_config("several", **changes, **CHANGES))
     process = start(*TORCHRUN, "--nproc-per-node", num_ranks, *TRAIN)
     stdout, stderr = process.communicate(timeout=180)
     assert process.returncode == 0, stderr

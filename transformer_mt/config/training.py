@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from transformer_mt.config.base import PositiveInt, Settings, Share
 
@@ -172,10 +172,19 @@ class CheckpointSettings(Settings):
     becomes the answer if it is better."""
 
 
+def _size_of_update(value: object) -> object:
+    if value == "auto":
+        raise ValueError(
+            "the size of an update decides what is learned, so it is not found by trying: set "
+            "micro_batch_tokens to auto, and max_tokens to the target tokens of an update"
+        )
+    return value
+
+
 class TrainingSettings(Settings):
     """How the model is trained."""
 
-    max_tokens: PositiveInt = 25_000
+    max_tokens: Annotated[PositiveInt, BeforeValidator(_size_of_update)] = 25_000
     """Target tokens of one update over all devices; no batch has more source tokens either."""
     micro_batch_tokens: PositiveInt | Literal["auto"] | None = None
     """Target tokens one device takes at once; an update accumulates as many of them as fill

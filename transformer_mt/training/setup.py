@@ -43,13 +43,14 @@ def build_first_model(config: Config, data: Data, *, world: World, device: torch
 def build_updater(config: Config, model: Seq2Seq, *, world: World, device: torch.device) -> Updater:
     """Build the optimizer of a model, or of its sharded copy, and what makes its updates."""
     settings = config.training
-    if settings.activation_checkpointing != "none":
-        recompute_layers(model, settings.activation_checkpointing)
     if settings.parallel == "fsdp":
         if world.size > 1:
             model = shard(model, world, device)
         else:
             logger.warning("training.parallel: fsdp has no effect with one process")
+    # After sharding: a layer is gathered again before it is computed again.
+    if settings.activation_checkpointing != "none":
+        recompute_layers(model, settings.activation_checkpointing)
     return Updater(
         model,
         build_optimizer(model, settings),
