@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, TextIO, cast
+from typing import BinaryIO, Literal, TextIO, cast
 
 from transformer_mt.errors import ConfigError, DataError, TmtError
 
@@ -49,6 +49,33 @@ class _Replacing:
             more = bool(data)
             text = self._decoder.decode(data, final=not more)
         return text.replace("\0", "\ufffd").encode("utf-8")
+
+
+def input_chunks(path: Path | None, errors: Literal["strict", "replace"]) -> Iterator[list[str]]:
+    """Open an input, stdin without a path; from what is not a file, lines are taken as they come.
+
+    Args:
+        path: A file.
+        errors: Whether bytes that are not UTF-8 are refused or replaced.
+
+    Raises:
+        DataError: If it cannot be read.
+    """
+    from transformer_mt.decoding.chunks import chunks_as_they_come, chunks_of
+    from transformer_mt.text.lines import open_binary
+
+    stream = standard_input() if path is None else open_binary(path)
+    all_there = is_regular_file(stream) if path is None else path.is_file()
+    lines = _lines(stream, "stdin" if path is None else str(path), errors)
+    return chunks_of(lines) if all_there else chunks_as_they_come(lines)
+
+
+def _lines(stream: BinaryIO, name: str, errors: Literal["strict", "replace"]) -> Iterator[str]:
+    from transformer_mt.text.lines import decode_lines
+
+    with stream:
+        good = replacing_bad_bytes(stream) if errors == "replace" else stream
+        yield from decode_lines(good, name)
 
 
 def parallel_lines(first: Path, second: Path) -> tuple[list[str], list[str]]:

@@ -3,10 +3,9 @@
 import logging
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, BinaryIO, Literal
+from typing import Annotated, Literal
 
 import typer
 
@@ -50,11 +49,9 @@ from transformer_mt.cli.search_options import (
 )
 from transformer_mt.cli.streams import (
     check_output,
-    is_regular_file,
+    input_chunks,
     progress_bar,
-    replacing_bad_bytes,
     results_to,
-    standard_input,
 )
 from transformer_mt.cli.text_options import (
     AlignmentLayer,
@@ -184,7 +181,7 @@ def translate(
     check_output(output, input, prefix, constraints, glossary)
     check_output(alignments, input, output, prefix, constraints, glossary)
     at_terminal = input is None and sys.stdin.isatty()
-    chunks = with_demands(_read(input, errors), prefix=prefix, phrases=constraints, tab=tab)
+    chunks = with_demands(input_chunks(input, errors), prefix=prefix, phrases=constraints, tab=tab)
     bundle = load_models(model, ensemble_weights, device=device, precision=precision)
     details = Details(alignments is not None, attention, alternatives, alignment_layer)
     details.check(
@@ -273,24 +270,3 @@ def translate(
         logger.info(
             "terms of the glossary in the output: %d of %d%s", num_terms_met, num_terms, share
         )
-
-
-def _read(path: Path | None, errors: Literal["strict", "replace"]) -> Iterator[list[str]]:
-    """Open the input; from what is not a file, lines are taken as they come."""
-    from transformer_mt.decoding.chunks import chunks_as_they_come, chunks_of
-    from transformer_mt.text.lines import open_binary
-
-    stream = standard_input() if path is None else open_binary(path)
-    all_there = is_regular_file(stream) if path is None else path.is_file()
-    lines = _lines(stream, "stdin" if path is None else str(path), errors)
-    if all_there:
-        return chunks_of(lines)
-    return chunks_as_they_come(lines)
-
-
-def _lines(stream: BinaryIO, name: str, errors: Literal["strict", "replace"]) -> Iterator[str]:
-    from transformer_mt.text.lines import decode_lines
-
-    with stream:
-        good = replacing_bad_bytes(stream) if errors == "replace" else stream
-        yield from decode_lines(good, name)

@@ -1,8 +1,14 @@
 """Lines longer than a model can take, or should: cut into parts, translated, joined again."""
 
+import logging
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from transformer_mt.text.sentences import Sentence, spacing_in, split_sentences
+from transformer_mt.text.tokenizer import Tokenizer
+
+logger = logging.getLogger(__name__)
 
 # Longer text is cut before it is encoded: SentencePiece takes some hundred bytes of memory for each
 # character.
@@ -30,6 +36,67 @@ class Part:
     tokens: tuple[int, ...]
     glue: str
     target_glue: str | None = None
+
+
+def split_lines(
+    lines: Sequence[str],
+    tokenizer: Tokenizer,
+    *,
+    max_tokens: int,
+    languages: tuple[str, str] | None,
+    first_line: int,
+) -> tuple[list[list[Part]], list[int]]:
+    """Cut each line into the parts to translate: mostly one, none for a blank line.
+
+    Args:
+        lines: Text.
+        tokenizer: Of the source.
+        max_tokens: Greatest number of tokens of a part, without eos; a longer one is told in a
+            warning.
+        languages: Source and target; None: a line counts as one sentence.
+        first_line: Number of the first, for warnings.
+
+    Returns:
+        The parts of each line, and how many of its sentences were too long.
+    """
+    all_sentences = [_sentences(line, languages) for line in lines]
+    whole = [s.text for sentences in all_sentences for s in sentences]
+    tokens = iter(
+        tokenizer.encode_batch([text if len(text) <= MAX_CHARACTERS else "" for text in whole])
+    )
+    all_parts: list[list[Part]] = []
+    nums_cut: list[int] = []
+    for number, sentences in enumerate(all_sentences, start=first_line):
+        parts: list[Part] = []
+        num_cut = 0
+        for sentence in sentences:
+            ids = tuple(next(tokens))
+            if len(ids) <= max_tokens and len(sentence.text) <= MAX_CHARACTERS:
+                of_sentence = [Part(ids, "")] if ids else []
+            else:
+                of_sentence = split_line(sentence.text, tokenizer.encode, max_tokens)
+                num_cut += 1
+                logger.warning(
+                    "line %d: more than %d tokens; translated in %d parts",
+                    number,
+                    max_tokens,
+                    len(of_sentence),
+                )
+            if of_sentence:
+                spacing = target = sentence.spacing
+                if languages is not None and sentence is not sentences[-1]:
+                    target = spacing_in(languages[1], spacing)
+                of_sentence[-1] = replace(of_sentence[-1], glue=spacing, target_glue=target)
+            parts += of_sentence
+        all_parts.append(parts)
+        nums_cut.append(num_cut)
+    return all_parts, nums_cut
+
+
+def _sentences(line: str, languages: tuple[str, str] | None) -> list[Sentence]:
+    if not line.strip():
+        return []
+    return [Sentence(line, "")] if languages is None else split_sentences(line, languages[0])
 
 
 def split_line(

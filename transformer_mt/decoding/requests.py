@@ -1,6 +1,15 @@
 """What is wanted of single sentences."""
 
+import logging
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+
+from transformer_mt.decoding.glossary import Term
+from transformer_mt.decoding.long_lines import Part
+from transformer_mt.errors import DataError
+from transformer_mt.text.tokenizer import Tokenizer
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -36,3 +45,64 @@ class Request:
     def num_phrase_tokens(self) -> int:
         """Tokens of all phrases together."""
         return sum(map(len, self.phrases))
+
+
+def requests_for(
+    line: Line,
+    parts: Sequence[Part],
+    terms: Sequence[Term],
+    tokenizer: Tokenizer,
+    *,
+    room: Callable[[int], int],
+    number: int,
+) -> list[Request]:
+    """Put what is wanted of a line into tokens, one request for each part.
+
+    Args:
+        line: What is wanted.
+        parts: Of its source.
+        terms: Of a glossary; what finds no room is left out with a warning.
+        tokenizer: Of the target.
+        room: Tells from the tokens of a source how many its translation may have, without eos.
+        number: Of the line, for messages.
+
+    Raises:
+        DataError: If the prefix or the phrases of the line do not fit into its translation.
+    """
+    if not parts:
+        return []
+    prefix = tuple(tokenizer.encode(line.prefix))
+    phrases: tuple[tuple[int, ...], ...] = ()
+    free = room(len(parts[0].tokens))
+    if line.phrases or terms:
+        if len(parts) == 1:
+            phrases = _phrases(line, terms, tokenizer, room=free, number=number)
+        else:
+            logger.warning("line %d: translated in parts: its terms are not enforced", number)
+    wanted = len(prefix) + sum(map(len, phrases))
+    if wanted > free:
+        raise DataError(
+            f"line {number}: the prefix and the phrases have {wanted} tokens, but its translation "
+            f"may have {free}: shorten them or raise --max-length-offset"
+        )
+    first = Request(parts[0].tokens, prefix, phrases)
+    return [first, *(Request(part.tokens) for part in parts[1:])]
+
+
+def _phrases(
+    line: Line, terms: Sequence[Term], tokenizer: Tokenizer, *, room: int, number: int
+) -> tuple[tuple[int, ...], ...]:
+    """Return the tokens of the phrases of a line, and of as many terms as there is room for."""
+    phrases = [tuple(tokenizer.encode(phrase)) for phrase in line.phrases if phrase.strip()]
+    room -= len(tokenizer.encode(line.prefix)) + sum(map(len, phrases))
+    for term in terms:
+        tokens = tuple(tokenizer.encode(term.target))
+        room -= len(tokens)
+        if room >= 0:
+            phrases.append(tokens)
+            continue
+        logger.warning(
+            "line %d: no room for the term '%s' and those behind it", number, term.target
+        )
+        break
+    return tuple(phrases)

@@ -1,9 +1,8 @@
 """Lines of text to translations: tokens, batches, search, and back in the order of the input."""
 
 import itertools
-import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar, cast
 
@@ -24,18 +23,15 @@ from transformer_mt.decoding.forced import (
     token_log_probs,
 )
 from transformer_mt.decoding.glossary import Glossary, Term, words_continued
-from transformer_mt.decoding.long_lines import MAX_CHARACTERS, Part, split_line
+from transformer_mt.decoding.long_lines import Part, split_lines
 from transformer_mt.decoding.options import SearchOptions
 from transformer_mt.decoding.plan import plan_search
-from transformer_mt.decoding.requests import Line, Request
+from transformer_mt.decoding.requests import Line, Request, requests_for
 from transformer_mt.decoding.search import Hypothesis, beam_search
 from transformer_mt.decoding.workers import Workers
 from transformer_mt.errors import DataError
 from transformer_mt.models.seq2seq import evaluation_mode
-from transformer_mt.text.sentences import Sentence, spacing_in, split_sentences
 from transformer_mt.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
-
-logger = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 
@@ -194,10 +190,16 @@ class Translator:
                 sentences. Blank lines and repetitions are not counted.
         """
         wanted = [Line(line) if isinstance(line, str) else line for line in lines]
-        parts, nums_cut = self._parts([line.text for line in wanted], first_line)
+        parts, nums_cut = split_lines(
+            [line.text for line in wanted],
+            self.tokenizers.src,
+            max_tokens=self._max_part_length - 1,
+            languages=self._languages if self._split_sentences else None,
+            first_line=first_line,
+        )
         terms = [self._glossary.find(line.text) if self._glossary else [] for line in wanted]
         requests_of = [
-            self._requests(*of_line, number)
+            requests_for(*of_line, self.tokenizers.tgt, room=self._room, number=number)
             for number, of_line in enumerate(zip(wanted, parts, terms, strict=True), first_line)
         ]
         # Each different sentence is translated once.
@@ -282,104 +284,11 @@ class Translator:
                 results[i] = result
         return cast(list[Result], results)
 
-    def _parts(self, lines: Sequence[str], first_line: int) -> tuple[list[list[Part]], list[int]]:
-        """Cut each line into the parts to translate: mostly one, none for a blank line.
-
-        Returns:
-            The parts of each line, and how many of its sentences were too long.
-        """
-        tokenizer = self.tokenizers.src
-        limit = self._max_part_length - 1
-        all_sentences = [self._sentences(line) if line.strip() else [] for line in lines]
-        whole = [s.text for sentences in all_sentences for s in sentences]
-        tokens = iter(
-            tokenizer.encode_batch([text if len(text) <= MAX_CHARACTERS else "" for text in whole])
-        )
-        all_parts: list[list[Part]] = []
-        nums_cut: list[int] = []
-        for number, sentences in enumerate(all_sentences, start=first_line):
-            parts: list[Part] = []
-            num_cut = 0
-            for sentence in sentences:
-                ids = tuple(next(tokens))
-                if len(ids) <= limit and len(sentence.text) <= MAX_CHARACTERS:
-                    of_sentence = [Part(ids, "")] if ids else []
-                else:
-                    of_sentence = split_line(sentence.text, tokenizer.encode, limit)
-                    num_cut += 1
-                    logger.warning(
-                        "line %d: more than %d tokens; translated in %d parts",
-                        number,
-                        limit,
-                        len(of_sentence),
-                    )
-                if of_sentence:
-                    last = sentence is sentences[-1]
-                    spacing = sentence.spacing
-                    target = spacing if last else spacing_in(self._languages[1], spacing)
-                    of_sentence[-1] = replace(of_sentence[-1], glue=spacing, target_glue=target)
-                parts += of_sentence
-            all_parts.append(parts)
-            nums_cut.append(num_cut)
-        return all_parts, nums_cut
-
-    def _sentences(self, line: str) -> list[Sentence]:
-        if not self._split_sentences:
-            return [Sentence(line, "")]
-        return split_sentences(line, self._languages[0])
-
-    def _requests(
-        self, line: Line, parts: Sequence[Part], terms: Sequence[Term], number: int
-    ) -> list[Request]:
-        """Put what is wanted of a line into tokens, one request for each part.
-
-        Raises:
-            DataError: If the prefix or the phrases of the line do not fit into its translation.
-        """
-        if not parts:
-            return []
-        tokenizer = self.tokenizers.tgt
-        prefix = tuple(tokenizer.encode(line.prefix))
-        phrases: tuple[tuple[int, ...], ...] = ()
-        room = self._room(parts[0])
-        if line.phrases or terms:
-            if len(parts) == 1:
-                phrases = self._phrases(line, terms, room=room, number=number)
-            else:
-                logger.warning("line %d: translated in parts: its terms are not enforced", number)
-        if len(prefix) + sum(map(len, phrases)) > room:
-            raise DataError(
-                f"line {number}: the prefix and the phrases have "
-                f"{len(prefix) + sum(map(len, phrases))} tokens, but its translation may have "
-                f"{room}: shorten them or raise --max-length-offset"
-            )
-        first = Request(parts[0].tokens, prefix, phrases)
-        return [first, *(Request(part.tokens) for part in parts[1:])]
-
-    def _phrases(
-        self, line: Line, terms: Sequence[Term], *, room: int, number: int
-    ) -> tuple[tuple[int, ...], ...]:
-        """Return the tokens of the phrases of a line, and of as many terms as there is room for."""
-        tokenizer = self.tokenizers.tgt
-        phrases = [tuple(tokenizer.encode(phrase)) for phrase in line.phrases if phrase.strip()]
-        room -= len(tokenizer.encode(line.prefix)) + sum(map(len, phrases))
-        for term in terms:
-            tokens = tuple(tokenizer.encode(term.target))
-            room -= len(tokens)
-            if room >= 0:
-                phrases.append(tokens)
-                continue
-            logger.warning(
-                "line %d: no room for the term '%s' and those behind it", number, term.target
-            )
-            break
-        return tuple(phrases)
-
-    def _room(self, part: Part) -> int:
-        """Return how many tokens, without eos, the translation of a part may have."""
-        source_length = torch.tensor([len(part.tokens) + 1])
+    def _room(self, source_length: int) -> int:
+        """Return how many tokens the translation of a source may have; eos counts in neither."""
         longest = self._model.decoder.max_length
-        return int(self._options.max_lengths(source_length, longest=longest)) - 1
+        lengths = torch.tensor([source_length + 1])
+        return int(self._options.max_lengths(lengths, longest=longest)) - 1
 
     @torch.inference_mode()
     def _search(self, requests: Sequence[Request]) -> list[list[Hypothesis]]:
