@@ -36,6 +36,7 @@ COMMANDS = (
     "translate",
     "evaluate",
     "score",
+    "rescore",
     "average",
     "plot",
     "inspect",

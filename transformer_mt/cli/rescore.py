@@ -1,0 +1,138 @@
+"""`tmt rescore`: n-best lists ranked again by other models."""
+
+import math
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from transformer_mt.cli.help import examples
+from transformer_mt.cli.model_options import (
+    BatchTokens,
+    Device,
+    Precision,
+    load_model,
+    make_translator,
+)
+from transformer_mt.cli.streams import check_output, input_chunks, results_to
+from transformer_mt.errors import ConfigError
+
+if TYPE_CHECKING:
+    from transformer_mt.decoding.rescoring import Entry
+
+# Candidates scored together: enough to make batches of like length.
+CHUNK = 4096
+
+
+def register(app: typer.Typer) -> None:
+    """Add `tmt rescore` to the program."""
+    app.command(
+        epilog=examples(
+            "tmt translate --n-best 8 --beam-size 8 < test.en > test.nbest",
+            "tmt rescore --src test.en --model runs/other < test.nbest > test.de",
+            "tmt rescore --src test.en --model runs/a --model runs/b --weights 1,0.5,0.5 "
+            "--n-best 8 < test.nbest",
+        )
+    )(rescore)
+
+
+def rescore(
+    src: Annotated[Path, typer.Option(metavar="FILE", help="The source lines of the list.")],
+    model: Annotated[
+        list[Path],
+        typer.Option(metavar="DIR", help="Model bundle or run that scores; repeatable."),
+    ],
+    input: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="The n-best list, as `tmt translate --n-best` writes it. Default: stdin.",
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Where to write. Default: stdout.")
+    ] = None,
+    weights: Annotated[
+        str | None,
+        typer.Option(
+            metavar="X,Y,..",
+            help="How much the list's own score counts, then each --model. Default: each 1.",
+        ),
+    ] = None,
+    n_best: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="1: the text of the best candidate of each line; more: a list of so many, best "
+            "first, with the score of each model.",
+        ),
+    ] = 1,
+    batch_tokens: BatchTokens = None,
+    device: Device = "auto",
+    precision: Precision = "fp32",
+) -> None:
+    """Rank an n-best list again by the weighted sum of its own scores and those of other models.
+
+    A model's score is the log-probability of a candidate after the length penalty of its config.
+    The models may have other vocabularies than the one that wrote the list.
+    """
+    shares = _weights(weights, len(model))
+    check_output(output, src, input)
+    from transformer_mt.text.lines import read_lines
+
+    sources = list(read_lines(src))
+    lines = (line for chunk in input_chunks(input, "strict") for line in chunk)
+    bundles = [load_model(path, device=device, precision=precision) for path in model]
+
+    from transformer_mt.decoding.penalties import LengthPenalty
+    from transformer_mt.decoding.rescoring import read_n_best
+    from transformer_mt.decoding.rescoring import rescore as ranked_again
+
+    translators = [make_translator(bundle, {"batch_tokens": batch_tokens}) for bundle in bundles]
+    settings = [bundle.config.decoding for bundle in bundles]
+    penalties = [LengthPenalty(s.length_penalty_kind, s.length_penalty) for s in settings]
+    groups = read_n_best(lines, "stdin" if input is None else str(input), num_sources=len(sources))
+    num_done = 0
+    with results_to(output) as results:
+        for chunk in _chunks(groups):
+            for group in ranked_again(
+                chunk,
+                sources,
+                translators=translators,
+                penalties=penalties,
+                weights=shares,
+                first_line=num_done + 1,
+            ):
+                lines_out = [group[0].text] if n_best == 1 else map(str, group[:n_best])
+                results.writelines(f"{line}\n" for line in lines_out)
+            results.flush()
+            num_done += sum(map(len, chunk))
+
+
+def _chunks(groups: "Iterable[list[Entry]]") -> "Iterator[list[list[Entry]]]":
+    """Join the candidates of some lines, about `CHUNK` together."""
+    chunk: list[list[Entry]] = []
+    for group in groups:
+        chunk.append(group)
+        if sum(map(len, chunk)) >= CHUNK:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk
+
+
+def _weights(text: str | None, num_models: int) -> list[float]:
+    if text is None:
+        return [1.0] * (num_models + 1)
+    try:
+        weights = [float(part) for part in text.split(",")]
+    except ValueError:
+        weights = []
+    if len(weights) != num_models + 1 or not all(map(math.isfinite, weights)):
+        raise ConfigError(
+            f"--weights {text}: expected {num_models + 1} numbers with commas between them, one "
+            f"for the scores of the list and one for each --model"
+        )
+    return weights

@@ -1,0 +1,139 @@
+"""N-best lists ranked again, by their own scores and those of other models.
+
+Source: Och and Ney 2002, log-linear combination.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from transformer_mt.decoding.penalties import LengthPenalty
+from transformer_mt.decoding.translator import Translator
+from transformer_mt.errors import DataError
+
+SEPARATOR = " ||| "
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A line of an n-best list: `NUMBER ||| TEXT ||| FEATURES ||| SCORE`.
+
+    Attributes:
+        number: Of the source line, from 0.
+        text: The candidate.
+        features: `NAME= VALUE` of each, spaces between.
+        score: What the candidates of a source are ranked by.
+    """
+
+    number: int
+    text: str
+    features: str
+    score: float
+
+    def __str__(self) -> str:
+        return SEPARATOR.join([str(self.number), self.text, self.features, f"{self.score:.6f}"])
+
+
+def parse_entry(line: str, place: str) -> Entry:
+    """Read a line of an n-best list.
+
+    Args:
+        line: The line.
+        place: What messages call it.
+
+    Raises:
+        DataError: If it is not one.
+    """
+    fields = line.split(SEPARATOR)
+    try:
+        number, *text, features, end = fields
+        entry = Entry(int(number), SEPARATOR.join(text), features, float(end))
+        if text and math.isfinite(entry.score):
+            return entry
+    except ValueError:
+        pass
+    raise DataError(
+        f"{place}: expected NUMBER ||| TEXT ||| FEATURES ||| SCORE, as of `tmt translate "
+        f"--n-best`; got '{line[:60]}'"
+    )
+
+
+def read_n_best(lines: Iterable[str], name: str, *, num_sources: int) -> Iterator[list[Entry]]:
+    """Yield the candidates of each source line, as soon as they are there.
+
+    Args:
+        lines: Of an n-best list.
+        name: What messages call the list.
+        num_sources: Lines that have candidates.
+
+    Raises:
+        DataError: If a line is damaged, a source has no candidates, or they are out of order.
+    """
+    group: list[Entry] = []
+    for line_number, line in enumerate(lines, start=1):
+        place = f"{name}:{line_number}"
+        entry = parse_entry(line, place)
+        begun = group[-1].number if group else -1
+        if entry.number not in (begun, begun + 1) or entry.number >= num_sources:
+            raise DataError(
+                f"{place}: expected a candidate of source {max(begun, 0)} or the next, of "
+                f"{num_sources} counted from 0; got {entry.number}: are the sources those that "
+                f"the list was made of?"
+            )
+        if entry.number > begun and group:
+            yield group
+            group = []
+        group.append(entry)
+    num_read = group[-1].number + 1 if group else 0
+    if num_read != num_sources:
+        raise DataError(f"{name} has candidates for {num_read} lines; there are {num_sources}")
+    if group:
+        yield group
+
+
+def rescore(
+    groups: Sequence[Sequence[Entry]],
+    sources: Sequence[str],
+    *,
+    translators: Sequence[Translator],
+    penalties: Sequence[LengthPenalty],
+    weights: Sequence[float],
+    first_line: int = 1,
+) -> list[list[Entry]]:
+    """Rank candidates by the weighted sum of their scores; equal ones stay in order.
+
+    A model's score of a candidate is its log-probability after the length penalty, as search has
+    it. It is added to the features as `Model1= SCORE`.
+
+    Args:
+        groups: Candidates of some source lines.
+        sources: All source lines.
+        translators: The models.
+        penalties: The length penalty of each.
+        weights: Of the score that the candidates have, then of each model.
+        first_line: Number of the first candidate, for errors.
+
+    Raises:
+        DataError: If a line is longer than a model allows.
+    """
+    entries = [entry for group in groups for entry in group]
+    src_lines = [sources[entry.number] for entry in entries]
+    totals = weights[0] * np.array([entry.score for entry in entries])
+    features = [entry.features for entry in entries]
+    for number, (translator, penalty) in enumerate(zip(translators, penalties, strict=True), 1):
+        forced = translator.score(src_lines, [e.text for e in entries], first_line=first_line)
+        log_probs = np.array([target.log_prob for target in forced])
+        scores = penalty.scores(log_probs, np.array([len(target.tokens) for target in forced]))
+        totals += weights[number] * scores
+        features = [
+            f"{known} Model{number}= {score:.6f}".lstrip()
+            for known, score in zip(features, scores, strict=True)
+        ]
+    entries = [
+        replace(entry, features=of_entry, score=score)
+        for entry, of_entry, score in zip(entries, features, totals.tolist(), strict=True)
+    ]
+    ranked = iter(entries)
+    return [sorted((next(ranked) for _ in group), key=lambda e: -e.score) for group in groups]
