@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 import torch
 
 from transformer_mt.bundle import load_bundle
@@ -12,8 +13,10 @@ from transformer_mt.decoding.translator import Translator
 from transformer_mt.training.trainer import train
 
 
-def test_reversing_digits_reaches_exact_match(run_config):
+@pytest.mark.parametrize("reverse_target", [False, True])
+def test_reversing_digits_reaches_exact_match(run_config, reverse_target):
     config = run_config(
+        data__reverse_target=reverse_target,
         data__train=[{"type": "reverse", "num_pairs": 10_000, "max_length": 6}],
         data__valid={"type": "reverse", "num_pairs": 50, "max_length": 6, "seed": 2},
         model={

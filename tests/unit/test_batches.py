@@ -94,6 +94,19 @@ def test_a_batch_is_what_its_docstring_says() -> None:
         assert all(s[-1] == EOS_ID for s in sentences(batch.src, batch.src_lengths))
 
 
+def test_targets_can_be_turned_around_and_end_as_before() -> None:
+    pairs = made_up(200)
+    turned = {(src, (*tgt[-2::-1], EOS_ID)) for src, tgt in all_pairs(pairs)}
+    stream = BatchStream(Mixture([pairs], seed=1), max_tokens=64, seed=1, reverse_target=True)
+    streamed = [batch for batch, _ in epochs(stream)]
+    for batches in (streamed, list(eval_batches(pairs, max_tokens=64, reverse_target=True))):
+        assert {pair for batch in batches for pair in pairs_of(batch)} == turned
+        for batch in batches:
+            read = sentences(batch.tgt_in, batch.tgt_lengths)
+            said = sentences(batch.tgt_out, batch.tgt_lengths)
+            assert read == [(BOS_ID, *sentence[:-1]) for sentence in said]
+
+
 def test_a_batch_moves_whole() -> None:
     (batch, _), *_ = take(BatchStream(Mixture([made_up(9)], seed=1), max_tokens=64, seed=1), 1)
     moved = batch.to("meta")

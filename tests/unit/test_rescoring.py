@@ -1,17 +1,21 @@
-"""N-best lists ranked again: `tmt rescore` against plain sums."""
+"""N-best lists ranked again, against plain sums; models that write from right to left."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from transformer_mt.bundle import load_bundle
+from transformer_mt.bundle import Bundle, load_bundle, save_bundle, weights_of
 from transformer_mt.cli.main import app
+from transformer_mt.decoding.forced import token_log_probs
+from transformer_mt.decoding.glossary import Glossary, Term
 from transformer_mt.decoding.options import SearchOptions
+from transformer_mt.decoding.requests import Line
 from transformer_mt.decoding.rescoring import parse_entry, read_n_best
-from transformer_mt.decoding.translator import Translator
-from transformer_mt.errors import DataError
+from transformer_mt.decoding.translator import NO_TEXT, Translator
+from transformer_mt.errors import ConfigError, DataError
 
 
 def run(command: str, *arguments: object) -> Result:
@@ -103,3 +107,100 @@ def test_weights_that_do_not_fit_are_refused(files, tiny_bundle, weights):
                  "--weights", weights)  # fmt: skip
     assert result.exit_code == 2
     assert "expected 2 numbers" in result.stderr
+
+
+@pytest.fixture(scope="module")
+def plain(tiny_bundle) -> Bundle:
+    return load_bundle(tiny_bundle)
+
+
+@pytest.fixture(scope="module")
+def turned(plain) -> Bundle:
+    """The same model, taken for one that writes from right to left."""
+    data = plain.config.data.model_copy(update={"reverse_target": True})
+    return replace(plain, config=plain.config.model_copy(update={"data": data}))
+
+
+@pytest.mark.parametrize("options", [{}, {"coverage_penalty": 0.2}, {"sample": True}])
+def test_what_a_right_to_left_model_writes_is_turned_around(plain, turned, tiny_text, options):
+    search = SearchOptions(n_best=3, max_length_offset=8, **options)
+    lines = tiny_text[0][:6]
+    decode = plain.tokenizers.tgt.decode
+    both = [Translator(bundle, search).translate(lines) for bundle in (plain, turned)]
+    for forward, backward in zip(*both, strict=True):
+        for one, other in zip(forward.n_best, backward.n_best, strict=True):
+            (written,), (shown,) = one.parts, other.parts
+            assert shown.target == written.target[::-1]
+            assert other.tokens == one.tokens[::-1]
+            assert other.text == decode(written.target[::-1]).translate(NO_TEXT)
+            assert (other.log_prob, other.score) == (one.log_prob, one.score)
+
+
+def test_words_not_wanted_are_known_in_either_direction(turned, tiny_text):
+    (free,) = Translator(turned, SearchOptions()).translate(tiny_text[0][:1])
+    unwanted = turned.tokenizers.tgt.decode(free.n_best[0].parts[0].target[:3])
+    tokens = turned.tokenizers.tgt.encode(unwanted)
+    (kept,) = Translator(turned, SearchOptions(suppress=(unwanted,))).translate(tiny_text[0][:1])
+    target = kept.n_best[0].parts[0].target
+    size = len(tokens)
+    assert tokens not in [target[i : i + size] for i in range(len(target) - size + 1)]
+
+
+def test_forced_scores_of_a_right_to_left_model_are_those_of_turned_targets(
+    plain, turned, tiny_text
+):
+    tokenizers = plain.tokenizers
+    sources, targets = tiny_text
+    found = Translator(turned, SearchOptions()).score(["", *sources], ["", *targets])
+    for source, target, score in zip(["", *sources], ["", *targets], found, strict=True):
+        ids = tokenizers.tgt.encode(target)
+        (wanted,) = token_log_probs(plain.model, [(tokenizers.src.encode(source), ids[::-1])])
+        *tokens, end = wanted
+        assert score.token_log_probs == pytest.approx([*tokens[::-1], end], abs=1e-4)
+        assert score.tokens == [*tokenizers.tgt.pieces(ids), "</s>"]
+
+
+def test_attention_and_alternatives_stand_at_their_tokens(plain, turned, tiny_text):
+    tokenizers = plain.tokenizers
+    pairs = [
+        (tokenizers.src.encode(src), tokenizers.tgt.encode(tgt))
+        for src, tgt in zip(*tiny_text, strict=True)
+    ][:5]
+    backwards = [(src, tgt[::-1]) for src, tgt in pairs]
+    model, reference = (Translator(bundle, SearchOptions()) for bundle in (turned, plain))
+    for found, wanted in zip(
+        model.source_attention(pairs, lambda a: a.mean(dim=(0, 1))),
+        reference.source_attention(backwards, lambda a: a.mean(dim=(0, 1))),
+        strict=True,
+    ):
+        assert found == pytest.approx(wanted[::-1], abs=1e-5)
+    for found, wanted in zip(
+        model.alternatives(pairs, 2), reference.alternatives(backwards, 2), strict=True
+    ):
+        *places, end = wanted
+        assert found == [*places[::-1], end]
+
+
+def test_right_to_left_models_take_no_beginnings_and_phrases(turned):
+    model = Translator(turned, SearchOptions())
+    for line in (Line("a dog", prefix="ein"), Line("a dog", phrases=("Hund",))):
+        with pytest.raises(ConfigError, match="right to left"):
+            model.translate([line])
+    with pytest.raises(ConfigError, match="right to left"):
+        Translator(turned, SearchOptions(), glossary=Glossary([Term("dog", "Hund")]))
+
+
+def test_models_of_opposite_directions_make_no_ensemble(plain, turned, tiny_bundle, tmp_path):
+    save_bundle(
+        tmp_path / "turned",
+        config=turned.config,
+        tokenizers=turned.tokenizers,
+        state_dict=weights_of(turned.model),
+        scores={},
+    )
+    text = tmp_path / "text"
+    text.write_text("a dog\n")
+    result = run("score", "--src", text, "--tgt", text, "--model", tiny_bundle, "--model",
+                 tmp_path / "turned")  # fmt: skip
+    assert result.exit_code == 4
+    assert "opposite directions" in result.stderr

@@ -158,6 +158,9 @@ class DataSettings(Settings):
     """Mix sources with shares proportional to size ** (1 / temperature) instead of weights."""
     filters: FilterSettings = FilterSettings()
     """Which training pairs are kept."""
+    reverse_target: bool = False
+    """Write targets from their last token to their first, as a right-to-left model for
+    `tmt rescore`; texts and scores are as of any other model."""
     corpus_dir: str = "data/corpora"
     """Where tokenized corpora are kept and found again."""
     num_workers: PositiveInt | None = None

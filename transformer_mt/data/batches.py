@@ -142,6 +142,7 @@ class BatchStream:
         start: Where to begin.
         sampling: Strength of subword sampling; 0 takes the stored segmentation.
         tokenizers: Needed for sampling.
+        reverse_target: Whether targets are turned around; their eos stays last.
         prefetch: Batches that a thread makes ahead; 0 makes each when it is asked for.
         pin_memory: Whether batches are on pinned memory, for CUDA.
 
@@ -160,6 +161,7 @@ class BatchStream:
         start: Position = Position(),
         sampling: float = 0.0,
         tokenizers: Tokenizers | None = None,
+        reverse_target: bool = False,
         prefetch: int = 2,
         pin_memory: bool = False,
     ) -> None:
@@ -170,6 +172,7 @@ class BatchStream:
         self.mixture, self.max_tokens, self.start = mixture, max_tokens, start
         self.rank, self.world_size = rank, world_size
         self._depth, self._pin_memory = prefetch, pin_memory
+        self._reverse_target = reverse_target
         self._sampler: SubwordSampler | None = None
         self._budget = np.array([max_tokens, max_tokens])
         if sampling > 0:
@@ -223,15 +226,18 @@ class BatchStream:
 
     def _read(self, plan: "_Plan") -> Batch:
         if self._sampler is not None:
-            src, tgt = self._sampler.sample(
-                plan.epoch, plan.positions, plan.rows, max_tokens=self.max_tokens
+            pairs = pack_pairs(
+                *self._sampler.sample(
+                    plan.epoch, plan.positions, plan.rows, max_tokens=self.max_tokens
+                )
             )
-            pairs = pack_pairs(src, tgt)
             rows = np.arange(len(pairs))
             order = np.argsort(pairs.lengths(rows)[:, 1], kind="stable")
-            return _collate(*pairs.gather(order), pairs.lengths(order))
+            src, tgt = pairs.gather(order)
+            return _collate(src, tgt, pairs.lengths(order), self._reverse_target)
         order = np.argsort(plan.lengths[:, 1], kind="stable")
-        return _collate(*self.mixture.gather(plan.rows[order]), plan.lengths[order])
+        src, tgt = self.mixture.gather(plan.rows[order])
+        return _collate(src, tgt, plan.lengths[order], self._reverse_target)
 
 
 @dataclass(frozen=True)
@@ -245,18 +251,22 @@ class _Plan:
     after: Position
 
 
-def eval_batches(pairs: TokenPairs, *, max_tokens: int) -> Iterator[Batch]:
+def eval_batches(
+    pairs: TokenPairs, *, max_tokens: int, reverse_target: bool = False
+) -> Iterator[Batch]:
     """Yield all pairs once, in order of length.
 
     Args:
         pairs: From `tokenize_pairs` or a corpus.
         max_tokens: Budget of a batch for each side; a longer pair stands alone.
+        reverse_target: See `BatchStream`.
     """
     lengths = pairs.lengths(np.arange(len(pairs)))
     order = np.lexsort((lengths[:, 0], lengths[:, 1]))
     lengths = lengths[order]
     for start, end in _cuts(lengths, np.array([max_tokens, max_tokens])):
-        yield _collate(*pairs.gather(order[start:end]), lengths[start:end])
+        src, tgt = pairs.gather(order[start:end])
+        yield _collate(src, tgt, lengths[start:end], reverse_target)
 
 
 def uniform_batch(num_tokens: int, *, length: int) -> Batch:
@@ -281,9 +291,14 @@ def _cuts(lengths: Ints, budget: Ints) -> Iterator[tuple[int, int]]:
         start = end
 
 
-def _collate(src: Ids, tgt: Ids, lengths: Ints) -> Batch:
+def _collate(src: Ids, tgt: Ids, lengths: Ints, reverse_target: bool = False) -> Batch:
     """Make a batch of packed sentences that end with eos."""
     src_lengths, tgt_lengths = np.ascontiguousarray(lengths.T)
+    if reverse_target:
+        ends = tgt_lengths.cumsum()
+        mirrored = np.repeat(2 * ends - tgt_lengths - 2, tgt_lengths) - np.arange(len(tgt))
+        mirrored[ends - 1] = ends - 1
+        tgt = tgt[mirrored]
     tgt_in = np.empty(len(tgt), dtype=np.int64)
     tgt_in[1:] = tgt[:-1]
     tgt_in[tgt_lengths.cumsum() - tgt_lengths] = BOS_ID

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar, cast
 
@@ -29,7 +29,7 @@ from transformer_mt.decoding.plan import plan_search
 from transformer_mt.decoding.requests import Line, Request, requests_for
 from transformer_mt.decoding.search import Hypothesis, beam_search
 from transformer_mt.decoding.workers import Workers
-from transformer_mt.errors import DataError
+from transformer_mt.errors import ConfigError, DataError
 from transformer_mt.models.seq2seq import evaluation_mode
 from transformer_mt.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
@@ -158,7 +158,11 @@ class Translator:
         options.check(tokenizer.vocab_size)
         self._options = options
         self._glossary = glossary
-        self._suppressed = [tokenizer.encode(word) for word in options.suppress if word.strip()]
+        self._reversed = bundle.config.data.reverse_target
+        if glossary is not None:
+            self._check_direction("a glossary")
+        suppressed = [tokenizer.encode(word) for word in options.suppress if word.strip()]
+        self._suppressed = [self._turned(tokens) for tokens in suppressed]
         device = next(bundle.model.parameters()).device
         self._continues_word = words_continued(tokenizer).to(device)
         self.tokenizers = bundle.tokenizers
@@ -190,6 +194,8 @@ class Translator:
                 sentences. Blank lines and repetitions are not counted.
         """
         wanted = [Line(line) if isinstance(line, str) else line for line in lines]
+        if any(line.prefix or line.phrases for line in wanted):
+            self._check_direction("prefixes and phrases")
         parts, nums_cut = split_lines(
             [line.text for line in wanted],
             self.tokenizers.src,
@@ -259,30 +265,47 @@ class Translator:
         self._check_lengths(pairs, first_line)
         scores = self._forced(partial(token_log_probs, self._model), pairs)
         return [
-            TargetScore(self.tokenizers.tgt.pieces([*target, EOS_ID]), log_probs)
-            for target, log_probs in zip(targets, scores, strict=True)
+            TargetScore(self.tokenizers.tgt.pieces([*target, EOS_ID]), self._turned_but_end(own))
+            for target, own in zip(targets, scores, strict=True)
         ]
 
     def source_attention(
         self, pairs: Sequence[Pair], reduce: Callable[[Tensor], Tensor]
     ) -> list[NDArray[np.float32]]:
         """Compute what the tokens of given targets attend to: see `forced.source_attention`."""
-        return self._forced(lambda batch: source_attention(self._model, batch, reduce), pairs)
+        found = self._forced(lambda batch: source_attention(self._model, batch, reduce), pairs)
+        return [matrix[::-1] for matrix in found] if self._reversed else found
 
     def alternatives(self, pairs: Sequence[Pair], num: int) -> list[list[list[tuple[int, float]]]]:
         """Find the most probable tokens at each place: see `forced.alternatives`."""
-        return self._forced(lambda batch: alternatives(self._model, batch, num), pairs)
+        found = self._forced(lambda batch: alternatives(self._model, batch, num), pairs)
+        return [self._turned_but_end(places) for places in found]
 
     def _forced(
         self, function: Callable[[Sequence[Pair]], list[Result]], pairs: Sequence[Pair]
     ) -> list[Result]:
-        """Apply a function of a batch to pairs, in batches of like length."""
+        """Apply a function of a batch to pairs, in batches of like length and the model's order."""
+        pairs = [(source, self._turned(target)) for source, target in pairs]
         lengths = [len(source) + len(target) + 2 for source, target in pairs]
         results: list[Result | None] = [None] * len(pairs)
         for batch in batches_of(lengths, self._options.batch_tokens):
             for i, result in zip(batch, halving(function, [pairs[i] for i in batch]), strict=True):
                 results[i] = result
         return cast(list[Result], results)
+
+    def _turned(self, tokens: Sequence[Result]) -> list[Result]:
+        """Bring what belongs to tokens of a target into the model's order, or back from it."""
+        return list(reversed(tokens) if self._reversed else tokens)
+
+    def _turned_but_end(self, tokens: Sequence[Result]) -> list[Result]:
+        return [*self._turned(tokens[:-1]), tokens[-1]]
+
+    def _check_direction(self, what: str) -> None:
+        if self._reversed:
+            raise ConfigError(
+                f"{what} cannot be had from a model that writes from right to left "
+                f"(data.reverse_target): leave them out"
+            )
 
     def _room(self, source_length: int) -> int:
         """Return how many tokens the translation of a source may have; eos counts in neither."""
@@ -317,11 +340,12 @@ class Translator:
                 rules=plan.rules,
                 select=plan.select,
             )
-            if not options.coverage_penalty:
-                return found
-            strength = options.coverage_penalty
-            ranked = rank_by_coverage(decoder, memory, found, strength=strength, bos_id=BOS_ID)
-            return [own[: options.n_best] for own in ranked]
+            if strength := options.coverage_penalty:
+                found = rank_by_coverage(decoder, memory, found, strength=strength, bos_id=BOS_ID)
+        return [
+            [replace(one, tokens=self._turned(one.tokens)) for one in own[: options.n_best]]
+            for own in found
+        ]
 
     def _translation(
         self,

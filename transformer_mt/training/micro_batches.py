@@ -122,6 +122,7 @@ class Updates:
             start=position,
             sampling=self._config.tokenizer.sampling,
             tokenizers=self._data.tokenizers,
+            reverse_target=self._config.data.reverse_target,
             pin_memory=self._device.type == "cuda",
         )
 

@@ -74,7 +74,9 @@ class Validator:
             loss = validation_loss(
                 model,
                 eval_batches(
-                    self._data.valid_pairs, max_tokens=self._config.training.largest_batch
+                    self._data.valid_pairs,
+                    max_tokens=self._config.training.largest_batch,
+                    reverse_target=self._config.data.reverse_target,
                 ),
                 device=self._device,
                 label_smoothing=self._config.training.label_smoothing,
