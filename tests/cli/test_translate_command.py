@@ -128,6 +128,21 @@ def test_json_lines_hold_text_tokens_and_scores(tiny_bundle, expected, tiny_text
     assert "\u2581" in result.stdout
 
 
+def test_timings_tell_the_seconds_of_lines_translated_together(tiny_bundle, tiny_text):
+    arguments = ("translate", "--model", tiny_bundle, "--timings")
+    result = run(*arguments, "--json", data=text_of(["", *tiny_text[0]]))
+    timings = [json.loads(line)["timings"] for line in result.stdout.splitlines()]
+    place = 0
+    while place < len(timings):
+        chunk = timings[place : place + timings[place]["lines"]]
+        assert chunk == [timings[place]] * timings[place]["lines"]
+        assert chunk[0]["seconds"] > 0
+        place += len(chunk)
+    refused = run(*arguments, data=b"dog\n")
+    assert refused.exit_code == 2
+    assert "--json only" in refused.stderr
+
+
 def test_n_best_lists_have_numbered_lines(tiny_bundle):
     arguments = ("translate", "--model", tiny_bundle, "--n-best", 3)
     result = run(*arguments, data=b"A red dog.\n\nThe cat.\n")

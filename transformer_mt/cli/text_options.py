@@ -67,6 +67,15 @@ Attention: TypeAlias = Annotated[
         help="With --json: source_tokens, and attention: for each token its weights on them.",
     ),
 ]
+Timings: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--timings",
+        rich_help_panel=DETAILS,
+        help="With --json: timings: seconds, for all lines that were translated together with this "
+        "one, and lines, their number.",
+    ),
+]
 Alternatives: TypeAlias = Annotated[
     int,
     typer.Option(

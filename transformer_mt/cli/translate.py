@@ -62,6 +62,7 @@ from transformer_mt.cli.text_options import (
     Protect,
     Samples,
     SplitSentences,
+    Timings,
 )
 from transformer_mt.cli.translation_lines import Details, json_lines, n_best_lines
 from transformer_mt.errors import ConfigError
@@ -140,6 +141,7 @@ def translate(
     alignment_layer: AlignmentLayer = None,
     attention: Attention = False,
     alternatives: Alternatives = 0,
+    timings: Timings = False,
     as_json: Annotated[
         bool,
         typer.Option(
@@ -183,7 +185,7 @@ def translate(
     at_terminal = input is None and sys.stdin.isatty()
     chunks = with_demands(input_chunks(input, errors), prefix=prefix, phrases=constraints, tab=tab)
     bundle = load_models(model, ensemble_weights, device=device, precision=precision)
-    details = Details(alignments is not None, attention, alternatives, alignment_layer)
+    details = Details(alignments is not None, attention, alternatives, alignment_layer, timings)
     details.check(
         as_json=as_json, protect=protect, num_layers=bundle.config.model.num_decoder_layers
     )
@@ -233,6 +235,7 @@ def translate(
         progress_bar("translate", " lines", wanted=not results.isatty()) as show,
     ):
         for chunk in chunks:
+            begun = time.monotonic()
             translate = protector.translate if protector else translator.translate
             translations = translate(chunk, first_line=num_lines + 1)
             if mbr is not None:
@@ -245,7 +248,8 @@ def translate(
                 best = [translation.n_best[0] for translation in translations]
                 attentions = attention_of(translator, best, layer=details.layer)
             if as_json:
-                lines = json_lines(translator, translations, attentions, details)
+                spent = time.monotonic() - begun
+                lines = json_lines(translator, translations, attentions, details, seconds=spent)
             elif n_best > 1:
                 lines = n_best_lines(translations, first=num_lines)
             else:

@@ -22,12 +22,14 @@ class Details:
         attention: The weights of attention.
         alternatives: So many tokens at each place.
         layer: Of the decoder, from 1, for both of the first; None: the mean of all.
+        timings: How long it took.
     """
 
     alignment: bool
     attention: bool
     alternatives: int
     layer: int | None
+    timings: bool = False
 
     def check(self, *, as_json: bool, protect: bool, num_layers: int) -> None:
         """Refuse options that have no effect, or cannot be had together.
@@ -35,8 +37,10 @@ class Details:
         Raises:
             ConfigError: Names them.
         """
-        if not as_json and (self.attention or self.alternatives):
-            raise ConfigError("--attention and --alternatives are written with --json only: add it")
+        if not as_json and (self.attention or self.alternatives or self.timings):
+            raise ConfigError(
+                "--attention, --alternatives and --timings are written with --json only: add it"
+            )
         if protect and (self.alignment or self.attention):
             raise ConfigError(
                 "--alignments and --attention count words of the text that the model saw, which "
@@ -65,6 +69,8 @@ def json_lines(
     translations: Sequence["Translation"],
     attentions: Sequence["Attention"],
     details: Details,
+    *,
+    seconds: float,
 ) -> list[str]:
     """Return a JSON object for each translation.
 
@@ -73,6 +79,7 @@ def json_lines(
         translations: Of some lines.
         attentions: Of the best candidate of each; none if it is not wanted.
         details: What to tell.
+        seconds: How long all of them took together.
     """
     best = [translation.n_best[0] for translation in translations]
     records = [_record(candidate) for candidate in best]
@@ -89,6 +96,8 @@ def json_lines(
     for record, translation in zip(records, translations, strict=True):
         if len(translation.n_best) > 1:
             record["n_best"] = [_record(candidate) for candidate in translation.n_best]
+        if details.timings:
+            record["timings"] = {"seconds": round(seconds, 6), "lines": len(records)}
     return [json.dumps(record, ensure_ascii=False) for record in records]
 
 
