@@ -75,11 +75,15 @@ def test_int8_of_zeros_is_the_bias():
     torch.testing.assert_close(Int8Linear(plain)(torch.zeros(3, 16)), plain.bias.expand(3, 8))
 
 
-def test_all_linear_maps_of_a_model_are_replaced_at_any_depth():
-    model = nn.Sequential(nn.Linear(8, 8), nn.ModuleDict({"inner": nn.Sequential(nn.Linear(8, 8))}))
+@pytest.mark.parametrize(("out_size", "gains"), [(512, False), (513, True)])
+def test_large_fp32_maps_are_replaced_at_any_depth_and_small_ones_stay(out_size, gains):
+    def map_() -> nn.Linear:
+        return linear(128, out_size)
+
+    model = nn.Sequential(map_(), nn.ModuleDict({"inner": nn.Sequential(map_())}))
     prepack(model)
     left = [module for module in model.modules() if isinstance(module, nn.Linear)]
-    assert bool(left) != can_prepack(torch.float32)
+    assert len(left) == (0 if gains and can_prepack(torch.float32) else 2)
 
 
 def test_int8_is_refused_in_one_line_where_it_cannot_be_had(monkeypatch):

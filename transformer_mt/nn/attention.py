@@ -16,6 +16,9 @@ from transformer_mt.nn.dropout import Dropout
 from transformer_mt.nn.packing import Segments, unpack
 from transformer_mt.nn.positions import Positions
 
+# From so many on, a step's attention on the CPU is faster as two products and a softmax.
+_MANY_SENTENCES = 8
+
 
 class KeysValues(NamedTuple):
     """Keys and values of B sentences in a padded block.
@@ -102,7 +105,7 @@ class SelfAttention(nn.Module):
         if self.positions.bias is not None:
             of_positions = self.positions.bias(q, here, layout.slot_positions)
             bias = of_positions if bias is None else bias + of_positions
-        mixed = F.scaled_dot_product_attention(q, keys, values, attn_mask=bias)
+        mixed = _attend_step(q, keys, values, bias)
         output: Tensor = self.output(mixed.transpose(1, 2).flatten(2))
         return output
 
@@ -164,9 +167,20 @@ class CrossAttention(nn.Module):
     def step(self, x: Tensor, layout: StepLayout, *, memory: KeysValues) -> Tensor:
         """Attend from the next token of each hypothesis (B, W, D) to `memory` (B, H, S, K)."""
         q = self.query(x).unflatten(-1, (self.num_heads, self.head_dim)).transpose(1, 2)
-        mixed = F.scaled_dot_product_attention(q, *memory, attn_mask=layout.memory_bias)
+        mixed = _attend_step(q, *memory, layout.memory_bias)
         output: Tensor = self.output(mixed.transpose(1, 2).flatten(2))
         return output
+
+
+def _attend_step(q: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None) -> Tensor:
+    """Attend from the few queries (B, H, W, K) of a step to keys and values (B, H, L, K)."""
+    if q.device.type != "cpu" or len(q) < _MANY_SENTENCES:
+        return F.scaled_dot_product_attention(q, keys, values, attn_mask=bias)
+    # Made for many queries, torch's kernel takes 1.5 times as long in fp32 and 2.6 times in bf16.
+    scores = (q * q.shape[-1] ** -0.5) @ keys.transpose(2, 3)
+    if bias is not None:
+        scores += bias
+    return scores.softmax(-1) @ values
 
 
 def _head_dim(d_model: int, num_heads: int) -> int:
