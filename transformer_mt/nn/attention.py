@@ -180,7 +180,8 @@ def _attend_step(q: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None) -
     scores = (q * q.shape[-1] ** -0.5) @ keys.transpose(2, 3)
     if bias is not None:
         scores += bias
-    return scores.softmax(-1) @ values
+    mixed: Tensor = scores.softmax(-1) @ values
+    return mixed
 
 
 def _head_dim(d_model: int, num_heads: int) -> int:
