@@ -208,9 +208,9 @@ def test_defaults_are_the_base_model_of_the_paper() -> None:
         (
             "  max_steps: 100",
             "  max_steps: 1\n  max_tokens: auto",
-            "12:15: training.max_tokens: the size of an update decides what is learned, so it is not "
-            "found by trying: set micro_batch_tokens to auto, and max_tokens to the target tokens of "
-            "an update; got 'auto'",
+            "12:15: training.max_tokens: the size of an update decides what is learned, so it is "
+            "not found by trying: set micro_batch_tokens to auto, and max_tokens to the target "
+            "tokens of an update; got 'auto'",
         ),
         (
             "  max_steps: 100",
