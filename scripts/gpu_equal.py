@@ -123,7 +123,7 @@ def compare_loss(device: torch.device, *, num_tokens: int, vocab_size: int) -> d
         return F.cross_entropy(h @ w.T, targets, label_smoothing=0.1, reduction="mean")[None]
 
     def ours(h: Tensor, w: Tensor) -> Tensor:
-        loss, _, _ = label_smoothed_linear_cross_entropy(
+        loss, _ = label_smoothed_linear_cross_entropy(
             h,
             w,
             None,

@@ -48,6 +48,7 @@ from transformer_mt.models.build import build_model
 from transformer_mt.nn.packing import Segments
 from transformer_mt.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from transformer_mt.training.distributed import World
+from transformer_mt.training.micro_batches import ROW_MULTIPLE
 from transformer_mt.training.optimizers import build_adam
 from transformer_mt.training.update import Updater
 from transformer_mt.versions import installed_versions
@@ -174,6 +175,7 @@ def measure_training(check: Check, size: str, seconds: float) -> Results:
         Mixture([pairs], seed=1),
         max_tokens=workload.max_tokens,
         seed=1,
+        row_multiple=ROW_MULTIPLE,
         pin_memory=check.device.type == "cuda",
     )
 

@@ -59,22 +59,28 @@ def batch_loss(
 ) -> tuple[Tensor, Tensor]:
     """Return label-smoothed loss and negative log-likelihood, sums over target tokens in nats."""
     src_segments = Segments.from_lengths(
-        batch.src_lengths, max_length=batch.max_src_length, num_tokens=batch.src.numel()
+        batch.src_lengths,
+        max_length=batch.max_src_length,
+        num_tokens=batch.num_src_tokens,
+        num_rows=batch.src.numel(),
     )
     tgt_segments = Segments.from_lengths(
-        batch.tgt_lengths, max_length=batch.max_tgt_length, num_tokens=batch.tgt_in.numel()
+        batch.tgt_lengths,
+        max_length=batch.max_tgt_length,
+        num_tokens=batch.num_tgt_tokens,
+        num_rows=batch.tgt_in.numel(),
     )
     states = model(batch.src, src_segments, batch.tgt_in, tgt_segments)
     weight, bias = model.decoder.output_weight()
-    loss, nll, _ = label_smoothed_linear_cross_entropy(
+    return label_smoothed_linear_cross_entropy(
         states,
         weight,
         bias,
         batch.tgt_out,
+        num_counted=batch.num_tgt_tokens,
         label_smoothing=label_smoothing,
         compiled=compiled,
     )
-    return loss, nll
 
 
 @torch.no_grad()

@@ -49,9 +49,13 @@ def triple_loop(
     return torch.stack(mixed)
 
 
-def segments_of(lengths: list[int]) -> Segments:
+def segments_of(lengths: list[int], *, num_tail_rows: int = 0) -> Segments:
+    num_tokens = sum(lengths)
     return Segments.from_lengths(
-        torch.tensor(lengths), max_length=max(lengths), num_tokens=sum(lengths)
+        torch.tensor(lengths),
+        max_length=max(lengths),
+        num_tokens=num_tokens,
+        num_rows=num_tokens + num_tail_rows,
     )
 
 
@@ -186,6 +190,45 @@ def test_every_signature_of_the_packed_kernel_is_understood(
     monkeypatch.setattr(attend_module, "varlen_kernel_of", lambda device: (kernel, options))
     projections, layout, definition = case(kind, [3, 1, 4], [2, 5, 1])
     torch.testing.assert_close(attend_varlen(projections, layout), definition(*projections))
+
+
+def by_packed_kernel(
+    projections: tuple[Tensor, ...], layout: Layout, *, dropout: Dropout
+) -> Tensor:
+    return attend_varlen(projections, layout)
+
+
+@pytest.mark.parametrize(("q_lengths", "k_lengths"), LENGTHS)
+@pytest.mark.parametrize("kind", ["self", "causal", "cross"])
+@pytest.mark.parametrize("way", [*WAYS.values(), by_packed_kernel])
+def test_a_tail_mixes_with_no_sentence(
+    way: Callable[..., Tensor],
+    kind: str,
+    q_lengths: list[int],
+    k_lengths: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kernel = varlen_of_2_10, varlen_options(varlen_of_2_10)
+    monkeypatch.setattr(attend_module, "varlen_kernel_of", lambda device: kernel)
+    projections, layout, definition = case(kind, q_lengths, k_lengths)
+    expected = definition(*projections)
+    weights = torch.randn_like(expected)
+    tails = 11, 2
+    queries = segments_of(q_lengths, num_tail_rows=tails[0])
+    keys = segments_of(k_lengths, num_tail_rows=tails[1]) if kind == "cross" else queries
+    rows = tuple(
+        torch.cat([x, torch.full((tail, *x.shape[1:]), 9.0, dtype=x.dtype)])
+        for x, tail in zip(projections, tails, strict=False)
+    )
+    found = way(rows, Layout(queries, keys, layout.causal), dropout=NO_DROPOUT)
+    assert len(found) == queries.num_rows
+    assert found.isfinite().all()
+    torch.testing.assert_close(found[: len(expected)], expected)
+    gradients = torch.autograd.grad((found[: len(expected)] * weights).sum(), rows)
+    exact = torch.autograd.grad((expected * weights).sum(), projections)
+    for gradient, tokens in zip(gradients, exact, strict=True):
+        torch.testing.assert_close(gradient[: len(tokens)], tokens)
+        assert not gradient[len(tokens) :].any()
 
 
 def test_an_unknown_signature_of_the_packed_kernel_is_not_used() -> None:

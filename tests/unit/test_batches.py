@@ -14,7 +14,7 @@ from transformer_mt.data.mixture import Mixture, temperature_weights
 from transformer_mt.data.pairs import TokenPairs, pack_pairs, tokenize_pairs
 from transformer_mt.data.prefetch import prefetch
 from transformer_mt.errors import DataError
-from transformer_mt.text.tokenizer import BOS_ID, EOS_ID, Tokenizers
+from transformer_mt.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizers
 from transformer_mt.text.tokenizer_training import train_tokenizers
 
 Sentence = tuple[int, ...]
@@ -121,6 +121,33 @@ def test_batches_keep_to_the_budget_and_are_as_full_as_can_be() -> None:
     assert max(max(sizes) for sizes in firsts) <= 100
     # Only one more pair, of at most 13 tokens a side, did not fit.
     assert min(max(sizes) for sizes in firsts[:-1]) > 100 - 13
+
+
+def test_a_tail_of_padding_makes_the_number_of_rows_a_multiple() -> None:
+    mixture = Mixture([made_up(300)], seed=1)
+    stream = BatchStream(mixture, max_tokens=64, seed=1, row_multiple=16)
+    plain = BatchStream(mixture, max_tokens=63, seed=1)
+    steps, expected = epochs(stream), epochs(plain)
+    assert [place for _, place in steps] == [place for _, place in expected]
+    for (batch, _), (same, _) in zip(steps, expected, strict=True):
+        assert batch.num_src_tokens == len(same.src)
+        assert batch.num_tgt_tokens == len(same.tgt_in)
+        for name in ("src", "tgt_in", "tgt_out"):
+            rows, tokens = getattr(batch, name), getattr(same, name)
+            assert rows[: len(tokens)].equal(tokens)
+            assert (rows[len(tokens) :] == PAD_ID).all()
+            assert len(rows) in (16, 32, 48, 64)
+            assert 1 <= len(rows) - len(tokens) <= 16
+        assert batch.src_lengths.equal(same.src_lengths)
+        assert batch.tgt_lengths.equal(same.tgt_lengths)
+
+
+def test_a_pair_as_long_as_the_budget_has_a_tail_beyond_it() -> None:
+    stream = BatchStream(
+        Mixture([pack_pairs([[5] * 31], [[5]])], seed=1), max_tokens=32, seed=1, row_multiple=16
+    )
+    ((batch, _),) = epochs(stream)
+    assert (batch.num_src_tokens, len(batch.src), len(batch.tgt_in)) == (32, 48, 16)
 
 
 def test_budget_counts_the_longer_side() -> None:

@@ -94,6 +94,7 @@ def padded_batch() -> Batch:
         tgt_in=torch.tensor([2, 8, 2, 9, 0, 0]),
         tgt_out=torch.tensor([8, 3, 9, 3, 0, 0]),
         tgt_lengths=torch.tensor([2, 2]),
+        num_src_tokens=5,
         num_tgt_tokens=4,
         num_pairs=2,
         max_src_length=3,

@@ -19,6 +19,7 @@ from transformer_mt.models.build import build_model
 from transformer_mt.nn import attend, loss
 from transformer_mt.training.distributed import World
 from transformer_mt.training.optimizers import build_adam
+from transformer_mt.training.trainer import train
 from transformer_mt.training.update import Updater
 
 
@@ -35,11 +36,11 @@ def compiler(monkeypatch):
     loss._compiled.cache_clear()
 
 
-def batches():
+def batches(row_multiple=16):
     rng = np.random.default_rng(1)
     lengths = rng.integers(1, 20, (24, 2))
     src, tgt = ([rng.integers(4, 30, n).tolist() for n in side] for side in lengths.T)
-    return list(eval_batches(pack_pairs(src, tgt), max_tokens=80))
+    return list(eval_batches(pack_pairs(src, tgt), max_tokens=80, row_multiple=row_multiple))
 
 
 def updater_for(config, *, compiled):
@@ -59,15 +60,15 @@ def updater_for(config, *, compiled):
     return model, updater
 
 
-def losses_and_gradients(model, updater):
+def losses_and_gradients(model, updater, row_multiple=16):
     """Accumulate all batches; return the loss sums of each, and all gradients."""
-    losses = [updater.accumulate([batch], num_tokens=17) for batch in batches()]
+    losses = [updater.accumulate([batch], num_tokens=17) for batch in batches(row_multiple)]
     return torch.stack(losses), {name: w.grad for name, w in model.named_parameters()}
 
 
 def test_compiled_layers_and_loss_equal_plain_ones_and_are_compiled_once(run_config, compiler):
     config = run_config(model__dropout=0.0)
-    expected, gradients = losses_and_gradients(*updater_for(config, compiled=False))
+    expected, gradients = losses_and_gradients(*updater_for(config, compiled=False), None)
     compiler("eager")
     torch.manual_seed(5)
     model, updater = updater_for(config, compiled=True)
@@ -98,6 +99,21 @@ def test_where_compiling_fails_one_warning_says_why_and_training_goes_on(
     assert "no C++ compiler was found" in warnings[0]
     expected, _ = losses_and_gradients(*updater_for(config, compiled=False))
     torch.testing.assert_close(found, expected)
+
+
+def test_validation_compiles_nothing(run_config, compiler):
+    graphs = []
+
+    def counting(graph, inputs):
+        graphs.append(graph)
+        return graph.forward
+
+    compiler(counting)
+    validation = {"every_steps": 1, "num_samples": 1, "beam_size": 1}
+    changes = {"model__dropout": 0.0, "training__compile": "layers", "training__max_steps": 2}
+    train(run_config(training__validation=validation, **changes))
+    # An encoder layer, a decoder layer, the loss.
+    assert len(graphs) == 3
 
 
 class Waits(TorchDispatchMode):

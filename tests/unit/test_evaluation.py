@@ -42,6 +42,7 @@ def batch_of(pairs: list[tuple[list[int], list[int]]]) -> Batch:
         tgt_in=tgt_in,
         tgt_out=tgt_out,
         tgt_lengths=tgt_segments.lengths,
+        num_src_tokens=len(src),
         num_tgt_tokens=len(tgt_out),
         num_pairs=len(pairs),
         max_src_length=src_segments.max_length,

@@ -41,6 +41,21 @@ def test_gradients_of_pack_and_unpack_are_exact(segments: Segments) -> None:
     assert torch.autograd.gradcheck(lambda block: pack(block, segments), block)
 
 
+def test_a_tail_is_in_no_sentence_and_one_more_sequence() -> None:
+    lengths = torch.tensor(LENGTHS)
+    segments = Segments.from_lengths(lengths, max_length=5, num_tokens=7, num_rows=10)
+    assert segments.offsets.tolist() == [0, 2, 6, 7, 10]
+    assert segments.positions.tolist() == [0, 1, 0, 1, 2, 3, 0, 0, 0, 0]
+    assert segments.index.tolist() == [0, 1, 5, 6, 7, 8, 10]
+    assert (segments.num_sentences, segments.num_tail_rows) == (3, 3)
+    x = torch.arange(1.0, 11.0, dtype=torch.float64, requires_grad=True)
+    block = unpack(x, segments)
+    assert block.tolist() == [[1, 2, 0, 0, 0], [3, 4, 5, 6, 0], [7, 0, 0, 0, 0]]
+    assert pack(block, segments).tolist() == [1, 2, 3, 4, 5, 6, 7, 0, 0, 0]
+    assert torch.autograd.gradcheck(lambda x: unpack(x, segments), x)
+    assert torch.autograd.gradcheck(lambda block: pack(block, segments), block)
+
+
 def test_segments_move_between_devices(segments: Segments) -> None:
     moved = segments.to("meta")
     assert moved.index.device.type == moved.offsets.device.type == "meta"

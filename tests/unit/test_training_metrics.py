@@ -26,12 +26,13 @@ def segments_of(lengths):
 @torch.no_grad()
 def plain_losses(model, batch):
     """Smoothed and plain loss of each token, by torch's own function."""
-    states = model(
-        batch.src, segments_of(batch.src_lengths), batch.tgt_in, segments_of(batch.tgt_lengths)
-    )
+    src, tgt_in = batch.src[: batch.num_src_tokens], batch.tgt_in[: batch.num_tgt_tokens]
+    states = model(src, segments_of(batch.src_lengths), tgt_in, segments_of(batch.tgt_lengths))
     logits = (states @ model.decoder.output.weight.T).double()
     return [
-        F.cross_entropy(logits, batch.tgt_out, label_smoothing=share, reduction="none")
+        F.cross_entropy(
+            logits, batch.tgt_out[: len(logits)], label_smoothing=share, reduction="none"
+        )
         for share in (SMOOTHING, 0.0)
     ]
 

@@ -7,6 +7,7 @@ import torch
 from transformer_mt.data.batches import eval_batches
 from transformer_mt.data.pairs import pack_pairs
 from transformer_mt.errors import DivergedError
+from transformer_mt.evaluation import batch_loss
 from transformer_mt.models.build import build_model
 from transformer_mt.training.distributed import World
 from transformer_mt.training.optimizers import build_adam
@@ -65,6 +66,26 @@ def test_k_micro_batches_equal_one_batch(run_config, monkeypatch):
     for name, gradient in expected.items():
         torch.testing.assert_close(found[name], gradient, rtol=1e-4, atol=1e-7)
     assert tally_of_parts == pytest.approx(tally, rel=1e-5)
+
+
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_a_tail_of_padding_changes_neither_loss_nor_gradients(
+    run_config, monkeypatch, norm, padded
+):
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: padded)
+    model, _ = updater_for(run_config(model__dropout=0.0, model__norm=norm))
+    model.double()
+    results = []
+    for row_multiple in (None, 64):
+        (batch,) = eval_batches(some_pairs(), max_tokens=1000, row_multiple=row_multiple)
+        model.zero_grad()
+        sums = batch_loss(model, batch, label_smoothing=0.1)
+        sums[0].backward()
+        gradients = {name: weight.grad for name, weight in model.named_parameters()}
+        results.append((torch.stack(sums).detach(), gradients))
+        assert (batch.src.numel() > batch.num_src_tokens) == (row_multiple is not None)
+    torch.testing.assert_close(*results, rtol=1e-9, atol=1e-12)
 
 
 def test_clipping_bounds_the_global_norm(run_config, monkeypatch):

@@ -27,7 +27,6 @@ from transformer_mt.benchmarks.phases import PhaseClock, forward_passes
 from transformer_mt.config.schema import Config
 from transformer_mt.data.batches import Batch, Position
 from transformer_mt.models.costs import count_flops, weight_matrices
-from transformer_mt.text.tokenizer import PAD_ID
 from transformer_mt.training.allocator import keep_freed_memory
 from transformer_mt.training.distributed import World, choose_device
 from transformer_mt.training.micro_batches import open_updates
@@ -272,8 +271,8 @@ def work_of(micro_batches: Iterable[Batch]) -> Work:
     return sum(
         (
             Work(
-                src_tokens=int((batch.src != PAD_ID).sum()),
-                tgt_tokens=int((batch.tgt_out != PAD_ID).sum()),
+                src_tokens=batch.num_src_tokens,
+                tgt_tokens=batch.num_tgt_tokens,
                 positions=batch.src.numel() + batch.tgt_in.numel(),
             )
             for batch in micro_batches

@@ -3,11 +3,13 @@
 The sentences of a batch stand one after another, without padding. A batch is the longest run of
 pairs in the epoch's order that fits the budget on both sides. So a place in the data is one number,
 and a random order needs no sorting by length: padded to a block, random batches waste 70%; packed,
-they are within one sentence of the budget.
+they are within one sentence of the budget. On request, a short tail of padding makes the numbers
+of rows round, so that few different ones are ever computed with.
 """
 
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import islice
 
 import numpy as np
@@ -19,7 +21,7 @@ from transformer_mt.data.pairs import Ids, Ints, TokenPairs, pack_pairs
 from transformer_mt.data.prefetch import prefetch
 from transformer_mt.data.sampling import SubwordSampler
 from transformer_mt.errors import DataError
-from transformer_mt.text.tokenizer import BOS_ID, EOS_ID, Tokenizers
+from transformer_mt.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizers
 
 _WINDOW_PAIRS = 4096
 _SAMPLING_MARGIN = 1.02
@@ -29,13 +31,16 @@ _SAMPLING_MARGIN = 1.02
 class Batch:
     """Packed sentence pairs, in rising order of target length.
 
+    Behind the sentences, both sides may have a tail of padding, or none.
+
     Attributes:
         src: Source tokens (Ns,) int64, each sentence ended by eos.
         src_lengths: (B,) int64, eos counted.
         tgt_in: What the decoder reads (Nt,) int64: each sentence started by bos, without its eos.
         tgt_out: What it should say (Nt,) int64: each sentence ended by eos.
         tgt_lengths: (B,) int64, eos counted.
-        num_tgt_tokens: Nt.
+        num_src_tokens: Sum of `src_lengths`: Ns without the tail.
+        num_tgt_tokens: Sum of `tgt_lengths`: Nt without the tail.
         num_pairs: B.
         max_src_length: Greatest of `src_lengths`.
         max_tgt_length: Greatest of `tgt_lengths`.
@@ -46,6 +51,7 @@ class Batch:
     tgt_in: Tensor
     tgt_out: Tensor
     tgt_lengths: Tensor
+    num_src_tokens: int
     num_tgt_tokens: int
     num_pairs: int
     max_src_length: int
@@ -60,7 +66,7 @@ class Batch:
         return self._map(lambda tensor: tensor.pin_memory())
 
     def part(self, start: int, end: int) -> "Batch":
-        """Return the pairs from `start` up to `end` as a batch of their own."""
+        """Return the pairs from `start` up to `end` as a batch of their own, without a tail."""
         src_lengths, tgt_lengths = self.src_lengths[start:end], self.tgt_lengths[start:end]
         src, tgt = (_span(lengths, start, end) for lengths in (self.src_lengths, self.tgt_lengths))
         return Batch(
@@ -69,6 +75,7 @@ class Batch:
             tgt_in=self.tgt_in[tgt],
             tgt_out=self.tgt_out[tgt],
             tgt_lengths=tgt_lengths,
+            num_src_tokens=src.stop - src.start,
             num_tgt_tokens=tgt.stop - tgt.start,
             num_pairs=end - start,
             max_src_length=int(src_lengths.max()),
@@ -143,6 +150,8 @@ class BatchStream:
         sampling: Strength of subword sampling; 0 takes the stored segmentation.
         tokenizers: Needed for sampling.
         reverse_target: Whether targets are turned around; their eos stays last.
+        row_multiple: Let a tail of 1 to so many rows of padding make the number of rows of each
+            side a multiple of this; None: no tail.
         prefetch: Batches that a thread makes ahead; 0 makes each when it is asked for.
         pin_memory: Whether batches are on pinned memory, for CUDA.
 
@@ -162,6 +171,7 @@ class BatchStream:
         sampling: float = 0.0,
         tokenizers: Tokenizers | None = None,
         reverse_target: bool = False,
+        row_multiple: int | None = None,
         prefetch: int = 2,
         pin_memory: bool = False,
     ) -> None:
@@ -172,15 +182,17 @@ class BatchStream:
         self.mixture, self.max_tokens, self.start = mixture, max_tokens, start
         self.rank, self.world_size = rank, world_size
         self._depth, self._pin_memory = prefetch, pin_memory
-        self._reverse_target = reverse_target
+        self._collate = partial(_collate, reverse_target=reverse_target, row_multiple=row_multiple)
         self._sampler: SubwordSampler | None = None
         self._budget = np.array([max_tokens, max_tokens])
+        if row_multiple is not None:
+            self._budget -= 1  # a full batch has room for its tail
         if sampling > 0:
             if tokenizers is None:
                 raise ValueError("sampling needs tokenizers")
             self._sampler = SubwordSampler(mixture, tokenizers, strength=sampling, seed=seed)
             growth = self._sampler.growth() * _SAMPLING_MARGIN
-            self._budget = np.minimum(max_tokens / growth, max_tokens).astype(np.int64)
+            self._budget = np.minimum(max_tokens / growth, self._budget).astype(np.int64)
 
     def __iter__(self) -> Generator[tuple[Batch, Position], None, None]:
         return prefetch(self._batches(), self._depth)
@@ -234,10 +246,10 @@ class BatchStream:
             rows = np.arange(len(pairs))
             order = np.argsort(pairs.lengths(rows)[:, 1], kind="stable")
             src, tgt = pairs.gather(order)
-            return _collate(src, tgt, pairs.lengths(order), self._reverse_target)
+            return self._collate(src, tgt, pairs.lengths(order))
         order = np.argsort(plan.lengths[:, 1], kind="stable")
         src, tgt = self.mixture.gather(plan.rows[order])
-        return _collate(src, tgt, plan.lengths[order], self._reverse_target)
+        return self._collate(src, tgt, plan.lengths[order])
 
 
 @dataclass(frozen=True)
@@ -252,7 +264,11 @@ class _Plan:
 
 
 def eval_batches(
-    pairs: TokenPairs, *, max_tokens: int, reverse_target: bool = False
+    pairs: TokenPairs,
+    *,
+    max_tokens: int,
+    reverse_target: bool = False,
+    row_multiple: int | None = None,
 ) -> Iterator[Batch]:
     """Yield all pairs once, in order of length.
 
@@ -260,20 +276,30 @@ def eval_batches(
         pairs: From `tokenize_pairs` or a corpus.
         max_tokens: Budget of a batch for each side; a longer pair stands alone.
         reverse_target: See `BatchStream`.
+        row_multiple: See `BatchStream`.
     """
     lengths = pairs.lengths(np.arange(len(pairs)))
     order = np.lexsort((lengths[:, 0], lengths[:, 1]))
     lengths = lengths[order]
     for start, end in _cuts(lengths, np.array([max_tokens, max_tokens])):
         src, tgt = pairs.gather(order[start:end])
-        yield _collate(src, tgt, lengths[start:end], reverse_target)
+        yield _collate(
+            src,
+            tgt,
+            lengths[start:end],
+            reverse_target=reverse_target,
+            row_multiple=row_multiple,
+        )
 
 
-def uniform_batch(num_tokens: int, *, length: int) -> Batch:
-    """Return a batch of `num_tokens` on either side, in sentences of one length, saying nothing."""
+def uniform_batch(num_tokens: int, *, length: int, row_multiple: int | None = None) -> Batch:
+    """Return a batch of `num_tokens` on either side, in sentences of one length, saying nothing.
+
+    `row_multiple` as in `BatchStream`.
+    """
     lengths = np.full((num_tokens // length, 2), length, dtype=np.int64)
     tokens = np.full(lengths[:, 0].sum(), EOS_ID, dtype=np.int64)
-    return _collate(tokens, tokens, lengths)
+    return _collate(tokens, tokens, lengths, row_multiple=row_multiple)
 
 
 def _cuts(lengths: Ints, budget: Ints) -> Iterator[tuple[int, int]]:
@@ -291,7 +317,14 @@ def _cuts(lengths: Ints, budget: Ints) -> Iterator[tuple[int, int]]:
         start = end
 
 
-def _collate(src: Ids, tgt: Ids, lengths: Ints, reverse_target: bool = False) -> Batch:
+def _collate(
+    src: Ids,
+    tgt: Ids,
+    lengths: Ints,
+    *,
+    reverse_target: bool = False,
+    row_multiple: int | None = None,
+) -> Batch:
     """Make a batch of packed sentences that end with eos."""
     src_lengths, tgt_lengths = np.ascontiguousarray(lengths.T)
     if reverse_target:
@@ -303,16 +336,30 @@ def _collate(src: Ids, tgt: Ids, lengths: Ints, reverse_target: bool = False) ->
     tgt_in[1:] = tgt[:-1]
     tgt_in[tgt_lengths.cumsum() - tgt_lengths] = BOS_ID
     return Batch(
-        src=torch.from_numpy(src.astype(np.int64)),
+        src=_with_tail(src, row_multiple),
         src_lengths=torch.from_numpy(src_lengths),
-        tgt_in=torch.from_numpy(tgt_in),
-        tgt_out=torch.from_numpy(tgt.astype(np.int64)),
+        tgt_in=_with_tail(tgt_in, row_multiple),
+        tgt_out=_with_tail(tgt, row_multiple),
         tgt_lengths=torch.from_numpy(tgt_lengths),
+        num_src_tokens=len(src),
         num_tgt_tokens=len(tgt),
         num_pairs=len(lengths),
         max_src_length=int(src_lengths.max()),
         max_tgt_length=int(tgt_lengths.max()),
     )
+
+
+def _with_tail(tokens: Ids | Ints, row_multiple: int | None) -> Tensor:
+    """Return tokens as int64, with padding behind them up to a multiple.
+
+    A tail has a row at least: one side with and one without would not fit together.
+    """
+    num_rows = len(tokens)
+    if row_multiple is not None:
+        num_rows += row_multiple - num_rows % row_multiple
+    rows = torch.full((num_rows,), PAD_ID)
+    rows[: len(tokens)] = torch.from_numpy(tokens.astype(np.int64))
+    return rows
 
 
 def _span(lengths: Tensor, start: int, end: int) -> slice:

@@ -74,7 +74,7 @@ def attend(
         bias: What a positional scheme adds to the scores.
 
     Returns:
-        (Nq, H, K).
+        (Nq, H, K). A tail mixes with no sentence; what its rows hold is finite and means nothing.
     """
     x = projections[0]
     if bias is not None:
@@ -117,7 +117,10 @@ def attend_padded(
 
 
 def attend_varlen(projections: tuple[Tensor, ...], layout: Layout) -> Tensor:
-    """Attend without padding, by flash attention for sequences of unequal length; see `attend`."""
+    """Attend without padding, by flash attention for sequences of unequal length; see `attend`.
+
+    A tail is one more sequence, as the kernel leaves rows outside of all sequences unset.
+    """
     kernel = varlen_kernel_of(projections[0].device.index)
     assert kernel is not None
     function, options = kernel
@@ -128,8 +131,8 @@ def attend_varlen(projections: tuple[Tensor, ...], layout: Layout) -> Tensor:
         v,
         layout.queries.offsets,
         layout.keys.offsets,
-        layout.queries.max_length,
-        layout.keys.max_length,
+        max(layout.queries.max_length, layout.queries.num_tail_rows),
+        max(layout.keys.max_length, layout.keys.num_tail_rows),
         **options(layout.causal),
     )
     return mixed

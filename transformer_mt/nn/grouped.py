@@ -70,10 +70,11 @@ class Placement:
     The rows of a block are ordered by group, sentence, head and token.
     """
 
-    def __init__(self, rows: Tensor, num_rows: int, num_parts: int) -> None:
-        """Take the row in a block of each token and head (N, H)."""
+    def __init__(self, rows: Tensor, num_rows: int, num_parts: int, *, num_tail_rows: int) -> None:
+        """Take the row in a block of each token and head (N, H); the tail is in no block."""
         self.num_parts = num_parts
         self.num_rows = num_rows
+        self.num_tail_rows = num_tail_rows * rows.shape[1]
         self.rows_of_one = rows.flatten()
         parts = torch.arange(num_parts)[:, None] * num_rows
         self.rows = (rows[:, None, :] + parts).flatten()
@@ -87,16 +88,25 @@ class Placement:
 
     def collect(self, blocks: Tensor) -> Tensor:
         """Copy blocks (P, R, K) to rows (N * P * H, K)."""
-        return blocks.flatten(0, 1).index_select(0, self.rows)
+        return _select(blocks.flatten(0, 1), self.rows, self.num_parts * self.num_tail_rows)
 
     def spread_one(self, x: Tensor) -> Tensor:
         """Copy (N, H, K) to one block (R, K). Padding is zero."""
         block = x.new_zeros(self.num_rows, x.shape[-1])
-        return block.index_copy_(0, self.rows_of_one, x.reshape(-1, x.shape[-1]))
+        rows = x.reshape(-1, x.shape[-1])[: self.rows_of_one.numel()]
+        return block.index_copy_(0, self.rows_of_one, rows)
 
     def collect_one(self, block: Tensor) -> Tensor:
         """Copy one block (R, K) to rows (N * H, K)."""
-        return block.index_select(0, self.rows_of_one)
+        return _select(block, self.rows_of_one, self.num_tail_rows)
+
+
+def _select(x: Tensor, index: Tensor, num_tail_rows: int) -> Tensor:
+    """Copy rows, and put zeros behind them."""
+    rows = x.new_empty(index.numel() + num_tail_rows, x.shape[1])
+    torch.index_select(x, 0, index, out=rows[: index.numel()])
+    rows[index.numel() :] = 0
+    return rows
 
 
 @dataclass(frozen=True)
@@ -211,7 +221,13 @@ class _Rows:
             segments.lengths, dim=1, output_size=segments.num_tokens
         )
         heads = torch.arange(self.num_heads) * widths[:, None]
-        return Placement((starts + segments.positions)[:, None] + heads, self.num_rows, num_parts)
+        first_rows = starts + segments.positions[: segments.num_tokens]
+        return Placement(
+            first_rows[:, None] + heads,
+            self.num_rows,
+            num_parts,
+            num_tail_rows=segments.num_tail_rows,
+        )
 
 
 def attend_in_groups(projections: tuple[Tensor, ...], plan: Plan, *, dropout: Dropout) -> Tensor:

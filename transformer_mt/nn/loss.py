@@ -28,11 +28,11 @@ def label_smoothed_linear_cross_entropy(
     bias: Tensor | None,
     targets: Tensor,
     *,
+    num_counted: int | None = None,
     label_smoothing: float = 0.0,
-    ignore_id: int | None = None,
     chunk_tokens: int | None = None,
     compiled: bool = False,
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor]:
     """Return loss and negative log-likelihood of targets, summed over tokens.
 
     The loss of a token is the cross entropy to a target distribution of 1 - label_smoothing on the
@@ -46,36 +46,32 @@ def label_smoothed_linear_cross_entropy(
         weight: Output projection (V, D).
         bias: Output bias (V,) or None.
         targets: Class of each token (N,), int64.
+        num_counted: So many rows count, from the first on; those behind are a tail of padding,
+            whose targets may be any. None: all.
         label_smoothing: Share of the target distribution that is spread, in [0, 1).
-        ignore_id: Target whose tokens count nowhere; None: all count.
         chunk_tokens: Rows of logits held at once; default by device and V.
         compiled: Whether `torch.compile` makes two passes over each chunk of logits out of a dozen.
 
     Returns:
         Sum of losses in nats, float32 (or float64 for float64 states); sum of negative
-        log-likelihoods in nats, likewise; number of tokens that count, int64. All are scalars on
-        the device of `hidden`.
+        log-likelihoods in nats, likewise. Both are scalars on the device of `hidden`.
     """
     if not 0 <= label_smoothing < 1:
         raise ValueError(f"label_smoothing must be in [0, 1); got {label_smoothing}")
-    if ignore_id is None:
-        counted, num_tokens = None, torch.full((), targets.numel(), device=targets.device)
-    else:
-        counted = targets != ignore_id
-        num_tokens = counted.sum()
     head = _Head(
+        num_counted=targets.numel() if num_counted is None else num_counted,
         label_smoothing=label_smoothing,
         chunk_tokens=chunk_tokens or _default_chunk_tokens(hidden.device, weight.shape[0]),
         product_dtype=_product_dtype(hidden),
         compiled=compiled,
     )
-    given = (hidden, weight, bias, targets, counted)
+    given = (hidden, weight, bias, targets)
     with torch.autocast(hidden.device.type, enabled=False):
         if torch.is_grad_enabled():
             loss, nll = _LinearCrossEntropy.apply(*given, head)  # type: ignore[no-untyped-call]
         else:
             loss, nll = head.run(*given, gradients=None)
-    return loss, nll, num_tokens
+    return loss, nll
 
 
 def _default_chunk_tokens(device: torch.device, num_classes: int) -> int:
@@ -104,12 +100,14 @@ class _Head:
     """The computation. Letters: C tokens of a chunk, D channels, V classes.
 
     Attributes:
+        num_counted: Rows that count; those behind do not.
         label_smoothing: Share of the target distribution that is spread.
         chunk_tokens: Greatest C.
         product_dtype: Type of the operands of matrix products; all else is at least float32.
         compiled: Whether `_losses_and_gradients` is compiled.
     """
 
+    num_counted: int
     label_smoothing: float
     chunk_tokens: int
     product_dtype: torch.dtype
@@ -121,7 +119,6 @@ class _Head:
         weight: Tensor,
         bias: Tensor | None,
         targets: Tensor,
-        counted: Tensor | None,
         *,
         gradients: _Gradients | None,
     ) -> tuple[Tensor, Tensor]:
@@ -132,25 +129,25 @@ class _Head:
         buffer = x.new_empty(min(self.chunk_tokens, x.shape[0]), w.shape[0])
         for start in range(0, x.shape[0], self.chunk_tokens):
             rows = slice(start, start + self.chunk_tokens)
-            kept = None if counted is None else counted[rows].to(exact)
+            num_counted = max(0, self.num_counted - start)
             chunk = x[rows]
             product = torch.mm(chunk, w.T, out=buffer[: chunk.shape[0]])
+            logit_grads = None
             if self.compiled and gradients is not None:
                 losses, nlls, logit_grads = _compiled()(
-                    product, bias, targets[rows], kept, self.label_smoothing
+                    product, bias, targets[rows], self.label_smoothing
                 )
-                loss += losses
-                nll += nlls
-                self._add_gradients(logit_grads, chunk, w, rows, gradients)
-                continue
-            logits = product.to(exact)
-            if bias is not None:
-                logits += bias
-            losses, nlls, probs = self._losses(logits, targets[rows])
-            loss += losses.sum() if kept is None else losses @ kept
-            nll += nlls.sum() if kept is None else nlls @ kept
-            if gradients is not None:
-                logit_grads = self._logit_gradients(probs, targets[rows], kept)
+            else:
+                logits = product.to(exact)
+                if bias is not None:
+                    logits += bias
+                losses, nlls, probs = self._losses(logits, targets[rows])
+                if gradients is not None:
+                    logit_grads = self._logit_gradients(probs, targets[rows])
+            loss += losses[:num_counted].sum()
+            nll += nlls[:num_counted].sum()
+            if gradients is not None and logit_grads is not None:
+                logit_grads[num_counted:] = 0
                 self._add_gradients(logit_grads, chunk, w, rows, gradients)
         return loss, nll
 
@@ -170,12 +167,12 @@ class _Head:
         nll = log_norm - target_logits
         return nll.lerp(log_norm - mean_logits, self.label_smoothing), nll, probs
 
-    def _logit_gradients(self, probs: Tensor, targets: Tensor, kept: Tensor | None) -> Tensor:
+    def _logit_gradients(self, probs: Tensor, targets: Tensor) -> Tensor:
         """Turn probabilities (C, V) into the gradient of the logits, in their place."""
         smoothing = self.label_smoothing
         probs.sub_(smoothing / probs.shape[1])
         probs.scatter_add_(1, targets[:, None], probs.new_full((len(targets), 1), smoothing - 1))
-        return probs if kept is None else probs.mul_(kept[:, None])
+        return probs
 
     def _add_gradients(
         self,
@@ -197,13 +194,9 @@ class _Head:
 
 
 def _losses_and_gradients(
-    product: Tensor,
-    bias: Tensor | None,
-    targets: Tensor,
-    kept: Tensor | None,
-    label_smoothing: float,
+    product: Tensor, bias: Tensor | None, targets: Tensor, label_smoothing: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return loss and negative log-likelihood of a chunk, and the gradient of its logits.
+    """Return loss (C,) and negative log-likelihood (C,), and the gradient of the logits (C, V).
 
     What `_Head` does in place, as one expression without side effects, which a compiler fuses: the
     logits (C, V) are read twice, and the gradient is written once, in their type.
@@ -218,9 +211,7 @@ def _losses_and_gradients(
     is_target = torch.arange(num_classes, device=logits.device) == targets[:, None]
     grads = (logits - log_norm[:, None]).exp() - label_smoothing / num_classes
     grads = torch.where(is_target, grads - (1 - label_smoothing), grads)
-    if kept is not None:
-        losses, nlls, grads = losses * kept, nlls * kept, grads * kept[:, None]
-    return losses.sum(), nlls.sum(), grads.to(product.dtype)
+    return losses, nlls, grads.to(product.dtype)
 
 
 @cache
@@ -237,7 +228,6 @@ class _LinearCrossEntropy(torch.autograd.Function):
         weight: Tensor,
         bias: Tensor | None,
         targets: Tensor,
-        counted: Tensor | None,
         head: _Head,
     ) -> tuple[Tensor, Tensor]:
         exact = torch.promote_types(hidden.dtype, torch.float32)
@@ -247,7 +237,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
             bias=None if bias is None else torch.zeros_like(bias, dtype=exact),
         )
         ctx.dtypes = weight.dtype, None if bias is None else bias.dtype
-        loss, nll = head.run(hidden, weight, bias, targets, counted, gradients=ctx.gradients)
+        loss, nll = head.run(hidden, weight, bias, targets, gradients=ctx.gradients)
         ctx.mark_non_differentiable(nll)
         return loss, nll
 
@@ -262,4 +252,4 @@ class _LinearCrossEntropy(torch.autograd.Function):
         hidden = gradients.hidden.mul_(grad_loss)
         weight = gradients.weight.mul_(grad_loss).to(weight_dtype)
         bias = None if gradients.bias is None else gradients.bias.mul_(grad_loss).to(bias_dtype)
-        return hidden, weight, bias, None, None, None
+        return hidden, weight, bias, None, None

@@ -1,12 +1,14 @@
 """Sentences of unequal length in one tensor: packed (N, ..) and padded (B, L, ..).
 
-Activations are packed: the tokens of all sentences of a batch one after another, with no padding.
-What acts on each token alone never notices; only attention must know where sentences end.
+Activations are packed: the tokens of all sentences of a batch one after another, with no padding
+but perhaps a tail, which makes the number of rows a round one. What acts on each token alone never
+notices; only attention must know where sentences end.
 """
 
 from dataclasses import dataclass, replace
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 
@@ -16,11 +18,14 @@ class Segments:
 
     Attributes:
         lengths: Tokens of each sentence (B,), int64, all at least 1.
-        offsets: Where each sentence begins, and the end (B + 1,), int32.
-        positions: Place of each token in its sentence, from 0 (N,), int64.
-        index: Row of each token in a padded block flattened to (B * max_length, ..) (N,), int64.
+        offsets: Where each sentence begins, and the end (B + 1,), int32; with a tail also its end
+            (B + 2,), as if it were one more sentence.
+        positions: Place of each token in its sentence, from 0; in the tail 0 (N,), int64.
+        index: Row of each token in a padded block flattened to (B * max_length, ..), int64, as many
+            as `num_tokens`.
         max_length: Length of the longest sentence, or a bound on it.
-        num_tokens: N, the sum of the lengths.
+        num_tokens: The sum of the lengths.
+        num_rows: N: the tokens, and behind them the tail, which belongs to no sentence.
     """
 
     lengths: Tensor
@@ -29,38 +34,53 @@ class Segments:
     index: Tensor
     max_length: int
     num_tokens: int
+    num_rows: int
 
     @classmethod
-    def from_lengths(cls, lengths: Tensor, *, max_length: int, num_tokens: int) -> "Segments":
+    def from_lengths(
+        cls, lengths: Tensor, *, max_length: int, num_tokens: int, num_rows: int | None = None
+    ) -> "Segments":
         """Lay out sentences of the given lengths one after another.
 
-        The two numbers could be had from `lengths`; they are arguments because reading them from
-        a GPU would make the program wait for it.
+        The first two numbers could be had from `lengths`; they are arguments because reading them
+        from a GPU would make the program wait for it.
 
         Args:
             lengths: Tokens of each sentence (B,), int64, all at least 1; its device is the device
                 of everything here.
             max_length: At least the greatest length.
             num_tokens: The sum of the lengths.
+            num_rows: Rows with those of the tail; None: there is no tail. Where sentences of two
+                sides belong together, both have a tail, or none.
         """
-        starts = torch.zeros(lengths.numel() + 1, dtype=torch.int64, device=lengths.device)
-        torch.cumsum(lengths, dim=0, out=starts[1:])
+        num_sentences = lengths.numel()
+        num_tail_rows = 0 if num_rows is None else num_rows - num_tokens
+        num_offsets = num_sentences + (2 if num_tail_rows else 1)
+        starts = lengths.new_full((num_offsets,), num_tokens + num_tail_rows)
+        starts[:1] = 0
+        torch.cumsum(lengths, dim=0, out=starts[1 : num_sentences + 1])
         tokens = torch.arange(num_tokens, device=lengths.device)
         sentences = torch.repeat_interleave(lengths, output_size=num_tokens)
         positions = tokens - starts[sentences]
         return cls(
             lengths=lengths,
             offsets=starts.to(torch.int32),
-            positions=positions,
+            positions=F.pad(positions, (0, num_tail_rows)),
             index=sentences * max_length + positions,
             max_length=max_length,
             num_tokens=num_tokens,
+            num_rows=num_tokens + num_tail_rows,
         )
 
     @property
     def num_sentences(self) -> int:
         """B."""
         return self.lengths.numel()
+
+    @property
+    def num_tail_rows(self) -> int:
+        """Rows behind the last token."""
+        return self.num_rows - self.num_tokens
 
     def padding_mask(self) -> Tensor:
         """Return (B, max_length) bool; True = real token."""
@@ -78,16 +98,17 @@ class Segments:
 
 
 def unpack(x: Tensor, segments: Segments) -> Tensor:
-    """Pad (N, ..) to (B, max_length, ..), zeros behind the end of each sentence."""
-    num_rows = segments.num_sentences * segments.max_length
-    padded: Tensor = _Unpack.apply(x, segments.index, num_rows)  # type: ignore[no-untyped-call]
+    """Pad (N, ..) to (B, max_length, ..), zeros behind the end of each sentence; drop the tail."""
+    num_rows, index = segments.num_sentences * segments.max_length, segments.index
+    tokens = x[: index.shape[0]]
+    padded: Tensor = _Unpack.apply(tokens, index, num_rows)  # type: ignore[no-untyped-call]
     return padded.view(segments.num_sentences, segments.max_length, *x.shape[1:])
 
 
 def pack(x: Tensor, segments: Segments) -> Tensor:
-    """Drop the padding: (B, max_length, ..) -> (N, ..), the inverse of `unpack`."""
+    """Drop the padding: (B, max_length, ..) -> (N, ..), the inverse of `unpack`; zeros as tail."""
     packed: Tensor = _Pack.apply(x.flatten(0, 1), segments.index)  # type: ignore[no-untyped-call]
-    return packed
+    return F.pad(packed, [0, 0] * (packed.dim() - 1) + [0, segments.num_tail_rows])
 
 
 def _spread(x: Tensor, index: Tensor, num_rows: int) -> Tensor:

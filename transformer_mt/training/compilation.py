@@ -18,9 +18,10 @@ from transformer_mt.text.tokenizer import UNK_ID
 
 logger = logging.getLogger(__name__)
 
-# Sentences whose numbers of tokens, and whose own number, all differ: equal sizes would be taken
-# for one that is always equal, and compiled again at the first real batch.
+# Sentences whose numbers of tokens and rows, and whose own number, all differ: equal sizes would be
+# taken for one that is always equal, and compiled again at the first real batch.
 _TRIAL_LENGTHS = ((2, 4, 7, 2), (1, 5, 8, 6))
+_TRIAL_MULTIPLE = 7
 
 
 def compile_layers(
@@ -65,7 +66,7 @@ def _try(
 ) -> None:
     """Run a made-up batch forward and backward."""
     sides = ([[UNK_ID] * length for length in lengths] for lengths in _TRIAL_LENGTHS)
-    (batch,) = eval_batches(pack_pairs(*sides), max_tokens=100)
+    (batch,) = eval_batches(pack_pairs(*sides), max_tokens=100, row_multiple=_TRIAL_MULTIPLE)
     devices = [device] if device.type == "cuda" else []
     # Warnings here are about what the compiler does inside, such as reading gradients too early.
     with torch.random.fork_rng(devices), warnings.catch_warnings(action="ignore"):

@@ -61,7 +61,9 @@ class Validator:
             DivergedError: When what the model says is no number any more.
         """
         try:
-            return self._validate(model, autocast)
+            # Compiled layers would be compiled again for a model that drops nothing.
+            with torch.compiler.set_stance("force_eager"):
+                return self._validate(model, autocast)
         except ModelError as error:  # the search met NaN: here no file is to blame, but the run
             raise DivergedError(
                 "training diverged: in validation the model's output is no number any more: lower "
