@@ -4,7 +4,7 @@ import pytest
 from sacrebleu.metrics import BLEU, CHRF
 
 from transformer_mt.decoding.mbr import by_expected_utility
-from transformer_mt.decoding.translator import Candidate, Translation
+from transformer_mt.decoding.translation import Candidate, Translation
 
 SAMPLES = ["a dog runs", "the dog runs", "a dog runs fast", "a dog runs", "cats", "the dog is here"]
 

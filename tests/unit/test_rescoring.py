@@ -14,7 +14,8 @@ from transformer_mt.decoding.glossary import Glossary, Term
 from transformer_mt.decoding.options import SearchOptions
 from transformer_mt.decoding.requests import Line
 from transformer_mt.decoding.rescoring import parse_entry, read_n_best
-from transformer_mt.decoding.translator import NO_TEXT, Translator
+from transformer_mt.decoding.translation import NO_TEXT
+from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import ConfigError, DataError
 
 

@@ -6,7 +6,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from transformer_mt.decoding.translator import Translation, Translator
+from transformer_mt.decoding.translation import Translation
+from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import DataError
 
 WARMUP_LINES = 32

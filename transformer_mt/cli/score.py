@@ -20,7 +20,7 @@ from transformer_mt.cli.streams import check_output, parallel_lines, results_to
 from transformer_mt.errors import ConfigError
 
 if TYPE_CHECKING:
-    from transformer_mt.decoding.translator import TargetScore
+    from transformer_mt.decoding.translation import TargetScore
 
 # Pairs scored together: enough to make batches of like length.
 CHUNK = 4096

@@ -10,7 +10,8 @@ from transformer_mt.errors import ConfigError
 
 if TYPE_CHECKING:
     from transformer_mt.decoding.alignment import Attention
-    from transformer_mt.decoding.translator import Candidate, Translation, Translator
+    from transformer_mt.decoding.translation import Candidate, Translation
+    from transformer_mt.decoding.translator import Translator
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from transformer_mt.decoding.translator import NO_TEXT, Candidate, Translator
+from transformer_mt.decoding.translation import NO_TEXT, Candidate
+from transformer_mt.decoding.translator import Translator
 
 WORD = re.compile(r"\S+")
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from transformer_mt.decoding.translator import Candidate, Translation
+from transformer_mt.decoding.translation import Candidate, Translation
 from transformer_mt.metrics.pairwise import Utility, pairwise_scores
 
 

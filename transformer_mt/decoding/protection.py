@@ -12,7 +12,8 @@ from itertools import pairwise
 
 from transformer_mt.decoding.alignment import Attention, Span, attention_of
 from transformer_mt.decoding.requests import Line
-from transformer_mt.decoding.translator import Candidate, Translation, Translator
+from transformer_mt.decoding.translation import Candidate, Translation
+from transformer_mt.decoding.translator import Translator
 from transformer_mt.text.markup import (
     CLOSING,
     CLOSING_SIGNS,

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar, cast
 
@@ -28,6 +28,13 @@ from transformer_mt.decoding.options import SearchOptions
 from transformer_mt.decoding.plan import plan_search
 from transformer_mt.decoding.requests import Line, Request, requests_for
 from transformer_mt.decoding.search import Hypothesis, beam_search
+from transformer_mt.decoding.translation import (
+    NO_TEXT,
+    Candidate,
+    TargetScore,
+    TranslatedPart,
+    Translation,
+)
 from transformer_mt.decoding.workers import Workers
 from transformer_mt.errors import ConfigError, DataError
 from transformer_mt.models.seq2seq import evaluation_mode
@@ -38,96 +45,6 @@ Result = TypeVar("Result")
 # Tokens of a source, eos included, up to which it is translated in one piece. Time and memory of
 # attention grow with the square of the length, and no model is trained on sentences this long.
 MAX_SOURCE_LENGTH = 1024
-
-# What a model can spell with byte pieces and no line may hold: all that some program takes for the
-# end of a line, NUL, which our own reader refuses, and what a terminal would obey.
-NO_TEXT = dict.fromkeys([*range(9), *range(10, 32), *range(127, 160), 0x2028, 0x2029], " ")
-
-
-@dataclass(frozen=True)
-class TranslatedPart:
-    """A part of a line and its translation; most lines have one.
-
-    Attributes:
-        source: Tokens of the source, without eos.
-        target: Tokens of the translation, without eos.
-        source_glue: White space between this part and the next in the source.
-        target_glue: Likewise in the translation.
-    """
-
-    source: tuple[int, ...]
-    target: list[int]
-    source_glue: str
-    target_glue: str
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """One translation of a line.
-
-    Attributes:
-        text: Without line breaks and other control characters, except tabs.
-        tokens: Pieces of the target vocabulary.
-        log_prob: Natural logarithm of its probability.
-        score: What candidates are ranked by: see `search.Hypothesis`.
-        parts: What was translated, and to what.
-    """
-
-    text: str
-    tokens: list[str]
-    log_prob: float
-    score: float
-    parts: list[TranslatedPart]
-
-
-@dataclass(frozen=True)
-class Translation:
-    """What a line became.
-
-    A line that was translated in parts has the sums of their log-probabilities and scores.
-
-    Attributes:
-        n_best: Candidates, best first; at least one. A blank line has an empty one.
-        terms: Of the glossary, those that the source has.
-        num_cut: How many of its sentences were too long to be translated in one piece.
-    """
-
-    n_best: list[Candidate]
-    terms: list[Term] = field(default_factory=list)
-    num_cut: int = 0
-
-    @property
-    def text(self) -> str:
-        """The best candidate's text."""
-        return self.n_best[0].text
-
-    @property
-    def num_terms_met(self) -> int:
-        """How many of the terms the best candidate translates as wanted."""
-        return sum(term.is_in(self.text) for term in self.terms)
-
-    @property
-    def score(self) -> float:
-        """The best candidate's score."""
-        return self.n_best[0].score
-
-
-@dataclass(frozen=True)
-class TargetScore:
-    """How probable a given target is.
-
-    Attributes:
-        tokens: Pieces of the target, eos last.
-        token_log_probs: Natural logarithm of the probability of each.
-    """
-
-    tokens: list[str]
-    token_log_probs: list[float]
-
-    @property
-    def log_prob(self) -> float:
-        """Of the whole target, eos included."""
-        return sum(self.token_log_probs)
 
 
 class Translator:
