@@ -22,7 +22,8 @@ from transformer_mt.training.preparation import Data
 from transformer_mt.training.state import TrainState
 from transformer_mt.training.update import Updater
 
-# On processors larger micro-batches are not faster, only larger: see docs/benchmarks.md.
+# Base in fp32 is as fast with 2,048 tokens on a processor as with 4,096 (docs/log.md); more was not
+# measured.
 ENOUGH_TOKENS_CPU = 4096
 
 # Of the rows on each side. With any number of rows, bf16 on the CPU takes much more memory. Padding
