@@ -313,3 +313,9 @@ def test_config_check_warns_of_settings_without_effect(
 def test_config_schema_is_json(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["config", "schema"])
     assert json.loads(result.stdout)["title"] == "Config"
+
+
+def test_translation_does_not_wait_for_what_only_sharding_needs() -> None:
+    code = "import sys, transformer_mt.training.distributed; "
+    code += "sys.exit('torch.distributed.fsdp' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0

@@ -8,16 +8,19 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch._C._distributed_c10d import PrefixStore, Store
-from torch.distributed.fsdp import FSDPModule
 from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
 from transformer_mt.errors import ConfigError, TmtError
+
+if TYPE_CHECKING:
+    from torch.distributed.fsdp import FSDPModule
 
 # A rank that does not answer for so long in the middle of training is dead or stuck.
 _TIMEOUT = timedelta(minutes=10)
@@ -131,6 +134,8 @@ class World:
 
     def exchange(self, model: nn.Module, *, now: bool) -> AbstractContextManager[None]:
         """Return a context for a backward pass; without `now`, gradients stay on their rank."""
+        if self.size == 1:
+            return nullcontext()
         if isinstance(model, DistributedDataParallel) and not now:
             return model.no_sync()
         for part in _shards(model):
@@ -238,5 +243,8 @@ def _store() -> Store:
     return dist.distributed_c10d._get_default_store()
 
 
-def _shards(model: nn.Module) -> list[FSDPModule]:
+def _shards(model: nn.Module) -> "list[FSDPModule]":
+    # Takes half a second to import, and `tmt translate` needs this module for its device.
+    from torch.distributed.fsdp import FSDPModule
+
     return [module for module in model.modules() if isinstance(module, FSDPModule)]
