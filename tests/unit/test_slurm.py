@@ -21,7 +21,9 @@ exit $worst""",
 show) printf 'node7\\nnode8\\n' ;;
 requeue) echo "requeue $2" ;;
 esac""",
-    "tmt": """printf '%s|' "$RANK" "$LOCAL_RANK" "$WORLD_SIZE" "$MASTER_ADDR" "$MASTER_PORT" "$@"
+    # A signal that the script ignored, its children would ignore, too.
+    "tmt": """bash -c 'kill -TERM $$; echo deaf to TERM' 2> /dev/null
+printf '%s|' "$RANK" "$LOCAL_RANK" "$WORLD_SIZE" "$MASTER_ADDR" "$MASTER_PORT" "$@"
 echo; exit "$CODE" """,
 }
 
