@@ -10,7 +10,7 @@ JOBS ?= $(shell cores=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); echo 
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=$(JOBS) --dist=worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all lint types check bench clean
+.PHONY: help setup demo test test-all test-faults lint types check bench clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
@@ -21,10 +21,13 @@ demo: $(READY) ## Get real text, train a small model on it (minutes), translate 
 	@$(BIN)/python scripts/demo.py
 
 test: $(READY) ## Run the tests that need neither a GPU nor more than a few seconds each
-	$(PYTEST) -m "not slow and not gpu"
+	$(PYTEST) -m "not slow and not gpu and not sweep"
 
 test-all: $(READY) ## Run all tests that need no GPU
-	$(PYTEST) -m "not gpu"
+	$(PYTEST) -m "not gpu and not sweep"
+
+test-faults: $(READY) ## Break runs, files and texts at hundreds of points (under half an hour)
+	$(PYTEST) tests/faults -m "not gpu" -rP --show-capture=stdout
 
 lint: $(READY) ## Check style and format
 	$(BIN)/ruff check .

@@ -5,11 +5,13 @@ scores) and `README.md`, the model card. Optimizer state and positions in the da
 of a bundle: see `training.checkpoint`.
 """
 
+import json
 import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -141,6 +143,16 @@ def find_bundle(explicit: Path | None, runs_dir: str | Path = "runs") -> Path:
             f"set ${MODEL_VARIABLE}, or train one with `tmt train --config FILE`"
         )
     return _bundle_at(run)
+
+
+def bundle_scores(directory: Path) -> dict[str, Any]:
+    """Return what the manifest of a bundle says of its quality; nothing if it cannot be read."""
+    try:
+        manifest = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))
+        scores: dict[str, Any] = manifest["scores"]
+    except (OSError, ValueError, KeyError):
+        return {}
+    return scores
 
 
 def newest_run(runs_dir: str | Path) -> Path | None:

@@ -98,10 +98,11 @@ def configure_logging(level: int = logging.INFO) -> None:
 class MetricsLog:
     """A file with one JSON object on each line, in the order of the steps of a run.
 
-    Each line is flushed as it is written. A run that goes on from the checkpoint of step N opens
+    Each line is flushed as it is written, so that it survives the program; `sync` makes it survive
+    a loss of power. A run that goes on from the checkpoint of step N opens
     its log with `last_step=N`: what an interrupted run had written after that step is cut off, so
     that the resumed run leaves the same records as one that was never interrupted. For this a
-    record of step N is written before the checkpoint of step N.
+    record of step N is written and synced before the checkpoint of step N.
     """
 
     def __init__(self, path: Path, *, last_step: int | None = None) -> None:
@@ -125,6 +126,10 @@ class MetricsLog:
         line = json.dumps(_finite(record), ensure_ascii=False, allow_nan=False)
         self._file.write(line.encode("utf-8", "backslashreplace") + b"\n")
         self._file.flush()
+
+    def sync(self) -> None:
+        """Wait until all records are on the disk."""
+        os.fsync(self._file.fileno())
 
     def close(self) -> None:
         """Close the file."""

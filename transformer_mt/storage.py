@@ -20,10 +20,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import xxhash
+
 from transformer_mt.errors import ConfigError, ModelError, TmtError
 from transformer_mt.hashes import NO_HASHES, FileHashes, HashName, hash_file
 
 MANIFEST = "manifest.json"
+CHECKSUM = "manifest_checksum"
+"""In a manifest: of all else in it. Folders made before there was one have none."""
 
 logger = logging.getLogger(__name__)
 
@@ -114,7 +118,9 @@ def finish_directory(
         for path in sorted(temporary.iterdir())
         if path.name != MANIFEST
     }
-    manifest = json.dumps({**about, "files": files}, indent=2, ensure_ascii=False)
+    content = {**about, "files": files}
+    content[CHECKSUM] = _checksum(content)
+    manifest = json.dumps(content, indent=2, ensure_ascii=False)
     for path in temporary.iterdir():
         _sync(path)
     replace_file(temporary / MANIFEST, manifest + "\n")
@@ -244,12 +250,21 @@ def read_manifest(
             f"{path}: format_version {version} is newer than {newest_version}, the newest that "
             "this version of transformer_mt reads: upgrade transformer_mt"
         )
+    if CHECKSUM in manifest and manifest[CHECKSUM] != _checksum(manifest):
+        raise ModelError(f"{path}: damaged: it does not match its own checksum")
     files = manifest.get("files")
     if not isinstance(files, dict) or not files:
         raise ModelError(f"{path}: lists no files")
     for name, facts in files.items():
         _check_file(directory, name, facts, hashes)
     return manifest
+
+
+def remove_directory(directory: Path) -> None:
+    """Remove a folder; one that is half removed by a crash has another name already."""
+    doomed = directory.with_name(f".{directory.name}.tmp-{secrets.token_hex(4)}")
+    directory.rename(doomed)
+    shutil.rmtree(doomed, ignore_errors=True)
 
 
 def remove_leftovers(directory: Path) -> None:
@@ -265,6 +280,12 @@ def remove_leftovers(directory: Path) -> None:
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)
+
+
+def _checksum(manifest: Mapping[str, object]) -> str:
+    content = {key: value for key, value in manifest.items() if key != CHECKSUM}
+    text = json.dumps(content, sort_keys=True)
+    return xxhash.xxh3_64(text.encode()).hexdigest()
 
 
 def _check_file(directory: Path, name: str, facts: object, hashes: FileHashes) -> None:

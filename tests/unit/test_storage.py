@@ -124,8 +124,18 @@ def test_what_is_no_such_folder_is_refused(tmp_path):
 def test_a_manifest_that_cannot_be_trusted_is_refused(tmp_path, change, message):
     write(tmp_path / "it", "some text")
     path = tmp_path / "it" / "manifest.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    manifest = json.loads(path.read_text()) | change
+    del manifest["manifest_checksum"]
+    path.write_text(json.dumps(manifest))
     with pytest.raises(ModelError, match=message):
+        check(tmp_path / "it")
+
+
+def test_a_manifest_that_changed_by_itself_is_noticed(tmp_path):
+    write(tmp_path / "it", "some text")
+    path = tmp_path / "it" / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"about": "something else"}))
+    with pytest.raises(ModelError, match="damaged: it does not match its own checksum"):
         check(tmp_path / "it")
 
 

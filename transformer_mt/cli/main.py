@@ -38,6 +38,7 @@ COMMANDS = (
     "score",
     "rescore",
     "average",
+    "verify",
     "plot",
     "inspect",
     "bench",

@@ -11,6 +11,7 @@ from transformer_mt.cli.help import examples
 from transformer_mt.cli.options import Overrides
 from transformer_mt.config.loading import find_config, load_config
 from transformer_mt.config.unused import unused_settings
+from transformer_mt.training.signals import stop_request
 
 logger = logging.getLogger(__name__)
 
@@ -48,10 +49,10 @@ def train(
     loaded = load_config(path, settings)
     for warning in unused_settings(loaded):
         logger.warning("%s: %s", path, warning)
+    with stop_request():  # also while the seconds of this import pass
+        from transformer_mt.training.trainer import train as train_model
 
-    from transformer_mt.training.trainer import train as train_model
-
-    result = train_model(loaded, fresh=fresh)
+        result = train_model(loaded, fresh=fresh)
     if os.environ.get("RANK", "0") != "0":
         return  # torchrun started several processes: one of them speaks
     if as_json:

@@ -229,6 +229,9 @@ class TrainingSettings(Settings):
     """What is kept."""
     log_every_steps: PositiveInt = 50
     """Write a line of metrics after so many updates."""
+    max_rollbacks: Annotated[int, Field(ge=0)] = 2
+    """How often a run that diverges may go back to its last sound checkpoint, with half the
+    learning rate; then it stops with exit code 5."""
     tensorboard: bool = False
     """Also write TensorBoard files (needs the `tensorboard` extra)."""
     runs_dir: str = "runs"

@@ -8,9 +8,9 @@ from typing import Any
 
 from torch import Tensor
 
-from transformer_mt.bundle import save_bundle
+from transformer_mt.bundle import bundle_scores, save_bundle
 from transformer_mt.config.schema import Config
-from transformer_mt.storage import MANIFEST, replace_file
+from transformer_mt.storage import replace_file
 from transformer_mt.text.tokenizer import Tokenizers
 from transformer_mt.training.run_directory import RunDirectory
 from transformer_mt.training.validation import WORST, Findings
@@ -89,7 +89,7 @@ class Answer:
         Returns:
             True when they are the answer now.
         """
-        if findings.merit <= self._best().get("merit", WORST):
+        if findings.merit <= bundle_scores(self._run.best_dir).get("merit", WORST):
             return False
         self._write(self._run.best_dir, findings, weights, steps)
         return True
@@ -111,7 +111,7 @@ class Answer:
 
     def write_result(self, step: int, reason: str) -> None:
         """Write down that the run has ended, and how good the model in `best/` is."""
-        best = self._best()
+        best = bundle_scores(self._run.best_dir)
         steps = best.get("steps", [])
         result = RunResult(
             run_dir=str(self._run.root),
@@ -122,14 +122,6 @@ class Answer:
         )
         text = json.dumps(asdict(result), indent=2, ensure_ascii=False)
         replace_file(self._run.result_path, text + "\n")
-
-    def _best(self) -> dict[str, Any]:
-        try:
-            manifest = json.loads((self._run.best_dir / MANIFEST).read_text(encoding="utf-8"))
-            scores: dict[str, Any] = manifest["scores"]
-        except (OSError, ValueError, KeyError):
-            return {}
-        return scores
 
     def _write(
         self,

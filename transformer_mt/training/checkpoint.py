@@ -8,8 +8,6 @@ the state mean is the trainer's business.
 import json
 import logging
 import re
-import secrets
-import shutil
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +20,7 @@ from torch import Tensor, nn
 
 from transformer_mt.bundle import WEIGHTS, load_weights, save_tensors, weights_of
 from transformer_mt.errors import ModelError
-from transformer_mt.storage import new_directory, read_manifest
+from transformer_mt.storage import new_directory, read_manifest, remove_directory
 from transformer_mt.training.distributed import World
 from transformer_mt.training.optimizers import load_optimizer_tensors
 
@@ -155,10 +153,7 @@ def prune_checkpoints(checkpoints_dir: Path, *, keep_steps: Collection[int]) -> 
     """Delete all checkpoints but the newest and those of `keep_steps`."""
     for directory in list_checkpoints(checkpoints_dir)[:-1]:
         if step_of(directory) not in keep_steps:
-            # Renamed first: a checkpoint half deleted must not look like one.
-            doomed = directory.with_name(f".{directory.name}.tmp-{secrets.token_hex(4)}")
-            directory.rename(doomed)
-            shutil.rmtree(doomed, ignore_errors=True)
+            remove_directory(directory)
 
 
 def checksum(model: nn.Module) -> int:

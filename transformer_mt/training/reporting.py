@@ -17,6 +17,9 @@ from transformer_mt.training.state import Stopwatch
 from transformer_mt.training.tracking import NoTracker, TensorBoardTracker, Tracker
 from transformer_mt.training.validation import Findings
 
+# It begins at 65,536; below this, small gradients are lost and the run mostly diverges soon.
+LOW_SCALE = 16.0
+
 logger = logging.getLogger(__name__)
 
 
@@ -38,6 +41,7 @@ class Reporter:
         with explain_write_errors(run.root):
             self._metrics = MetricsLog(run.metrics_path, last_step=step)
             self._events = MetricsLog(run.events_path, last_step=sys.maxsize)
+        self._has_warned_of_scale = False
         self._progress_before = progress
         self._stopwatch = Stopwatch()
         # Off a terminal there is no bar but a line for each record: the bar's text would be noise.
@@ -63,6 +67,14 @@ class Reporter:
         self._metrics.write(step, values)
         self._tracker.write(step, values)
         loss, speed = f"{values['loss_nats']:.3f}", f"{values['tokens_per_second']:,.0f}"
+        if values.get("loss_scale", LOW_SCALE) < LOW_SCALE and not self._has_warned_of_scale:
+            self._has_warned_of_scale = True
+            logger.warning(
+                "step %d: the loss scale of fp16 has fallen to %g: gradients are close to the "
+                "greatest number that fp16 has; lower training.lr, or take precision bf16",
+                step,
+                values["loss_scale"],
+            )
         self._bar.set_postfix_str(f"loss {loss}, {speed} tokens/s", refresh=False)
         if not self._has_bar:
             logger.info(
@@ -103,6 +115,12 @@ class Reporter:
         """Write down that something happened."""
         with explain_write_errors(self._run.events_path):
             self._events.write(step, {"event": name, **facts})
+
+    def sync(self) -> None:
+        """Wait until all records are on the disk, as before a checkpoint they must be."""
+        with explain_write_errors(self._run.root):
+            self._metrics.sync()
+            self._events.sync()
 
     def picture(self) -> None:
         """Draw the learning curve; without matplotlib say so and go on."""

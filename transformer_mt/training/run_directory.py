@@ -36,6 +36,7 @@ CHANGEABLE = (
     "training.log_every_steps",
     "training.max_epochs",
     "training.max_minutes",
+    "training.max_rollbacks",
     "training.max_steps",
     "training.max_total_tokens",
     "training.micro_batch_tokens",
@@ -89,7 +90,7 @@ class RunDirectory:
             self._take_lock()
         if fresh and self.config_path.exists():
             self._put_aside()
-        for folder in (self.root, self.checkpoints_dir):
+        for folder in (self.root, self.checkpoints_dir, self.samples_dir):
             remove_leftovers(folder)
         if list_checkpoints(self.checkpoints_dir):
             self._check_unchanged(config)

@@ -66,7 +66,14 @@ class StopRequest:
 
 @contextmanager
 def stop_request() -> Iterator[StopRequest]:
-    """Watch for SIGINT (Ctrl-C), SIGTERM and SIGUSR1 within the block."""
+    """Watch for SIGINT (Ctrl-C), SIGTERM and SIGUSR1 within the block.
+
+    Within another such block it is the same request: a program can watch from its first moment on.
+    """
+    watching = getattr(signal.getsignal(signal.SIGTERM), "__self__", None)
+    if isinstance(watching, StopRequest):
+        yield watching
+        return
     request = StopRequest()
     if threading.current_thread() is not threading.main_thread():
         yield request

@@ -40,6 +40,10 @@ class TrainState:
         tally: What the updates since then were like, see `update.Updater`.
         scaler: State of the loss scale under fp16.
         validations: All so far, oldest first.
+        lowest_loss: Least mean loss between two lines of metrics, in nats; None before the first.
+        high_in_a_row: How many lines up to the last one had a much higher loss.
+        num_rollbacks: How often the run went back to a checkpoint because it diverged.
+        lr_scale: What the learning rate is multiplied by since.
     """
 
     step: int = 0
@@ -54,6 +58,10 @@ class TrainState:
     tally: list[float] = field(default_factory=list)
     scaler: dict[str, Any] = field(default_factory=dict)
     validations: list[Validation] = field(default_factory=list)
+    lowest_loss: float | None = None
+    high_in_a_row: int = 0
+    num_rollbacks: int = 0
+    lr_scale: float = 1.0
 
     def advance(self, position: Position, num_tokens: float, seconds: float) -> None:
         """Count one update of so many target tokens and so much time."""

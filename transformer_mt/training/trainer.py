@@ -6,6 +6,7 @@
 """
 
 import logging
+import math
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import NoReturn
@@ -15,7 +16,7 @@ import torch
 from transformer_mt.bundle import weights_of
 from transformer_mt.config.schema import Config
 from transformer_mt.data.batches import Batch, Position
-from transformer_mt.errors import InterruptedRun, TmtError
+from transformer_mt.errors import DivergedError, InterruptedRun, TmtError
 from transformer_mt.training.allocator import keep_freed_memory
 from transformer_mt.training.answer import Answer, RunResult, describe_scores
 from transformer_mt.training.averaging import take_average
@@ -26,6 +27,7 @@ from transformer_mt.training.checkpoint import (
     save_checkpoint,
 )
 from transformer_mt.training.distributed import World, choose_device, open_world
+from transformer_mt.training.divergence import drop_high_checkpoints, judge_loss, trace
 from transformer_mt.training.limits import Course
 from transformer_mt.training.micro_batches import open_updates
 from transformer_mt.training.optimizers import optimizer_tensors
@@ -42,6 +44,7 @@ from transformer_mt.training.setup import (
 )
 from transformer_mt.training.sharding import copy_weights
 from transformer_mt.training.signals import Interrupted, StopRequest, stop_request
+from transformer_mt.training.space import check_space
 from transformer_mt.training.state import Stopwatch, Validation, best_validations
 from transformer_mt.training.tracking import check_tensorboard
 from transformer_mt.training.update import MAX_SPLITS_IN_A_ROW, MAX_UNUSABLE_IN_A_ROW
@@ -66,7 +69,7 @@ def train(config: Config, *, fresh: bool = False) -> RunResult:
         ConfigError: When settings do not fit this machine or the run that goes on.
         DataError: When the data cannot be read or used.
         ModelError: When the checkpoints cannot be used.
-        DivergedError: When the gradients are no numbers any more.
+        DivergedError: When the run diverges again after `training.max_rollbacks`.
         InterruptedRun: When a signal stopped the run, after saving.
     """
     if config.training.tensorboard:
@@ -121,32 +124,57 @@ class Trainer:
         self.schedule = build_schedule(self.settings, d_model=config.model.d_model)
         self.validator = Validator(config, data, device=device)
         self.answer = Answer(run, config, data.tokenizers)
-        self.state = resume(config, run, self.updater, model=self.model, world=world, device=device)
-        self.updates = open_updates(
-            config, data, self.state, self.updater, world=world, device=device
-        )
-        self.saved_step = self.state.step
-        self.course = Course(self.settings, self.state, data.mixture)
-        self.seconds_before = self.state.seconds
+        self.chance_nats = math.log(data.tokenizers.tgt.vocab_size)
         self.session, self.lap = Stopwatch(), Stopwatch()
         self.lr = 0.0
         self.must_stop = False
-        self.reporter = None
-        if world.is_main:
+        self.reporter: Reporter | None = None
+        self.restore()
+        self.seconds_before = self.state.seconds
+        self.updates = open_updates(
+            config, data, self.state, self.updater, world=world, device=device
+        )
+
+    def restore(self) -> None:
+        """Take up the newest checkpoint, or begin where there is none."""
+        self.state = resume(
+            self.config,
+            self.directory,
+            self.updater,
+            model=self.model,
+            world=self.world,
+            device=self.device,
+        )
+        self.saved_step = self.state.step
+        self.window_start = self.state.step, self.state.position
+        self.course = Course(self.settings, self.state, self.data.mixture)
+        if self.world.is_main:
+            self.close()
             self.reporter = Reporter(
-                run, self.settings, step=self.state.step, progress=self.course.progress()
+                self.directory,
+                self.settings,
+                step=self.state.step,
+                progress=self.course.progress(),
             )
 
     def run(self) -> RunResult:
         """Train until a limit is reached, then choose the answer.
 
         Raises:
-            DivergedError: When the gradients are no numbers any more.
+            DivergedError: When the run diverges again after `training.max_rollbacks`.
             InterruptedRun: When a signal stopped the run, after saving.
         """
         if result := self.finished_before():
             return result
         self.begin()
+        while True:
+            try:
+                return self.go_on()
+            except DivergedError as error:
+                self.roll_back(error)
+
+    def go_on(self) -> RunResult:
+        """Train from where the run stands until a limit is reached, then choose the answer."""
         with closing(self.updates.after(self.state.step, self.state.position)) as updates:
             while True:
                 if self.course.validation_is_due():
@@ -162,7 +190,15 @@ class Trainer:
                     self.write_metrics()
 
     def begin(self) -> None:
-        """Say and write down what is about to happen."""
+        """Say and write down what is about to happen.
+
+        Raises:
+            TmtError: When the disk has no room for it.
+        """
+        with self.world.main_first():
+            check_space(
+                self.directory, self.settings.checkpoints, self.model, self.updater.optimizer
+            )
         if self.state.step:
             logger.info("%s: goes on from step %d", self.directory.root, self.state.step)
         introduce(
@@ -187,7 +223,7 @@ class Trainer:
         """Update the weights once."""
         own_tokens = sum(batch.num_tgt_tokens for batch in micro_batches)
         (num_tokens,) = self.world.sum_numbers([own_tokens])
-        self.lr = self.schedule(self.state.step + 1, self.course.progress())
+        self.lr = self.schedule(self.state.step + 1, self.course.progress()) * self.state.lr_scale
         self.updater(micro_batches, num_tokens=num_tokens, lr=self.lr)
         self.state.advance(position, num_tokens, self.lap.restart())
         # A signal may reach one rank alone, or another rank a step later; clocks differ.
@@ -244,17 +280,76 @@ class Trainer:
             if num_unusable:
                 self.reporter.unusable(state.step, num_unusable)
         state.window_tokens, state.window_seconds = 0, 0.0
+        if num_unusable:
+            self.explain_unusable()
+        else:
+            judge_loss(state, facts["loss_nats"], chance_nats=self.chance_nats)
+        self.window_start = state.step, state.position
+
+    def explain_unusable(self) -> None:
+        """Say which batch since the last report had bad numbers, and where they came from."""
+        is_sharded = self.updater.trained is not self.model
+        if is_sharded or self.updater.scaler.is_enabled():  # under fp16 they are nothing special
+            return
+        step, position = self.window_start
+        with closing(self.updates.after(step, position)) as updates, self.updater.autocast():
+            batches = (
+                (number, batch.to(self.device))
+                for number in range(step + 1, self.state.step + 1)
+                for batch in next(updates)[0]
+            )
+            cause = trace(self.updater.with_loss, batches)
+        logger.warning("%s", cause or "the weights are now such that no batch gives bad numbers")
+
+    def roll_back(self, error: DivergedError) -> None:
+        """Go on from the newest sound checkpoint with half the learning rate.
+
+        Raises:
+            DivergedError: `error`, when that has been done often enough, or there is none.
+        """
+        diverged_at = self.state.step
+        with self.world.main_first():
+            step = drop_high_checkpoints(self.directory.checkpoints_dir)
+        if step is None or self.state.num_rollbacks >= self.settings.max_rollbacks:
+            raise error
+        seconds = self.course.seconds
+        self.restore()
+        self.state.num_rollbacks += 1
+        self.state.lr_scale /= 2
+        self.state.high_in_a_row = 0
+        self.course.seconds = seconds
+        # Kept at once: a run that is stopped now must not go on with the old rate.
+        self.save()
+        logger.warning(
+            "step %d: %s. Back to step %d with %g of the learning rate",
+            diverged_at,
+            error,
+            step,
+            self.state.lr_scale,
+        )
+        if self.reporter is not None:
+            self.reporter.event(step, "rolled_back", diverged_at=diverged_at, reason=str(error))
 
     def validate(self) -> None:
         """Score the weights, and keep them if they are the best so far; a signal cuts it short."""
-        findings = None
+        findings, failure = None, None
         self.collect_weights()
         if self.world.is_main:
-            with suppress(Interrupted), self.stop.leaves_at_once():
-                findings = self.validator(self.model, self.updater.autocast())
-        is_done, merit = self.world.sum_numbers(
-            [1.0, findings.merit] if findings else [0.0, 0.0], patiently=True
+            try:
+                with suppress(Interrupted), self.stop.leaves_at_once():
+                    findings = self.validator(self.model, self.updater.autocast())
+            except DivergedError as error:
+                failure = error
+        is_done, merit, has_diverged = self.world.sum_numbers(
+            [
+                float(findings is not None),
+                findings.merit if findings else 0.0,
+                float(bool(failure)),
+            ],
+            patiently=True,
         )
+        if has_diverged:
+            raise failure or DivergedError("training diverged: see the message of rank 0")
         if not is_done:
             self.must_stop = True
             return
@@ -276,6 +371,8 @@ class Trainer:
         state.scaler = self.updater.scaler.state_dict()
         if self.world.is_main:
             state.seconds = self.seconds_before + self.session.seconds()
+            if self.reporter is not None:
+                self.reporter.sync()
             save_checkpoint(
                 self.directory.checkpoints_dir / f"step-{state.step}",
                 model=self.model,

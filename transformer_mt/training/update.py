@@ -53,6 +53,7 @@ class Updater:
 
     Attributes:
         trained: The model whose weights are updated.
+        with_loss: The same as a function of a batch, on this rank alone.
         optimizer: What updates them.
         scaler: Scale of the loss under fp16; does nothing otherwise.
         splits_in_a_row: How many updates up to the last one had to be split for want of memory.
@@ -82,6 +83,7 @@ class Updater:
         with_loss = ModelWithLoss(model, label_smoothing=label_smoothing, compiled=compiled).train()
         if compiled:
             with_loss.compiled = compile_layers(with_loss, device=device, autocast=self.autocast())
+        self.with_loss = with_loss
         self.model = world.replicate(with_loss, device)
         # The ranks of a sharded model meet in each pass: one that repeats a pass would be alone.
         self._can_retry = world.size == 1 or isinstance(self.model, DistributedDataParallel)
@@ -178,11 +180,12 @@ class Updater:
 
         Returns:
             `loss_nats` and `nll_nats` for each target token and the mean `gradient_norm`, all of
-            usable updates; how many were not: `num_unusable`.
+            usable updates; how many were not: `num_unusable`; under fp16, `loss_scale`.
         """
         tally = self.total_tally()
         tokens, updates = max(1.0, tally[_TOKENS]), max(1.0, tally[_UPDATES])
-        return {
+        scale = {"loss_scale": self.scaler.get_scale()} if self.scaler.is_enabled() else {}
+        return scale | {
             "loss_nats": tally[_LOSS] / tokens,
             "nll_nats": tally[_NLL] / tokens,
             "gradient_norm": tally[_NORM] / updates,

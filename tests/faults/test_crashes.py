@@ -1,0 +1,81 @@
+"""A run that dies at any moment: the same command finishes it as if nothing had happened."""
+
+import os
+import random
+import shutil
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.faults.dying import DEAD, dies_at, run_in_child
+from tests.tiny_runs import metrics_without_times, weights_at
+from transformer_mt.bundle import load_bundle
+from transformer_mt.config.schema import Config
+from transformer_mt.training.trainer import train
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+
+
+def outcome(run: Path, step: int) -> tuple[dict[str, Tensor], list[dict], dict[str, Tensor]]:
+    best = load_bundle(run / "best").model.state_dict()
+    return weights_at(run, step), metrics_without_times(run), best
+
+
+def assert_same_outcome(run: Path, expected: Path, step: int) -> None:
+    for found, wanted in zip(outcome(run, step), outcome(expected, step), strict=True):
+        if isinstance(found, dict):
+            assert found.keys() == wanted.keys()
+            assert all(torch.equal(tensor, wanted[name]) for name, tensor in found.items())
+        else:
+            assert found == wanted
+    assert [p for p in run.rglob("*") if ".tmp-" in p.name or p.name.endswith(".old")] == []
+
+
+@pytest.mark.parametrize("loses_power", [False, True], ids=["killed", "power lost"])
+@pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.sweep), 29])
+def test_a_run_that_dies_at_any_write_is_finished_by_the_same_command(
+    run_config: Callable[..., Config], tmp_path: Path, every: int, loses_power: bool
+) -> None:
+    """Validations, best model, two checkpoints, pruning, the average and the result are written."""
+    changes = {"training__checkpoints__keep_last": 1, "training__max_steps": 8}
+    whole = Path(train(run_config("whole", **changes)).run_dir)
+    settings = run_config("dying", **changes)
+    folder = Path(settings.training.runs_dir)
+
+    def live_dangerously(number: int) -> None:
+        dies_at(number, folder, loses_power=loses_power)
+        train(settings)
+
+    number, num_points = 1 + every // 2, 0
+    while run_in_child(partial(live_dangerously, number)) == DEAD:
+        assert run_in_child(lambda: train(settings)) == 0, f"not finished after point {number}"
+        assert_same_outcome(folder / "tiny", whole, 8)
+        shutil.rmtree(folder)
+        number += every
+        num_points += 1
+    print(f"{num_points} points of {number - every}")
+    assert num_points >= 4
+    assert_same_outcome(folder / "tiny", whole, 8)
+
+
+@pytest.mark.parametrize("num_kills", [pytest.param(200, marks=pytest.mark.sweep), 8])
+def test_a_run_that_is_killed_again_and_again_ends_as_if_it_never_was(
+    run_config: Callable[..., Config], num_kills: int
+) -> None:
+    changes = {"training__max_steps": 3 * num_kills, "training__validation__every_steps": 2}
+    whole = Path(train(run_config("whole", **changes)).run_dir)
+    settings = run_config("killed", **changes)
+    rng = random.Random(1)
+    kills, code = 0, 1
+    while code:
+        code = run_in_child(lambda: train(settings), kill_after=rng.uniform(0.02, 0.6))
+        assert code in (0, -9)
+        kills += code == -9
+        assert kills < 10 * num_kills, "the run does not come forward"
+    print(f"{kills} kills")
+    assert kills >= num_kills // 2
+    assert_same_outcome(Path(settings.training.runs_dir) / "tiny", whole, 3 * num_kills)

@@ -1,0 +1,168 @@
+"""Files that changed by themselves: every damage is noticed, or it changes nothing."""
+
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.tiny_runs import weights_at
+from transformer_mt.bundle import load_bundle
+from transformer_mt.config.loading import dump_config
+from transformer_mt.data.corpus import Corpus
+from transformer_mt.errors import DataError, ModelError
+from transformer_mt.training.checkpoint import newest_checkpoint
+from transformer_mt.training.trainer import train
+
+Damage = Callable[[random.Random, bytes, bytes], bytes]
+
+
+def flip(rng: random.Random, content: bytes, other: bytes) -> bytes:
+    at = rng.randrange(len(content))
+    return content[:at] + bytes([content[at] ^ 1 << rng.randrange(8)]) + content[at + 1 :]
+
+
+def replace_byte(rng: random.Random, content: bytes, other: bytes) -> bytes:
+    at = rng.randrange(len(content))
+    return content[:at] + rng.randbytes(1) + content[at + 1 :]
+
+
+def truncate(rng: random.Random, content: bytes, other: bytes) -> bytes:
+    return content[: rng.randrange(len(content))]
+
+
+def extend(rng: random.Random, content: bytes, other: bytes) -> bytes:
+    return content + rng.randbytes(rng.randint(1, 64))
+
+
+def zero_the_tail(rng: random.Random, content: bytes, other: bytes) -> bytes:
+    at = rng.randrange(len(content))
+    return content[:at] + bytes(len(content) - at)
+
+
+def swap(rng: random.Random, content: bytes, other: bytes) -> bytes:
+    """The file of the same name in another folder."""
+    return other
+
+
+DAMAGES: list[Damage] = [flip, flip, replace_byte, truncate, extend, zero_the_tail, swap]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Two runs of other seeds, each with two checkpoints, a bundle, and a corpus of its own."""
+    from tests.tiny_runs import tiny_config
+
+    folder = tmp_path_factory.mktemp("damage")
+    made = []
+    for seed in (1, 2):
+        root = folder / str(seed)
+        settings = tiny_config(
+            root, corpus_dir=root / "corpora", seed=seed, data__train=[
+                {"type": "reverse", "num_pairs": 300, "seed": seed}
+            ],
+        )  # fmt: skip
+        train(settings)
+        made.append(root)
+    return made[0], made[1]
+
+
+def in_checkpoint(root: Path) -> Path:
+    return root / "runs" / "tiny" / "checkpoints" / "step-6"
+
+
+def in_bundle(root: Path) -> Path:
+    return root / "runs" / "tiny" / "best"
+
+
+def in_corpus(root: Path) -> Path:
+    return max(
+        (manifest.parent for manifest in (root / "corpora").glob("*/src.tokens")),
+        key=lambda directory: (directory / "src.tokens").stat().st_size,
+    )
+
+
+def read_checkpoint(directory: Path) -> Any:
+    """What a run would go on from: an older checkpoint where the newest is damaged."""
+    checkpoint = newest_checkpoint(directory.parent)
+    assert checkpoint is not None
+    step = int(checkpoint.directory.name.removeprefix("step-"))
+    if step != 6:
+        raise ModelError(f"{directory}: passed over")
+    return checkpoint.state, weights_at(directory.parents[1], 6)
+
+
+def read_bundle(directory: Path) -> Any:
+    bundle = load_bundle(directory)
+    return dump_config(bundle.config), bundle.model.state_dict(), bundle.tokenizers.fingerprint()
+
+
+def read_corpus(directory: Path) -> Any:
+    corpus = Corpus.open(directory)
+    return [torch.tensor(pair) for row in range(len(corpus)) for pair in corpus.pair(row)]
+
+
+def same(found: Any, wanted: Any) -> bool:
+    if isinstance(wanted, torch.Tensor):
+        return torch.equal(found, wanted)
+    if isinstance(wanted, dict):
+        return found.keys() == wanted.keys() and all(same(found[k], wanted[k]) for k in wanted)
+    if isinstance(wanted, list | tuple):
+        return len(found) == len(wanted) and all(map(same, found, wanted))
+    return bool(found == wanted)
+
+
+@pytest.mark.parametrize("num_mutations", [pytest.param(1000, marks=pytest.mark.sweep), 40])
+@pytest.mark.parametrize(
+    ("place", "read"),
+    [(in_checkpoint, read_checkpoint), (in_bundle, read_bundle), (in_corpus, read_corpus)],
+    ids=["checkpoint", "bundle", "corpus"],
+)
+def test_a_damaged_file_is_refused_by_its_name_or_changes_nothing(
+    runs: tuple[Path, Path], place: Callable[[Path], Path], read: Callable[[Path], Any],
+    num_mutations: int, caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    directory, other = (place(root) for root in runs)
+    files = sorted(path for path in directory.iterdir() if path.is_file())
+    wanted = read(directory)
+    rng = random.Random(num_mutations)
+    messages: list[str] = []
+    num_harmless = 0
+    for _ in range(num_mutations):
+        path, damage = rng.choice(files), rng.choice(DAMAGES)
+        original = path.read_bytes()
+        damaged = damage(rng, original, (other / path.name).read_bytes())
+        if damaged == original:
+            continue
+        path.write_bytes(damaged)
+        caplog.clear()
+        try:
+            found = read(directory)
+        except (ModelError, DataError) as error:
+            messages.append(f"{error} {caplog.text}")
+        else:
+            assert same(found, wanted), f"{damage.__name__} of {path.name} went unnoticed"
+            num_harmless += 1
+        finally:
+            path.write_bytes(original)
+    assert all(str(directory) in message for message in messages)
+    num_refused = len(messages)
+    print(f"{num_refused} refused, {num_harmless} without effect")
+    # Such as a blank of a manifest that becomes another one.
+    assert num_harmless < 0.02 * num_mutations + 3
+    assert num_refused > 0.8 * num_mutations
+
+
+def test_the_files_of_two_checkpoints_do_not_mix(runs: tuple[Path, Path]) -> None:
+    newest = in_checkpoint(runs[0])
+    older = newest.with_name("step-4")
+    kept = (newest / "model.safetensors").read_bytes()
+    try:
+        shutil.copy(older / "model.safetensors", newest)
+        with pytest.raises(ModelError, match="passed over"):
+            read_checkpoint(newest)
+    finally:
+        (newest / "model.safetensors").write_bytes(kept)

@@ -1,0 +1,56 @@
+"""`tmt verify`: is a model, a run or a corpus what it was when it was made."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from transformer_mt.cli.help import examples
+from transformer_mt.errors import ModelError
+
+
+def register(app: typer.Typer) -> None:
+    """Add `tmt verify` to the program."""
+    app.command(
+        epilog=examples(
+            "tmt verify runs/mine",
+            "tmt verify runs/mine/best --no-score",
+            "tmt verify data/corpora/0123456789abcdef --json",
+        )
+    )(verify)
+
+
+def verify(
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Model bundle, run, or tokenized corpus.")
+    ] = Path("runs/latest"),
+    score: Annotated[
+        bool,
+        typer.Option(help="Translate the validation set again and compare the scores."),
+    ] = True,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object for each.")] = False,
+) -> None:
+    """Check files against their hashes, and models against their scores."""
+    from transformer_mt.bundle import newest_run
+    from transformer_mt.training.verification import verify as verify_directory
+
+    if directory.name == "latest" and not directory.is_dir():
+        directory = newest_run(directory.parent) or directory
+    problems = 0
+    for finding in verify_directory(directory, rescore=score):
+        problems += finding.problem is not None
+        if as_json:
+            record = {
+                "directory": str(finding.directory),
+                "what": finding.what,
+                "problem": finding.problem,
+                "fact": finding.fact,
+            }
+            typer.echo(json.dumps(record, ensure_ascii=False))
+        else:
+            verdict = "ok" if finding.problem is None else f"NOT OK: {finding.problem}"
+            fact = f" ({finding.fact})" if finding.fact and finding.problem is None else ""
+            typer.echo(f"{finding.directory}: {finding.what} {verdict}{fact}")
+    if problems:
+        raise ModelError(f"{directory}: {problems} of what was checked is not as it was made")

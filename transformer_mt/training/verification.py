@@ -1,0 +1,114 @@
+"""What a folder holds, checked: every file against its hash, a model against its own score."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from transformer_mt.bundle import Bundle, bundle_scores, load_bundle
+from transformer_mt.config.schema import Config
+from transformer_mt.data.corpus import Corpus
+from transformer_mt.data.sources import open_source, read_pairs
+from transformer_mt.decoding.options import SearchOptions
+from transformer_mt.decoding.translator import Translator
+from transformer_mt.errors import ModelError, TmtError
+from transformer_mt.evaluation import translate_and_score
+from transformer_mt.storage import MANIFEST
+from transformer_mt.training.checkpoint import list_checkpoints, read_checkpoint
+from transformer_mt.training.run_directory import RunDirectory
+
+# Between machines, precisions and versions of torch, close candidates may change places.
+TOLERANCE = 0.1
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was found out about one folder.
+
+    Attributes:
+        directory: The folder.
+        what: `bundle`, `checkpoint`, `corpus` or `score`.
+        problem: What is wrong with it; None = nothing.
+        fact: What was measured, for people.
+    """
+
+    directory: Path
+    what: str
+    problem: str | None = None
+    fact: str = ""
+
+
+def verify(directory: Path, *, rescore: bool = True) -> Iterator[Finding]:
+    """Check a bundle, a corpus, or a run with all its bundles and checkpoints.
+
+    Args:
+        directory: The folder.
+        rescore: Translate the validation set of each bundle again and compare the scores with those
+            in its manifest.
+
+    Raises:
+        ModelError: When the folder is none of these.
+    """
+    run = RunDirectory(directory)
+    if (directory / "src.tokens").exists():
+        yield _check(directory, "corpus", lambda: Corpus.open(directory))
+    elif (directory / MANIFEST).exists() and not run.checkpoints_dir.is_dir():
+        yield from _verify_bundle(directory, rescore=rescore)
+    elif run.config_path.exists():
+        for checkpoint in list_checkpoints(run.checkpoints_dir):
+            yield _check(checkpoint, "checkpoint", lambda path=checkpoint: read_checkpoint(path))  # type: ignore[misc]
+        for bundle in (run.best_dir, run.averaged_dir):
+            if bundle.is_dir():
+                yield from _verify_bundle(bundle, rescore=rescore)
+    else:
+        raise ModelError(f"{directory}: expected a model bundle, a run or a corpus")
+
+
+def _verify_bundle(directory: Path, *, rescore: bool) -> Iterator[Finding]:
+    try:
+        bundle = load_bundle(directory)
+    except TmtError as error:
+        yield Finding(directory, "bundle", str(error))
+        return
+    yield Finding(directory, "bundle")
+    expected = bundle_scores(directory).get("validation", {})
+    metrics = [name for name in bundle.config.training.validation.metrics if name in expected]
+    if not rescore or not metrics:
+        return
+    try:
+        found = _scores(bundle)
+    except TmtError as error:
+        yield Finding(directory, "score", f"its validation set cannot be scored: {error}")
+        return
+    for name in metrics:
+        fact = f"{name} {found[name]:.2f}, {expected[name]:.2f} when it was made"
+        is_same = abs(found[name] - expected[name]) <= TOLERANCE
+        yield Finding(directory, "score", None if is_same else fact, fact)
+
+
+def _scores(bundle: Bundle) -> dict[str, float]:
+    """Score the validation set as training did."""
+    config = bundle.config
+    options = SearchOptions(**config.decoding.model_dump())
+    settings = config.training.validation
+    if settings.beam_size is not None:
+        options = replace(options, beam_size=settings.beam_size)
+    evaluation = translate_and_score(
+        Translator(bundle, options),
+        *_validation_text(config),
+        metrics=settings.metrics,
+        tgt_lang=config.data.tgt_lang,
+    )
+    return {score.name: score.value for score in evaluation.scores}
+
+
+def _validation_text(config: Config) -> tuple[list[str], list[str]]:
+    data = config.data
+    return read_pairs(open_source(data.valid, src_lang=data.src_lang, tgt_lang=data.tgt_lang))
+
+
+def _check(directory: Path, what: str, read: Callable[[], object]) -> Finding:
+    try:
+        read()
+    except TmtError as error:
+        return Finding(directory, what, str(error))
+    return Finding(directory, what)
