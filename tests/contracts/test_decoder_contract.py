@@ -38,6 +38,24 @@ VARIANTS = {
         itertools.cycle(["all", "target", "none"]),
     )
 }
+# Small enough to hide something in sentences of 8 tokens.
+PATTERNS = {
+    "local": {"type": "local", "window": 2},
+    "strided": {"type": "strided", "stride": 2},
+    "strided_split": {"type": "strided", "stride": 2, "heads": "split"},
+    "fixed": {"type": "fixed", "stride": 3},
+    "fixed_split": {"type": "fixed", "stride": 3, "heads": "split"},
+}
+VARIANTS |= {
+    f"{pattern}-{positions}": {
+        **SMALL,
+        "num_heads": 4,
+        "encoder_pattern": PATTERNS[pattern],
+        "decoder_pattern": PATTERNS[pattern],
+        "positions": POSITIONS[positions],
+    }
+    for pattern, positions in itertools.product(PATTERNS, POSITIONS)
+}
 V = 30
 
 
@@ -68,18 +86,19 @@ SRC_LENGTHS, TGT_LENGTHS = [4, 9, 1], [6, 2, 8]
 
 
 def test_all_variants_are_here() -> None:
-    assert len(VARIANTS) == 12
+    assert len(VARIANTS) == 12 + 10
     assert len(SCHEMES) == 2  # hooks that no scheme of ours uses yet
 
 
-@pytest.fixture(params=[*VARIANTS, *SCHEMES, "ensemble"])
+@pytest.fixture(params=[*VARIANTS, *SCHEMES, *(f"fixed_split-{x}" for x in SCHEMES), "ensemble"])
 def model(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Seq2Seq:
     torch.manual_seed(2)
     if request.param == "ensemble":
         return ensemble([randomised(VARIANTS[name]) for name in [*VARIANTS][:2]], [2.0, 1.0])
-    if request.param in SCHEMES:
-        monkeypatch.setattr(build, "_positions", lambda *_: SCHEMES[request.param]())
-        return randomised(SMALL)
+    pattern, _, scheme = request.param.rpartition("-")
+    if scheme in SCHEMES:
+        monkeypatch.setattr(build, "_positions", lambda *_: SCHEMES[scheme]())
+        return randomised(VARIANTS["fixed_split-sinusoidal"] if pattern else SMALL)
     return randomised(VARIANTS[request.param])
 
 
@@ -183,7 +202,8 @@ def test_attention_to_the_source_is_a_distribution_over_its_tokens(model, batch)
     src, src_segments, tgt_in, segments = batch
     memory = model.encode(src, src_segments)
     weights = model.decoder.source_attention(tgt_in, segments, memory)
-    assert weights.shape == (3, 2, 3, max(TGT_LENGTHS), max(SRC_LENGTHS))
+    num_heads = weights.shape[2]
+    assert weights.shape == (3, 2, num_heads, max(TGT_LENGTHS), max(SRC_LENGTHS))
     torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]).double())
     for b, length in enumerate(SRC_LENGTHS):
         assert (weights[b, ..., :length] > 0).all()

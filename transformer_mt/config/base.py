@@ -5,7 +5,7 @@ Settings are values. Reading YAML and reporting errors with their place is the b
 """
 
 from collections.abc import Iterator
-from typing import Annotated, Self
+from typing import Annotated, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -25,6 +25,9 @@ class Settings(BaseModel):
         validate_default=True,
         use_attribute_docstrings=True,
     )
+
+    absent: ClassVar[dict[str, str]] = {}
+    """What one may look for in this group, and why there is no such setting."""
 
     def contradictions(self) -> Iterator[tuple[str, str]]:
         """Find settings of this group that cannot stand together.

@@ -110,6 +110,8 @@ def _explain(detail: ErrorDetails, root: Node) -> list[tuple[Place, str]]:
             known = [] if group is None else list(group.model_fields)
             few = f"; known here: {', '.join(known)}" if 0 < len(known) <= 12 else ""
             message = f"unknown setting{suggestion(spot.path[-1], known) or few}"
+            if group is not None and spot.path[-1] in group.absent:
+                message = f"no such setting: {group.absent[spot.path[-1]]}"
             return [located(spot.written.key_place, path, message)]
         case "missing":
             message = f"missing; {_wanted(spot.annotation)}"

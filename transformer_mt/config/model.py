@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from transformer_mt.config.base import PositiveInt, Settings, Share
+from transformer_mt.config.patterns import FullPattern, Pattern, misfits
 
 
 class SinusoidalPositions(Settings):
@@ -45,6 +46,10 @@ class TransformerSettings(Settings):
     """Inside the feed-forward blocks; swiglu is gated (Shazeer 2020) and has three matrices."""
     positions: Positions = SinusoidalPositions()
     """How tokens learn where they stand."""
+    encoder_pattern: Pattern = FullPattern()
+    """Which source tokens see each other."""
+    decoder_pattern: Pattern = FullPattern()
+    """Which target tokens before it a target token sees. Attention to the source is always full."""
     tie_embeddings: Literal["all", "target", "none"] = "all"
     """Share one matrix between source, target and output (all, the paper), target and output, or
     nothing."""
@@ -61,9 +66,18 @@ class TransformerSettings(Settings):
     and residual outputs scaled by depth (GPT-2); Glorot uniform scaled by depth (Zhang et al.
     2019)."""
 
+    absent = dict.fromkeys(
+        ("cross_pattern", "cross_attention_pattern"),
+        "attention to the source is always full, as places in source and target do not correspond; "
+        "set model.encoder_pattern or model.decoder_pattern",
+    )
+
     def contradictions(self) -> Iterator[tuple[str, str]]:
         """Refuse widths that do not divide."""
         if self.d_model % self.num_heads:
             yield "num_heads", f"{self.num_heads} heads do not divide d_model {self.d_model}"
         if self.d_model % 2:
             yield "d_model", f"must be even (half sines, half cosines), got {self.d_model}"
+        for name in ("encoder_pattern", "decoder_pattern"):
+            for setting, message in misfits(getattr(self, name), num_heads=self.num_heads):
+                yield f"{name}.{setting}", message

@@ -12,6 +12,7 @@ from pydantic import Field, field_validator
 from transformer_mt.config.base import PositiveInt, Settings
 from transformer_mt.config.data import DataSettings, TokenizerSettings
 from transformer_mt.config.model import LearnedPositions, TransformerSettings
+from transformer_mt.config.patterns import hides_nothing
 from transformer_mt.config.training import TrainingSettings
 
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -87,3 +88,6 @@ class Config(Settings):
                 "model.positions.max_length",
                 f"{positions.max_length} is less than data.filters.max_length {longest}",
             )
+        for name in ("encoder_pattern", "decoder_pattern"):
+            for setting, message in hides_nothing(getattr(self.model, name), longest=longest):
+                yield f"model.{name}.{setting}", message

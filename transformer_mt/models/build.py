@@ -1,11 +1,13 @@
 """From settings to a model: the one place where models meet settings."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from transformer_mt.config import model as settings_of
+from transformer_mt.config import patterns
 from transformer_mt.config.model import TransformerSettings
 from transformer_mt.errors import ConfigError
 from transformer_mt.models.seq2seq import Seq2Seq
@@ -22,6 +24,7 @@ from transformer_mt.nn.layers import (
     post_norm,
     pre_norm,
 )
+from transformer_mt.nn.patterns import Pattern, fixed, local, strided
 from transformer_mt.nn.positions import LearnedPositions, Positions, SinusoidalPositions
 
 RESIDUALS: dict[str, Residual] = {"post": post_norm, "pre": pre_norm}
@@ -95,6 +98,7 @@ def _transformer(
             for _ in range(settings.num_encoder_layers)
         ],
         final_norm=final_norm(),
+        pattern=PATTERNS[settings.encoder_pattern.type](settings.encoder_pattern),
     )
     decoder = TransformerDecoder(
         tgt_embedding,
@@ -112,6 +116,7 @@ def _transformer(
         final_norm=final_norm(),
         # No bias: the output is tied to the embedding, which has none (section 3.4).
         output=nn.Linear(d_model, tgt_vocab_size, bias=False),
+        pattern=PATTERNS[settings.decoder_pattern.type](settings.decoder_pattern),
     )
     if settings.tie_embeddings in ("all", "target"):
         decoder.output.weight = tgt_embedding.weight
@@ -144,6 +149,23 @@ FEED_FORWARDS: dict[str, Callable[[int, int, float], nn.Module]] = {
     "relu": _plain(F.relu),
     "gelu": _plain(F.gelu),
     "swiglu": lambda d_model, d_ff, dropout: GatedFeedForward(d_model, d_ff, dropout=dropout),
+}
+
+
+def _strided(settings: patterns.StridedPattern) -> Pattern:
+    return strided(settings.stride, split=settings.heads == "split")
+
+
+def _fixed(settings: patterns.FixedPattern) -> Pattern:
+    return fixed(settings.stride, settings.summary, split=settings.heads == "split")
+
+
+# Each takes the settings of its name.
+PATTERNS: dict[str, Callable[[Any], Pattern | None]] = {
+    "full": lambda settings: None,
+    "local": lambda settings: local(settings.window),
+    "strided": _strided,
+    "fixed": _fixed,
 }
 
 MODELS = {"transformer": _transformer}

@@ -15,6 +15,7 @@ from transformer_mt.nn.attend import Layout
 from transformer_mt.nn.attention import KeysValues, StepLayout
 from transformer_mt.nn.layers import DecoderLayer, EncoderLayer, TokenEmbedding
 from transformer_mt.nn.packing import Segments
+from transformer_mt.nn.patterns import Pattern
 
 # Room for 12 tokens of 5 hypotheses; it doubles when it is full.
 _FIRST_SLOTS = 64
@@ -24,14 +25,23 @@ class TransformerEncoder(nn.Module):
     """A stack of layers in which source tokens attend to each other.
 
     Source: Vaswani et al. 2017, section 3.1.
+
+    Attributes:
+        pattern: Which keys a query of self-attention sees; None: all.
     """
 
     layers: Sequence[EncoderLayer]
 
     def __init__(
-        self, embedding: TokenEmbedding, layers: Sequence[EncoderLayer], *, final_norm: nn.Module
+        self,
+        embedding: TokenEmbedding,
+        layers: Sequence[EncoderLayer],
+        *,
+        final_norm: nn.Module,
+        pattern: Pattern | None = None,
     ) -> None:
         super().__init__()
+        self.pattern = pattern
         self.embedding = embedding
         self.layers = nn.ModuleList(layers)  # type: ignore[assignment]
         self.final_norm = final_norm
@@ -43,7 +53,7 @@ class TransformerEncoder(nn.Module):
 
     def forward(self, src: Tensor, segments: Segments) -> Memory:
         """Encode packed tokens (N,)."""
-        layout = Layout(segments, segments)
+        layout = Layout(segments, segments, pattern=self.pattern)
         x = self.embedding(src, segments.positions, longest=segments.max_length)
         for layer in self.layers:
             x = layer(x, layout)
@@ -54,6 +64,9 @@ class TransformerDecoder(nn.Module):
     """A stack of layers in which target tokens attend to those before them and to the source.
 
     Source: Vaswani et al. 2017, section 3.1.
+
+    Attributes:
+        pattern: Which keys of the past a query of self-attention sees; None: all.
     """
 
     layers: Sequence[DecoderLayer]
@@ -65,8 +78,10 @@ class TransformerDecoder(nn.Module):
         *,
         final_norm: nn.Module,
         output: nn.Linear,
+        pattern: Pattern | None = None,
     ) -> None:
         super().__init__()
+        self.pattern = pattern
         self.embedding = embedding
         self.layers = nn.ModuleList(layers)  # type: ignore[assignment]
         self.final_norm = final_norm
@@ -79,7 +94,7 @@ class TransformerDecoder(nn.Module):
 
     def forward(self, tgt_in: Tensor, segments: Segments, memory: Memory) -> Tensor:
         """Return states (N, D), whose product with the output weight is the logits."""
-        layout = Layout(segments, segments, causal=True)
+        layout = Layout(segments, segments, causal=True, pattern=self.pattern)
         memory_layout = Layout(segments, memory.segments)
         x = self.embedding(tgt_in, segments.positions, longest=segments.max_length)
         for layer in self.layers:
@@ -94,7 +109,7 @@ class TransformerDecoder(nn.Module):
 
     def source_attention(self, tgt_in: Tensor, segments: Segments, memory: Memory) -> Tensor:
         """Return the weights of attention to the source (B, L, H, T, S): see `Decoder`."""
-        layout = Layout(segments, segments, causal=True)
+        layout = Layout(segments, segments, causal=True, pattern=self.pattern)
         memory_layout = Layout(segments, memory.segments)
         x = self.embedding(tgt_in, segments.positions, longest=segments.max_length)
         weights = []
@@ -130,13 +145,25 @@ class TransformerDecoder(nn.Module):
     def step(self, tokens: Tensor, state: "TransformerState") -> tuple[Tensor, "TransformerState"]:
         """Read tokens (B, W); return logits of the next ones (B, W, V) and the new state."""
         state = state.with_slots_for(tokens.shape[1])
-        layout = state.layout(tokens.shape[1])
+        layout = self._with_pattern(state.layout(tokens.shape[1]))
         here = layout.slot_positions[layout.slots]
         x = self.embedding(tokens, here, longest=state.position + 1)
         for layer, past, memory in zip(self.layers, state.pasts, state.memories, strict=True):
             x = layer.step(x, layout, past=past, memory=memory)
         logits: Tensor = self.output(self.final_norm(x))
         return logits, replace(state, num_slots=layout.slots.stop, position=state.position + 1)
+
+    def _with_pattern(self, layout: StepLayout) -> StepLayout:
+        """Hide the slots that the pattern hides."""
+        if self.pattern is None:
+            return layout
+        here = layout.slot_positions[layout.slots]
+        num_heads = self.layers[0].self_attention.num_heads
+        seen = self.pattern.seen(here, layout.slot_positions, num_heads=num_heads)
+        bias = _bias_of(seen, self.output.weight.dtype)[None]
+        return replace(
+            layout, past_bias=bias if layout.past_bias is None else bias + layout.past_bias
+        )
 
 
 @dataclass(frozen=True)

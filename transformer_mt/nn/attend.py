@@ -17,6 +17,7 @@ from torch import Tensor
 from transformer_mt.nn.dropout import Dropout
 from transformer_mt.nn.grouped import Plan, attend_in_groups, make_plan
 from transformer_mt.nn.packing import Segments, pack, unpack
+from transformer_mt.nn.patterns import Pattern
 from transformer_mt.nn.positions import Bias
 
 VarlenKernel = tuple[Callable[..., Any], Callable[[bool], dict[str, Any]]]
@@ -24,7 +25,7 @@ VarlenKernel = tuple[Callable[..., Any], Callable[[bool], dict[str, Any]]]
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """Who may attend to whom: queries to the keys of their sentence, or of its past if causal.
+    """Who may attend to whom: queries to keys of their sentence.
 
     Made once for all layers of a pass, as it keeps what they have in common.
 
@@ -32,11 +33,13 @@ class Layout:
         queries: Where the sentences of the queries lie.
         keys: Where those of the keys lie; sentence b of one belongs to sentence b of the other.
         causal: Whether a query sees only keys up to its own position; in self-attention only.
+        pattern: Which of these keys a query sees, by position; None: all. In self-attention only.
     """
 
     queries: Segments
     keys: Segments
     causal: bool = False
+    pattern: Pattern | None = None
     _plans: dict[tuple[int, ...], Plan] = field(default_factory=dict, init=False, repr=False)
 
     def plan(self, projections: tuple[Tensor, ...]) -> Plan:
@@ -48,10 +51,28 @@ class Layout:
                 self.queries,
                 self.keys,
                 causal=self.causal,
+                pattern=self.pattern,
                 num_parts=num_parts,
                 num_heads=num_heads,
             )
         return self._plans[kind]
+
+    def seen(self, *, num_heads: int) -> Tensor | None:
+        """Return who sees whom in a padded block: broadcastable to (B, H, T, S); None: causal.
+
+        A query of padding sees at least itself.
+        """
+        # Padding is on the right: a causal query never sees what a mask would hide.
+        if self.causal and self.pattern is None:
+            return None
+        if self.pattern is None:
+            return self.keys.padding_mask()[:, None, None, :]
+        places = torch.arange(self.keys.max_length, device=self.keys.lengths.device)
+        seen = self.pattern.seen(places, places, num_heads=num_heads)
+        if self.causal:
+            return (seen & (places <= places[:, None]))[None]
+        padding = ~self.keys.padding_mask()[:, None, None, :]
+        return seen & ~(padding & (places != places[:, None]))
 
 
 def attend(
@@ -82,7 +103,7 @@ def attend(
     # How sentences are grouped depends on their lengths, which a compiled layer must not.
     if x.device.type == "cpu" and not torch.compiler.is_compiling():
         return attend_in_groups(projections, layout.plan(projections), dropout=dropout)
-    if _fits_varlen(x) and not dropout.active:
+    if layout.pattern is None and _fits_varlen(x) and not dropout.active:
         return attend_varlen(projections, layout)
     return attend_padded(projections, layout, dropout=dropout)
 
@@ -98,9 +119,8 @@ def attend_padded(
     sides = (layout.queries, layout.keys)
     blocks = [unpack(x, side) for x, side in zip(projections, sides, strict=False)]
     q, k, v = (part.transpose(1, 2) for block in blocks for part in block.unbind(2))
-    # Padding is on the right: a causal query never sees what a mask would hide. Kernels are
-    # faster without a mask, and none can be had together with `is_causal`.
-    mask = None if layout.causal else layout.keys.padding_mask()[:, None, None, :]
+    # Kernels are faster without a mask, and none can be had together with `is_causal`.
+    mask = layout.seen(num_heads=q.shape[1])
     if bias is not None:
         here, there = (torch.arange(x.shape[2], device=x.device) for x in (q, k))
         mask = here[:, None] >= there if mask is None else mask

@@ -55,7 +55,8 @@ class StepLayout:
     Attributes:
         slots: Where the W new tokens go; all slots before are filled.
         slot_positions: Place in their sentence of the tokens in all filled slots (slots.stop,).
-        past_bias: Added to scores (B, 1, W, slots.stop): 0 = may attend, else -inf; None: all may.
+        past_bias: Added to scores (B or 1, H or 1, W, slots.stop): 0 = may attend, else -inf; None:
+            all may.
         memory_bias: Added to scores (B, 1, 1, S), likewise.
     """
 

@@ -27,6 +27,7 @@ from torch.autograd.function import once_differentiable
 
 from transformer_mt.nn.dropout import Dropout, scaled_mask
 from transformer_mt.nn.packing import Segments
+from transformer_mt.nn.patterns import Pattern
 
 # A group ends before a sentence that is much shorter than its longest, once it has enough tokens
 # to be worth its operators. More and smaller groups gain nothing, in a wide range.
@@ -129,6 +130,7 @@ def make_plan(
     causal: bool,
     num_parts: Sequence[int],
     num_heads: int,
+    pattern: Pattern | None = None,
 ) -> Plan:
     """Group the sentences of a batch.
 
@@ -138,6 +140,7 @@ def make_plan(
         causal: Whether a query sees only keys up to its own position.
         num_parts: P of each projection: 3 in self-attention, 1 and 2 in cross-attention.
         num_heads: H.
+        pattern: Which keys a query of self-attention sees; None: all.
     """
     q_lengths, k_lengths = queries.lengths.tolist(), keys.lengths.tolist()
     q_rows, k_rows = _Rows(len(q_lengths), num_heads), _Rows(len(k_lengths), num_heads)
@@ -150,6 +153,10 @@ def make_plan(
             bias = causal_bias(num_keys)
         else:
             bias = padding_bias([k_lengths[s] for s in sentences], num_keys, num_heads)
+        if pattern is not None:
+            bias = bias + pattern_bias(pattern, num_keys, num_heads, len(sentences))
+            # A row of padding that sees nothing would have no softmax.
+            bias.diagonal(dim1=-2, dim2=-1).zero_()
         groups.append(
             Group(
                 query_rows=q_rows.take(sentences, num_queries),
@@ -196,6 +203,14 @@ def padding_bias(lengths: list[int], num_keys: int, num_heads: int) -> Tensor:
     padding = torch.arange(num_keys) >= torch.tensor(lengths)[:, None]
     bias = torch.zeros(padding.shape).masked_fill_(padding, -math.inf)
     return bias.repeat_interleave(num_heads, dim=0)[:, None, :]
+
+
+def pattern_bias(pattern: Pattern, num_keys: int, num_heads: int, num_sentences: int) -> Tensor:
+    """Return (1 or sentences * H, queries, keys): -inf where the query does not see the key."""
+    places = torch.arange(num_keys)
+    seen = pattern.seen(places, places, num_heads=num_heads)
+    bias = torch.zeros(seen.shape).masked_fill_(~seen, -math.inf)
+    return bias if len(bias) == 1 else bias.repeat(num_sentences, 1, 1)
 
 
 class _Rows:

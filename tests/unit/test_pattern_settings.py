@@ -1,0 +1,79 @@
+import pytest
+
+from transformer_mt.config.loading import parse_config
+from transformer_mt.errors import ConfigError
+from transformer_mt.models.build import build_model
+from transformer_mt.nn.patterns import fixed, local, strided
+
+GOOD = """\
+name: good
+data:
+  src_lang: en
+  tgt_lang: de
+  train: [{type: reverse, num_pairs: 10}]
+  valid: {type: reverse, num_pairs: 10}
+training:
+  max_steps: 100
+model:
+  d_model: 8
+  d_ff: 8
+  num_encoder_layers: 1
+  num_decoder_layers: 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("setting", "pattern"),
+    [
+        ("{type: full}", None),
+        ("{type: local, window: 16}", local(16)),
+        ("{type: strided, stride: 16}", strided(16, split=False)),
+        ("{type: strided, stride: 16, heads: split}", strided(16, split=True)),
+        ("{type: fixed, stride: 16}", fixed(16, 1, split=False)),
+        ("{type: fixed, stride: 16, summary: 2, heads: split}", fixed(16, 2, split=True)),
+    ],
+)
+def test_each_side_gets_the_pattern_of_its_settings(setting: str, pattern: object) -> None:
+    for side, other in (("encoder", "decoder"), ("decoder", "encoder")):
+        config = parse_config(f"{GOOD}  {side}_pattern: {setting}\n", "x.yaml")
+        model = build_model(config.model, src_vocab_size=9, tgt_vocab_size=9)
+        assert getattr(model, side).pattern == pattern
+        assert getattr(model, other).pattern is None
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        (
+            "decoder_pattern: {type: strided, stride: 256}",
+            "model.decoder_pattern.stride: 256 hides nothing in sentences of at most "
+            "data.filters.max_length 256 tokens: take 16, or pattern full",
+        ),
+        (
+            "encoder_pattern: {type: local, window: 300}",
+            "model.encoder_pattern.window: 300 hides nothing in sentences of at most "
+            "data.filters.max_length 256 tokens: take 16, or pattern full",
+        ),
+        (
+            "decoder_pattern: {type: fixed, stride: 8, summary: 9}",
+            "model.decoder_pattern.summary: 9 tokens of a block of stride 8 hide nothing: take at "
+            "most 2, or pattern full",
+        ),
+        (
+            "encoder_pattern: {type: fixed, stride: 8, heads: split}\n  num_heads: 1",
+            "model.encoder_pattern.heads: split needs an even number of heads, but model.num_heads "
+            "is 1: take 2, or heads merged",
+        ),
+        (
+            "cross_attention_pattern: {type: local, window: 8}",
+            "model.cross_attention_pattern: no such setting: attention to the source is always "
+            "full, as places in source and target do not correspond; set model.encoder_pattern or "
+            "model.decoder_pattern",
+        ),
+    ],
+)
+def test_a_pattern_that_makes_no_sense_is_one_line(setting: str, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_config(f"{GOOD}  {setting}\n", "x.yaml")
+    assert str(caught.value).endswith(message)
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,128 @@
+"""Patterns against the index sets of their sources, and attention against a triple loop over them.
+
+The sets are written as in Child et al. 2019, section 4.3, with positions from 0.
+"""
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from transformer_mt.nn.attend import Layout, attend, attend_padded
+from transformer_mt.nn.dropout import Dropout
+from transformer_mt.nn.packing import Segments
+from transformer_mt.nn.patterns import Pattern, fixed, local, strided
+
+NUM_HEADS, HEAD_DIM = 4, 3
+NO_DROPOUT = Dropout(0.0)
+
+
+def nearby(i: int, reach: int, last: int) -> set[int]:
+    return set(range(max(0, i - reach), min(i + reach, last) + 1))
+
+
+def row(i: int, stride: int, last: int) -> set[int]:
+    return {j for j in range(last + 1) if j // stride == i // stride}
+
+
+def column(i: int, stride: int, last: int) -> set[int]:
+    return {j for j in range(last + 1) if (i - j) % stride == 0}
+
+
+def summaries(i: int, stride: int, count: int, last: int) -> set[int]:
+    return {i} | {j for j in range(last + 1) if j % stride in range(stride - count, stride)}
+
+
+# Name to the pattern, and what a head sees from i when `last` is the last position it may see.
+Seen = Callable[[int, int, int], set[int]]
+PATTERNS: dict[str, tuple[Pattern, Seen]] = {
+    "local": (local(3), lambda head, i, last: nearby(i, 3, last)),
+    "wide": (local(40), lambda head, i, last: nearby(i, 40, last)),
+    "strided": (
+        strided(5, split=False),
+        lambda head, i, last: nearby(i, 5, last) | column(i, 5, last),
+    ),
+    "strided-split": (
+        strided(5, split=True),
+        lambda head, i, last: nearby(i, 5, last) if head < 2 else column(i, 5, last),
+    ),
+    "fixed": (
+        fixed(6, 2, split=False),
+        lambda head, i, last: row(i, 6, last) | summaries(i, 6, 2, last),
+    ),
+    "fixed-split": (
+        fixed(6, 2, split=True),
+        lambda head, i, last: row(i, 6, last) if head < 2 else summaries(i, 6, 2, last),
+    ),
+}
+LENGTHS = [[23], [1, 7, 4], [90, 3, 41, 17, 5, 88]]
+WAYS: dict[str, Callable[..., Tensor]] = {"chosen": attend, "padded": attend_padded}
+
+
+def segments_of(lengths: list[int], *, num_tail_rows: int = 0) -> Segments:
+    num_tokens = sum(lengths)
+    return Segments.from_lengths(
+        torch.tensor(lengths),
+        max_length=max(lengths),
+        num_tokens=num_tokens,
+        num_rows=num_tokens + num_tail_rows,
+    )
+
+
+def triple_loop(qkv: Tensor, lengths: list[int], seen: Seen, *, causal: bool) -> Tensor:
+    """Equation 1 of Vaswani et al. 2017 over the keys of a set, sentence, query and head."""
+    mixed, start = [], 0
+    for length in lengths:
+        q, k, v = qkv[start : start + length].unbind(1)
+        for i in range(length):
+            heads = []
+            for head in range(NUM_HEADS):
+                keys = sorted(seen(head, i, i if causal else length - 1))
+                scores = k[keys, head] @ q[i, head] / math.sqrt(HEAD_DIM)
+                heads.append(torch.softmax(scores, 0) @ v[keys, head])
+            mixed.append(torch.stack(heads))
+        start += length
+    return torch.stack(mixed)
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_a_pattern_sees_the_keys_of_its_source(name: str) -> None:
+    pattern, seen = PATTERNS[name]
+    places = torch.arange(50)
+    found = pattern.seen(places, places, num_heads=NUM_HEADS).expand(NUM_HEADS, 50, 50)
+    for head in range(NUM_HEADS):
+        for i in range(50):
+            assert set(found[head, i].nonzero().flatten().tolist()) == seen(head, i, 49)
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+@pytest.mark.parametrize("causal", [False, True], ids=["encoder", "decoder"])
+@pytest.mark.parametrize("lengths", LENGTHS, ids=["one", "short", "unequal"])
+def test_attention_equals_a_triple_loop_over_what_is_seen(
+    name: str, causal: bool, lengths: list[int]
+) -> None:
+    pattern, seen = PATTERNS[name]
+    torch.manual_seed(3)
+    shape = sum(lengths), 3, NUM_HEADS, HEAD_DIM
+    qkv = torch.randn(shape, dtype=torch.float64, requires_grad=True)
+    expected = triple_loop(qkv, lengths, seen, causal=causal)
+    weights = torch.randn_like(expected)
+    (exact,) = torch.autograd.grad((expected * weights).sum(), qkv)
+    rows = torch.cat([qkv.detach(), torch.full((5, *shape[1:]), 9.0)]).requires_grad_()
+    segments = segments_of(lengths, num_tail_rows=5)
+    for way in WAYS.values():
+        layout = Layout(segments, segments, causal=causal, pattern=pattern)
+        found = way((rows,), layout, dropout=NO_DROPOUT)
+        torch.testing.assert_close(found[:-5], expected)
+        (gradient,) = torch.autograd.grad((found[:-5] * weights).sum(), rows)
+        torch.testing.assert_close(gradient[:-5], exact)
+        assert found.isfinite().all()
+        assert not gradient[-5:].any()
+
+
+def test_heads_that_cannot_be_divided_are_refused() -> None:
+    places = torch.arange(4)
+    with pytest.raises(ValueError, match="3 heads among 2"):
+        strided(2, split=True).seen(places, places, num_heads=3)

@@ -1,0 +1,85 @@
+"""Settings of attention patterns: which keys each query of a self-attention sees."""
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from transformer_mt.config.base import PositiveInt, Settings
+
+
+class FullPattern(Settings):
+    """Every key of the sentence."""
+
+    type: Literal["full"] = "full"
+
+
+class LocalPattern(Settings):
+    """Keys nearby (restricted self-attention: Vaswani et al. 2017, section 4)."""
+
+    type: Literal["local"]
+    window: PositiveInt
+    """Greatest distance of a key, in tokens to either side."""
+
+
+class StridedPattern(Settings):
+    """Keys nearby and every stride-th before and behind (Child et al. 2019, section 4.3)."""
+
+    type: Literal["strided"]
+    stride: PositiveInt
+    """Tokens nearby, and between the others; best near the square root of the length."""
+    heads: Literal["merged", "split"] = "merged"
+    """Each head sees both kinds of keys, or the first half of them one and the others the other."""
+
+
+class FixedPattern(Settings):
+    """Keys of the own block and the last ones of every block (Child et al. 2019, section 4.3)."""
+
+    type: Literal["fixed"]
+    stride: PositiveInt
+    """Tokens of a block."""
+    summary: PositiveInt = 1
+    """So many tokens at the end of each block are seen from everywhere (c in the source)."""
+    heads: Literal["merged", "split"] = "merged"
+    """Each head sees both kinds of keys, or the first half of them one and the others the other."""
+
+    def contradictions(self) -> Iterator[tuple[str, str]]:
+        """Refuse a summary that is the whole block."""
+        if self.summary >= self.stride:
+            yield (
+                "summary",
+                f"{self.summary} tokens of a block of stride {self.stride} hide nothing: take at "
+                f"most {max(1, self.stride // 4)}, or pattern full",
+            )
+
+
+Pattern = Annotated[
+    FullPattern | LocalPattern | StridedPattern | FixedPattern, Field(discriminator="type")
+]
+
+
+def misfits(pattern: Pattern, *, num_heads: int) -> Iterator[tuple[str, str]]:
+    """Find settings of a pattern that do not fit the heads, and how to mend them."""
+    if getattr(pattern, "heads", "merged") == "split" and num_heads % 2:
+        yield (
+            "heads",
+            f"split needs an even number of heads, but model.num_heads is {num_heads}: take "
+            f"{num_heads + 1}, or heads merged",
+        )
+
+
+def hides_nothing(pattern: Pattern, *, longest: int) -> Iterator[tuple[str, str]]:
+    """Find a window or stride that is too large to hide any key, and say how to mend it.
+
+    Args:
+        pattern: Of the encoder or decoder.
+        longest: Greatest length of a sentence in training, in tokens.
+    """
+    for name in ("window", "stride"):
+        size = getattr(pattern, name, 0)
+        if size >= longest:
+            yield (
+                name,
+                f"{size} hides nothing in sentences of at most data.filters.max_length {longest} "
+                f"tokens: take {round(longest**0.5)}, or pattern full",
+            )

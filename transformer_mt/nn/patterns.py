@@ -1,0 +1,205 @@
+"""Attention patterns: which keys a query of a self-attention sees, by their positions alone.
+
+A rule is a predicate on positions; a pattern gives to each head the keys of one or several rules.
+The past is none of its business: a decoder hides the future from every pattern. Every query sees
+itself.
+
+A rule also says how to arrange a sentence in blocks, so that only those queries and keys meet that
+may see each other: see `nn.sparse`. What is seen is up to the predicate alone; an arrangement only
+has to bring together at least that.
+
+Letters: R rows (sentences times heads), n tokens, G blocks, m queries and s keys of a block,
+H heads, T queries, S keys.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+# Products of smaller blocks cost more in calls than in arithmetic.
+_LEAST_BLOCK = 32
+
+
+class Rule:
+    """Which keys a query sees. This base cuts a sentence into blocks that see only themselves."""
+
+    block: int
+    """Tokens of which n must be a multiple."""
+
+    def __call__(self, q: Tensor, k: Tensor) -> Tensor:
+        """Return whether queries at positions `q` see keys at positions `k`, broadcast; bool."""
+        raise NotImplementedError
+
+    def queries(self, x: Tensor) -> Tensor:
+        """Arrange (R, n, ..) as (R, G, m, ..)."""
+        return x.view(x.shape[0], -1, self.block, *x.shape[2:])
+
+    def keys(self, x: Tensor, *, causal: bool, fill: int = 0) -> Tensor:
+        """Arrange (R, n, ..) as (R, G, s, ..), with `fill` where there is no token."""
+        return self.queries(x)
+
+    def in_order(self, x: Tensor) -> Tensor:
+        """Undo `queries`."""
+        return x.flatten(1, 2)
+
+
+@dataclass(frozen=True)
+class Window(Rule):
+    """Keys at a distance of at most `reach`."""
+
+    reach: int
+
+    def __post_init__(self) -> None:
+        # A multiple of the reach, so that neighbouring blocks hold all that is in reach.
+        object.__setattr__(self, "block", self.reach * math.ceil(_LEAST_BLOCK / self.reach))
+
+    def __call__(self, q: Tensor, k: Tensor) -> Tensor:
+        """Compare the distance."""
+        return (q - k).abs() <= self.reach
+
+    def keys(self, x: Tensor, *, causal: bool, fill: int = 0) -> Tensor:
+        """Join each block with the one before and, unless `causal`, the one behind."""
+        blocks = self.queries(x)
+        num_blocks, num_joined = blocks.shape[1], 2 if causal else 3
+        around = [0, 0] * (blocks.dim() - 2) + [1, num_joined - 2]
+        blocks = F.pad(blocks, around, value=fill)
+        return torch.cat([blocks[:, i : i + num_blocks] for i in range(num_joined)], dim=2)
+
+
+@dataclass(frozen=True)
+class Column(Rule):
+    """Keys at a distance that is a multiple of `block`."""
+
+    block: int
+
+    def __call__(self, q: Tensor, k: Tensor) -> Tensor:
+        """Divide the distance."""
+        return (q - k) % self.block == 0
+
+    def queries(self, x: Tensor) -> Tensor:
+        """Write the sentence into lines of `block` tokens, and read columns."""
+        return super().queries(x).transpose(1, 2)
+
+    def in_order(self, x: Tensor) -> Tensor:
+        """Read lines."""
+        return x.transpose(1, 2).flatten(1, 2)
+
+
+@dataclass(frozen=True)
+class Block(Rule):
+    """Keys of the same block."""
+
+    block: int
+
+    def __call__(self, q: Tensor, k: Tensor) -> Tensor:
+        """Compare the numbers of the blocks."""
+        return q // self.block == k // self.block
+
+
+@dataclass(frozen=True)
+class Summary(Rule):
+    """The last `count` keys of every block, whatever the query."""
+
+    block: int
+    count: int
+
+    def __call__(self, q: Tensor, k: Tensor) -> Tensor:
+        """Look at the place of the key in its block."""
+        return (k % self.block >= self.block - self.count) | (q != q)
+
+    def queries(self, x: Tensor) -> Tensor:
+        """Take the whole sentence as one block."""
+        return x[:, None]
+
+    def keys(self, x: Tensor, *, causal: bool, fill: int = 0) -> Tensor:
+        """Take the last ones of all blocks."""
+        return super().queries(x)[:, None, :, -self.count :].flatten(2, 3)
+
+
+@dataclass(frozen=True)
+class Itself(Rule):
+    """The key at the place of the query."""
+
+    block: int = 1
+
+    def __call__(self, q: Tensor, k: Tensor) -> Tensor:
+        """Compare positions."""
+        return q == k
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """What each head of a self-attention sees.
+
+    Attributes:
+        rules: One or more sets of rules; the heads are divided among them evenly and in order, and
+            a head sees the keys that any of its rules allows.
+    """
+
+    rules: tuple[tuple[Rule, ...], ...]
+
+    @property
+    def block(self) -> int:
+        """Tokens of which a sentence must be a multiple to be arranged in blocks."""
+        return math.lcm(*(rule.block for rules in self.rules for rule in rules))
+
+    def seen(self, q: Tensor, k: Tensor, *, num_heads: int) -> Tensor:
+        """Return whether queries at `q` (T,) see keys at `k` (S,): (H, T, S), or (1, T, S) for all.
+
+        Raises:
+            ValueError: If the heads cannot be divided evenly.
+        """
+        if num_heads % len(self.rules):
+            raise ValueError(f"{num_heads} heads among {len(self.rules)} sets of rules")
+        masks = torch.stack([any_of(rules, q[:, None], k) for rules in self.rules])
+        return masks.repeat_interleave(num_heads // len(self.rules), 0) if len(masks) > 1 else masks
+
+
+def any_of(rules: tuple[Rule, ...], q: Tensor, k: Tensor) -> Tensor:
+    """Return whether any rule allows what is asked; see `Rule.__call__`."""
+    seen = rules[0](q, k)
+    for rule in rules[1:]:
+        seen = seen | rule(q, k)
+    return seen
+
+
+def local(window: int) -> Pattern:
+    """See keys at a distance of at most `window`.
+
+    Source: Vaswani et al. 2017, section 4 (restricted self-attention), where the neighbourhood has
+    size r = 2 * window + 1.
+    """
+    return Pattern(((Window(window),),))
+
+
+def strided(stride: int, *, split: bool) -> Pattern:
+    """See the last `stride` keys, and every `stride`-th.
+
+    Source: Child et al. 2019, section 4.3. differs: in an encoder also the next ones.
+
+    Args:
+        stride: Best near the square root of the usual length.
+        split: Whether half of the heads see the ones and half the others; else all see both.
+    """
+    if split:
+        return Pattern(((Window(stride),), (Column(stride),)))
+    return Pattern(((Window(stride), Column(stride)),))
+
+
+def fixed(stride: int, summary: int, *, split: bool) -> Pattern:
+    """See the own block of `stride` keys, and the last `summary` keys of every block.
+
+    Source: Child et al. 2019, section 4.3. differs: a query also sees itself where a head sees only
+    the summaries, as no query may see nothing; an encoder has no past and sees all summaries.
+
+    Args:
+        stride: Tokens of a block.
+        summary: Called c in the source.
+        split: Whether half of the heads see the block and half the summaries; else all see both.
+    """
+    if split:
+        return Pattern(((Block(stride),), (Itself(), Summary(stride, summary))))
+    return Pattern(((Block(stride), Summary(stride, summary)),))
