@@ -140,6 +140,21 @@ def test_step_by_step_logits_equal_the_full_forward_pass(model, batch) -> None:
 
 
 @torch.no_grad()
+def test_a_limited_decoder_has_the_same_logits_for_fewer_tokens(model, batch, request) -> None:
+    if request.node.callspec.params["model"] == "ensemble":
+        pytest.skip("an ensemble cannot be limited")
+    src, src_segments, tgt_in, segments = batch
+    kept, tokens = torch.tensor([2, 3, 17, 5]), unpack(tgt_in, segments)
+    memory = model.encode(src, src_segments)
+    some = model.decoder.limited_to(kept)
+    state, limited_state = (d.init_state(memory, max_length=8) for d in (model.decoder, some))
+    for t in range(8):
+        logits, state = model.decoder.step(tokens[:, t : t + 1], state)
+        limited, limited_state = some.step(tokens[:, t : t + 1], limited_state)
+        torch.testing.assert_close(limited, logits[..., kept])
+
+
+@torch.no_grad()
 def test_a_batch_equals_each_sentence_alone(model, batch) -> None:
     src, _, tgt_in, _ = batch
     together = model(*batch).split(TGT_LENGTHS)

@@ -12,6 +12,7 @@ from transformer_mt.nn.prepacked import (
     can_multiply_int8,
     can_prepack,
     prepack,
+    rows_of,
 )
 
 needs_packing = pytest.mark.skipif(
@@ -38,6 +39,28 @@ def test_a_prepacked_map_equals_the_one_it_was_made_of(dtype, shape, bias):
     plain = linear(48, 80, bias=bias).to(dtype)
     x = torch.randn(shape).to(dtype)
     torch.testing.assert_close(PrepackedLinear(plain)(x), plain(x))
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("kind", ["plain", "packed", "packed bf16", "int8"])
+def test_some_rows_of_a_map_compute_the_same_as_all(kind, bias):
+    plain = linear(300, 900, bias=bias)
+    if kind == "int8" and not can_multiply_int8():
+        pytest.skip("this processor has no products of 8-bit integers")
+    if "bf16" in kind:
+        plain = plain.bfloat16()
+    if "packed" in kind and not can_prepack(plain.weight.dtype):
+        pytest.skip("this processor has no such packed products")
+    whole = {"plain": nn.Identity, "int8": Int8Linear}.get(kind, PrepackedLinear)(plain)
+    whole = plain if kind == "plain" else whole
+    x = torch.randn(3, 2, 300).to(plain.weight.dtype)
+    rows = torch.tensor([899, 5, 7, 300, *range(400, 700)])
+    some = rows_of(whole, rows)
+    assert type(some) is type(whole)
+    torch.testing.assert_close(some(x), whole(x)[..., rows])
+    if "packed" in kind:
+        assert torch.equal(whole.weight, plain.weight)
 
 
 @needs_int8

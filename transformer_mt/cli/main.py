@@ -37,6 +37,7 @@ COMMANDS = (
     "evaluate",
     "score",
     "rescore",
+    "shortlist",
     "average",
     "verify",
     "plot",

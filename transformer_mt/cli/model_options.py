@@ -199,6 +199,7 @@ def make_translator(
     *,
     glossary: Path | None = None,
     split_sentences: bool = False,
+    shortlist: Path | None = None,
 ) -> "Translator":
     """Make a translator.
 
@@ -208,11 +209,14 @@ def make_translator(
             config, or the default where a config does not have it.
         glossary: A file of terms.
         split_sentences: See `Translator`.
+        shortlist: A file of `tmt shortlist`.
 
     Raises:
         DataError: If the glossary cannot be read.
+        ModelError: If the shortlist cannot be read, or is of other tokenizers.
         ConfigError: If a value is out of its bounds, or values do not fit each other.
     """
+    from transformer_mt.data.lexicon import Lexicon
     from transformer_mt.decoding.glossary import read_glossary
     from transformer_mt.decoding.options import SearchOptions
     from transformer_mt.decoding.translator import Translator
@@ -227,7 +231,13 @@ def make_translator(
     arguments: dict[str, Any] = {**given, **_checked(settings, changes).model_dump()}
     terms = None if glossary is None else read_glossary(read_lines(glossary), str(glossary))
     options = SearchOptions(**arguments)
-    return Translator(bundle, options, glossary=terms, split_sentences=split_sentences)
+    return Translator(
+        bundle,
+        options,
+        glossary=terms,
+        split_sentences=split_sentences,
+        lexicon=None if shortlist is None else Lexicon.load(shortlist, bundle.tokenizers),
+    )
 
 
 def _checked(settings: "DecodingSettings", given: Mapping[str, object]) -> "DecodingSettings":

@@ -41,6 +41,16 @@ CoveragePenalty: TypeAlias = Annotated[
         "source words that were passed over. Default: 0.",
     ),
 ]
+ShortlistFile: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--shortlist",
+        metavar="FILE",
+        rich_help_panel=SEARCH,
+        help="Let outputs hold only what `tmt shortlist` found likely for their source: faster "
+        "where the vocabulary is large. Default: all.",
+    ),
+]
 MaxLength: TypeAlias = Annotated[
     int | None,
     typer.Option(

@@ -107,11 +107,11 @@ def check_output(path: Path | None, *inputs: Path | None) -> None:
         # Opening it for writing would empty it before it is read. A device is no such file.
         if read is not None and path.is_file() and read.exists() and path.samefile(read):
             raise ConfigError(f"cannot write {path}: it is read as well; choose another file")
-    folder = path.parent
     if path.is_dir():
         raise ConfigError(f"cannot write {path}: it is a folder; name a file")
+    folder = next(parent for parent in path.absolute().parents if parent.exists())
     if not folder.is_dir():
-        raise ConfigError(f"cannot write {path}: there is no folder {folder}; make it first")
+        raise ConfigError(f"cannot write {path}: {folder} is no folder; choose another place")
     if not os.access(path if path.exists() else folder, os.W_OK):
         raise ConfigError(f"cannot write {path}: permission denied; choose another place")
 
@@ -119,6 +119,8 @@ def check_output(path: Path | None, *inputs: Path | None) -> None:
 @contextmanager
 def results_to(path: Path | None) -> Iterator[TextIO]:
     """Open a file for results, UTF-8 with bare line feeds; stdout when there is no path.
+
+    Folders that are not there are made.
 
     Raises:
         ConfigError: If the file cannot be opened.
@@ -128,6 +130,7 @@ def results_to(path: Path | None) -> Iterator[TextIO]:
         yield sys.stdout
         return
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         file = path.open("w", encoding="utf-8", newline="\n")
     except OSError as error:
         raise ConfigError(f"cannot write {path}: {error.strerror}") from error

@@ -41,6 +41,7 @@ from transformer_mt.cli.search_options import (
     RepetitionPenalty,
     Sample,
     Seed,
+    ShortlistFile,
     Suppress,
     Tab,
     Temperature,
@@ -114,6 +115,7 @@ def translate(
     beam_groups: BeamGroups = None,
     diversity_penalty: DiversityPenalty = None,
     coverage_penalty: CoveragePenalty = None,
+    shortlist: ShortlistFile = None,
     length_penalty: LengthPenalty = None,
     length_penalty_kind: LengthPenaltyKind = None,
     max_length_factor: MaxLengthFactor = None,
@@ -175,13 +177,15 @@ def translate(
         raise ConfigError("--beam-size has no effect with --sample: --n-best N gives N samples")
     if beam_size is not None and n_best > beam_size:
         raise ConfigError(f"--n-best {n_best} needs --beam-size {n_best} or more; got {beam_size}")
+    if shortlist and (sample or mbr or len(model or []) > 1):
+        raise ConfigError("--shortlist goes with beam search and one model: leave it out")
     if (constraints or glossary or tab == "constraints") and (sample or mbr or beam_groups):
         raise ConfigError(
             "--sample, --mbr and --beam-groups do not go with --constraints, --glossary and --tab "
             "constraints: only plain beam search can hold them"
         )
-    check_output(output, input, prefix, constraints, glossary)
-    check_output(alignments, input, output, prefix, constraints, glossary)
+    check_output(output, input, prefix, constraints, glossary, shortlist)
+    check_output(alignments, input, output, prefix, constraints, glossary, shortlist)
     at_terminal = input is None and sys.stdin.isatty()
     chunks = with_demands(input_chunks(input, errors), prefix=prefix, phrases=constraints, tab=tab)
     bundle = load_models(model, ensemble_weights, device=device, precision=precision)
@@ -217,6 +221,7 @@ def translate(
         },
         glossary=glossary,
         split_sentences=split_sentences,
+        shortlist=shortlist,
     )
     if at_terminal:
         logger.info("type a sentence and press Enter; Ctrl-D ends")

@@ -18,7 +18,7 @@ from transformer_mt.decoding.candidates import Candidates, Prefixes, Selection, 
 from transformer_mt.decoding.penalties import LengthPenalty
 from transformer_mt.decoding.rules import Rule
 from transformer_mt.errors import ModelError
-from transformer_mt.models.interfaces import Decoder, Memory
+from transformer_mt.models.interfaces import Decoder, Memory, StepDecoder
 from transformer_mt.nn.packing import Segments
 
 # Greatest number of logits that forced scoring holds at once.
@@ -42,7 +42,7 @@ class Hypothesis:
 
 @torch.inference_mode()
 def beam_search(
-    decoder: Decoder,
+    decoder: StepDecoder,
     memory: Memory,
     *,
     beam_size: int,

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from transformer_mt.bundle import Bundle
+from transformer_mt.data.lexicon import Lexicon
 from transformer_mt.decoding.batching import batches_of, halving
 from transformer_mt.decoding.chunks import chunks_of
 from transformer_mt.decoding.coverage import rank_by_coverage
@@ -28,6 +29,7 @@ from transformer_mt.decoding.options import SearchOptions
 from transformer_mt.decoding.plan import plan_search
 from transformer_mt.decoding.requests import Line, Request, requests_for
 from transformer_mt.decoding.search import Hypothesis, beam_search
+from transformer_mt.decoding.shortlist import Shortlist
 from transformer_mt.decoding.translation import (
     NO_TEXT,
     Candidate,
@@ -37,6 +39,7 @@ from transformer_mt.decoding.translation import (
 )
 from transformer_mt.decoding.workers import Workers
 from transformer_mt.errors import ConfigError, DataError
+from transformer_mt.models.interfaces import Memory, StepDecoder
 from transformer_mt.models.seq2seq import evaluation_mode
 from transformer_mt.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
@@ -55,12 +58,14 @@ class Translator:
         options: How to search.
         glossary: Terms of the source whose translations the target must hold.
         split_sentences: Whether to translate each sentence of a line alone.
+        lexicon: What targets may hold, by their sources; None: all tokens.
 
     Attributes:
         tokenizers: The bundle's.
 
     Raises:
-        ConfigError: If the options do not fit each other or the vocabulary.
+        ConfigError: If the options do not fit each other or the vocabulary, or samples are to be
+            drawn with a lexicon: their random numbers belong to the whole vocabulary.
     """
 
     def __init__(
@@ -70,10 +75,14 @@ class Translator:
         *,
         glossary: Glossary | None = None,
         split_sentences: bool = False,
+        lexicon: Lexicon | None = None,
     ) -> None:
         tokenizer = bundle.tokenizers.tgt
         options.check(tokenizer.vocab_size)
+        if lexicon is not None and options.sample:
+            raise ConfigError("a shortlist goes with beam search, not with samples: leave it out")
         self._options = options
+        self._lexicon = lexicon
         self._glossary = glossary
         self._reversed = bundle.config.data.reverse_target
         if glossary is not None:
@@ -233,36 +242,58 @@ class Translator:
     @torch.inference_mode()
     def _search(self, requests: Sequence[Request]) -> list[list[Hypothesis]]:
         options, decoder = self._options, self._model.decoder
+        shortlist = None
+        if self._lexicon is not None:
+            shortlist = Shortlist(self._lexicon, requests, self._continues_word.device)
         with evaluation_mode(self._model):
             memory, lengths = encode(self._model, [request.source for request in requests])
             limits = options.max_lengths(lengths, longest=decoder.max_length)
-            plan = plan_search(
-                options,
-                requests,
-                limits,
-                suppressed=self._suppressed,
-                continues_word=self._continues_word,
-                eos_id=EOS_ID,
-            )
-            found = beam_search(
-                decoder,
-                memory,
-                beam_size=plan.num_slots,
-                length_penalty=options.ranking,
-                max_lengths=limits,
-                bos_id=BOS_ID,
-                eos_id=EOS_ID,
-                banned_ids=(PAD_ID, UNK_ID, BOS_ID),
-                n_best=options.num_slots if options.coverage_penalty else options.n_best,
-                rules=plan.rules,
-                select=plan.select,
-            )
+            found = self._best(memory, requests, limits, shortlist)
             if strength := options.coverage_penalty:
                 found = rank_by_coverage(decoder, memory, found, strength=strength, bos_id=BOS_ID)
         return [
             [replace(one, tokens=self._turned(one.tokens)) for one in own[: options.n_best]]
             for own in found
         ]
+
+    def _best(
+        self,
+        memory: Memory,
+        requests: Sequence[Request],
+        limits: Tensor,
+        shortlist: Shortlist | None,
+    ) -> list[list[Hypothesis]]:
+        options = self._options
+        decoder: StepDecoder = self._model.decoder
+        suppressed: Sequence[Sequence[int]] = self._suppressed
+        continues_word = self._continues_word
+        if shortlist is not None:
+            decoder = shortlist.limited(self._model.decoder)
+            requests = shortlist.numbered(requests)
+            suppressed = shortlist.possible(suppressed)
+            continues_word = continues_word[shortlist.ids]
+        plan = plan_search(
+            options,
+            requests,
+            limits,
+            suppressed=suppressed,
+            continues_word=continues_word,
+            eos_id=EOS_ID,
+        )
+        found = beam_search(
+            decoder,
+            memory,
+            beam_size=plan.num_slots,
+            length_penalty=options.ranking,
+            max_lengths=limits,
+            bos_id=BOS_ID,
+            eos_id=EOS_ID,
+            banned_ids=(PAD_ID, UNK_ID, BOS_ID),
+            n_best=options.num_slots if options.coverage_penalty else options.n_best,
+            rules=plan.rules,
+            select=plan.select,
+        )
+        return found if shortlist is None else shortlist.restored(found)
 
     def _translation(
         self,

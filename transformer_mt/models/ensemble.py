@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from transformer_mt.models.interfaces import Decoder, DecoderState, Encoder, Memory
+from transformer_mt.errors import ConfigError
+from transformer_mt.models.interfaces import Decoder, DecoderState, Encoder, Memory, StepDecoder
 from transformer_mt.models.seq2seq import Seq2Seq
 from transformer_mt.nn.packing import Segments
 
@@ -112,6 +113,10 @@ class _Decoder(nn.Module):
     def source_attention(self, tgt_in: Tensor, segments: Segments, memory: Memory) -> Tensor:
         """Return the attention of the first member (B, L, H, T, S)."""
         return self.decoders[0].source_attention(tgt_in, segments, self._members(memory)[0])
+
+    def limited_to(self, tokens: Tensor) -> StepDecoder:
+        """Refuse: the mean of probabilities needs those of all tokens."""
+        raise ConfigError("a shortlist goes with one model, not with an ensemble: leave it out")
 
     def init_state(self, memory: Memory, *, max_length: int) -> "_State":
         """Return the states of all members before the first token."""

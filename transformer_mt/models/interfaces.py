@@ -55,7 +55,32 @@ class DecoderState(Protocol):
         ...
 
 
-class Decoder(Protocol):
+class StepDecoder(Protocol):
+    """Predicts the next token of many hypotheses: all that the search needs."""
+
+    def init_state(self, memory: Memory, *, max_length: int) -> DecoderState:
+        """Return the state before the first token: one row for each sentence of `memory`.
+
+        Args:
+            memory: The encoder's output. Its hypotheses share it; it is never copied per row.
+            max_length: Bound on the number of steps, bos counted.
+        """
+        ...
+
+    def step(self, tokens: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
+        """Read one more token of each hypothesis; `state` is spent, the new one replaces it.
+
+        Args:
+            tokens: Last token of each hypothesis (B, W), int64; bos in the first step.
+            state: What came before them.
+
+        Returns:
+            Logits of the next token (B, W, V), and the new state.
+        """
+        ...
+
+
+class Decoder(StepDecoder, Protocol):
     """Predicts each target token from the ones before it and the memory."""
 
     @property
@@ -89,23 +114,11 @@ class Decoder(Protocol):
         """
         ...
 
-    def init_state(self, memory: Memory, *, max_length: int) -> DecoderState:
-        """Return the state before the first token: one row for each sentence of `memory`.
+    def limited_to(self, tokens: Tensor) -> StepDecoder:
+        """Return a decoder with the same weights whose logits are those of some tokens.
 
         Args:
-            memory: The encoder's output. Its hypotheses share it; it is never copied per row.
-            max_length: Bound on the number of steps, bos counted.
-        """
-        ...
-
-    def step(self, tokens: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
-        """Read one more token of each hypothesis; `state` is spent, the new one replaces it.
-
-        Args:
-            tokens: Last token of each hypothesis (B, W), int64; bos in the first step.
-            state: What came before them.
-
-        Returns:
-            Logits of the next token (B, W, V), and the new state.
+            tokens: Numbers (K,), int64. Logit k is that of token `tokens[k]`; what `step` reads has
+                its usual numbers.
         """
         ...

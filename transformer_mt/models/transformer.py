@@ -3,6 +3,7 @@
 Source: Vaswani et al. 2017.
 """
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -16,6 +17,7 @@ from transformer_mt.nn.attention import KeysValues, StepLayout
 from transformer_mt.nn.layers import DecoderLayer, EncoderLayer, TokenEmbedding
 from transformer_mt.nn.packing import Segments
 from transformer_mt.nn.patterns import Pattern
+from transformer_mt.nn.prepacked import rows_of
 
 # Room for 12 tokens of 5 hypotheses; it doubles when it is full.
 _FIRST_SLOTS = 64
@@ -123,6 +125,12 @@ class TransformerDecoder(nn.Module):
     def output_weight(self) -> tuple[Tensor, Tensor | None]:
         """Return weight (V, D) and bias (V,) or None of the projection to logits."""
         return self.output.weight, self.output.bias
+
+    def limited_to(self, tokens: Tensor) -> "TransformerDecoder":
+        """Return a decoder with logits for some tokens (K,) only: see `models.interfaces`."""
+        limited = copy.copy(self)
+        limited._modules = {**self._modules, "output": rows_of(self.output, tokens)}
+        return limited
 
     def init_state(self, memory: Memory, *, max_length: int) -> "TransformerState":
         """Return the state before the first token; see `models.interfaces.Decoder`."""

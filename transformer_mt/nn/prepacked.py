@@ -4,6 +4,8 @@ Without this, oneDNN and MKL bring a weight into the order of their kernels agai
 With few rows, as in decoding, that costs several times the product itself.
 """
 
+from functools import cached_property
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -37,8 +39,32 @@ def prepack(model: nn.Module, *, int8: bool = False) -> None:
         )
     for module in list(model.modules()):
         for name, child in list(module.named_children()):
-            if isinstance(child, nn.Linear) and (int8 or gains_by_packing(child.weight)):
-                setattr(module, name, Int8Linear(child) if int8 else PrepackedLinear(child))
+            if isinstance(child, nn.Linear):
+                setattr(module, name, _prepacked(child, int8=int8))
+
+
+def rows_of(linear: nn.Module, rows: Tensor) -> nn.Module:
+    """Return the part of a linear map, prepacked or not, that computes some of its outputs.
+
+    Args:
+        linear: Maps (.., K) to (.., N).
+        rows: Numbers of outputs (R,), int64.
+    """
+    assert isinstance(linear, nn.Linear | PrepackedLinear | Int8Linear)
+    weight, bias = linear.weight.detach(), linear.bias
+    part = nn.Linear(weight.shape[1], len(rows), bias=bias is not None, device="meta")
+    part.weight = nn.Parameter(weight[rows], requires_grad=False)
+    if bias is not None:
+        part.bias = nn.Parameter(bias.detach()[rows], requires_grad=False)
+    if isinstance(linear, nn.Linear):
+        return part
+    return _prepacked(part, int8=isinstance(linear, Int8Linear))
+
+
+def _prepacked(linear: nn.Linear, *, int8: bool) -> nn.Module:
+    if int8:
+        return Int8Linear(linear)
+    return PrepackedLinear(linear) if gains_by_packing(linear.weight) else linear
 
 
 def gains_by_packing(weight: Tensor) -> bool:
@@ -74,14 +100,22 @@ class PrepackedLinear(nn.Module):
     def __init__(self, linear: nn.Linear) -> None:
         super().__init__()
         with torch.inference_mode():
-            self._weight = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach())
-        self._bias = None if linear.bias is None else linear.bias.detach()
+            self._packed = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach())
+        self._dtype, self._num_inputs = linear.weight.dtype, linear.weight.shape[1]
+        self.bias = None if linear.bias is None else linear.bias.detach()
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (.., K) to (.., N)."""
-        rows = _more_rows(x)
-        y = torch.ops.mkldnn._linear_pointwise(rows, self._weight, self._bias, "none", [], "")
-        return _unflatten(y, x)
+        return _unflatten(self._product(_more_rows(x), self.bias), x)
+
+    @cached_property
+    def weight(self) -> Tensor:
+        """The weight (N, K) as it was, made when it is first asked for."""
+        return self._product(torch.eye(self._num_inputs, dtype=self._dtype), None).T.contiguous()
+
+    def _product(self, rows: Tensor, bias: Tensor | None) -> Tensor:
+        y: Tensor = torch.ops.mkldnn._linear_pointwise(rows, self._packed, bias, "none", [], "")
+        return y
 
 
 class Int8Linear(nn.Module):
@@ -99,22 +133,29 @@ class Int8Linear(nn.Module):
         self._scales = weight.abs().amax(1).clamp_(min=1e-12) / 127
         rounded = (weight / self._scales[:, None]).round_().to(torch.int8)
         self._zeros = torch.zeros(len(weight), dtype=torch.int64)
-        self._weight = torch.ops.onednn.qlinear_prepack(rounded, None)
-        self._bias = None if linear.bias is None else linear.bias.detach().float()
+        self._packed = torch.ops.onednn.qlinear_prepack(rounded, None)
+        self._num_inputs = weight.shape[1]
+        self.bias = None if linear.bias is None else linear.bias.detach().float()
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (.., K) to (.., N), both fp32."""
-        rows = _more_rows(x)
+        return _unflatten(self._product(_more_rows(x), self.bias), x)
+
+    @cached_property
+    def weight(self) -> Tensor:
+        """The rounded weight (N, K), fp32, made when it is first asked for."""
+        return self._product(torch.eye(self._num_inputs), None).T.contiguous()
+
+    def _product(self, rows: Tensor, bias: Tensor | None) -> Tensor:
         scales = rows.abs().amax(-1, keepdim=True).clamp_(min=1e-12).mul_(1 / 127)
         # oneDNN's fast kernel takes unsigned activations: -127..127 becomes 1..255. To int8 and a
         # flip of the sign bit, as the conversion to uint8 is five times slower.
         rounded = (rows / scales).round_().to(torch.int8).view(torch.uint8).bitwise_xor_(128)
-        y = torch.ops.onednn.qlinear_pointwise(
-            rounded, 1.0, 128, self._weight, self._scales, self._zeros, None,
+        y: Tensor = torch.ops.onednn.qlinear_pointwise(
+            rounded, 1.0, 128, self._packed, self._scales, self._zeros, None,
             1.0, 0, torch.float32, "none", [], "",
         )  # fmt: skip
-        y = y.mul_(scales) if self._bias is None else torch.addcmul(self._bias, y, scales)
-        return _unflatten(y, x)
+        return y.mul_(scales) if bias is None else torch.addcmul(bias, y, scales)
 
 
 def _more_rows(x: Tensor) -> Tensor:

@@ -1,0 +1,78 @@
+"""`tmt shortlist`: what target words go with a source word, for faster translation."""
+
+import logging
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from transformer_mt.cli.help import examples
+from transformer_mt.cli.model_options import ModelPath
+from transformer_mt.cli.streams import check_output
+
+logger = logging.getLogger(__name__)
+
+
+def register(app: typer.Typer) -> None:
+    """Add `tmt shortlist` to the program."""
+    app.command(
+        epilog=examples(
+            "tmt shortlist --output shortlist.safetensors",
+            "tmt shortlist --model runs/base --output base.shortlist --candidates 50",
+            "tmt translate --model runs/base --shortlist base.shortlist < input.txt",
+        )
+    )(shortlist)
+
+
+def shortlist(
+    output: Annotated[Path, typer.Option(metavar="FILE", help="Where to write.")],
+    model: ModelPath = None,
+    num_candidates: Annotated[
+        int,
+        typer.Option("--candidates", metavar="N", min=1, help="Target pieces of a source piece."),
+    ] = 50,
+    num_frequent: Annotated[
+        int,
+        typer.Option(
+            "--frequent", metavar="N", min=0, help="Frequent target pieces that go with every text."
+        ),
+    ] = 100,
+    max_pairs: Annotated[
+        int,
+        typer.Option(metavar="N", min=1, help="Training pairs to learn from, evenly chosen."),
+    ] = 1_000_000,
+) -> None:
+    """Learn a lexical shortlist from the training pairs of a model.
+
+    The pairs are those that the model's config names; their tokenized corpora are found again.
+    """
+    check_output(output)
+    from transformer_mt.bundle import find_bundle, load_bundle
+    from transformer_mt.data.corpus import prepare_corpus
+    from transformer_mt.data.filters import Filters
+    from transformer_mt.data.lexicon import learn_lexicon
+    from transformer_mt.data.sources import open_source
+
+    path = find_bundle(model)
+    logger.info("model: %s", path)
+    bundle = load_bundle(path)
+    data = bundle.config.data
+    corpora = [
+        prepare_corpus(
+            open_source(source, src_lang=data.src_lang, tgt_lang=data.tgt_lang),
+            bundle.tokenizers,
+            filters=Filters(**data.filters.model_dump()),
+            corpus_dir=Path(data.corpus_dir),
+            num_workers=data.num_workers,
+        )
+        for source in data.train
+    ]
+    lexicon = learn_lexicon(
+        corpora,
+        bundle.tokenizers,
+        num_candidates=num_candidates,
+        num_frequent=num_frequent,
+        max_pairs=max_pairs,
+    )
+    lexicon.save(output, bundle.tokenizers)
+    typer.echo(output)

@@ -1,0 +1,226 @@
+"""Which target tokens go with a source token, learned from sentence pairs.
+
+Source: Brown et al. 1993, model 1 with the empty source word.
+"""
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+from tqdm import tqdm
+
+from transformer_mt.data.pairs import Ints, TokenPairs, ragged_index
+from transformer_mt.errors import ModelError
+from transformer_mt.storage import explain_write_errors, os_errors_of_safetensors
+from transformer_mt.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizers
+
+KIND = "transformer_mt lexicon"
+FORMAT_VERSION = "1"
+ROUNDS = 5
+NO_WORD = PAD_ID
+"""Source token of the targets that no other one explains; no text has it."""
+
+# Pairs of a source and a target token that are looked at together; each takes some 60 bytes.
+_LINKS_AT_ONCE = 1 << 21
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Lexicon:
+    """Likely target tokens.
+
+    Attributes:
+        candidates: Of each source token (V_src, K), most probable first; `NO_WORD` where there are
+            fewer.
+        frequent: Tokens that go with all (F,).
+    """
+
+    candidates: NDArray[np.int32]
+    frequent: NDArray[np.int32]
+
+    def tokens_for(self, source: Sequence[int]) -> Ints:
+        """Return what the translation of a source may hold, without special tokens; rising."""
+        found = np.unique(np.concatenate((self.candidates[list(source)].ravel(), self.frequent)))
+        return found[found > EOS_ID].astype(np.int64)
+
+    def save(self, path: Path, tokenizers: Tokenizers) -> None:
+        """Write one file, whole or not at all.
+
+        Raises:
+            TmtError: When the disk refuses.
+        """
+        about = {
+            "kind": KIND,
+            "format_version": FORMAT_VERSION,
+            "tokenizers": tokenizers.fingerprint(),
+        }
+        arrays = {"candidates": self.candidates, "frequent": self.frequent}
+        temporary = path.with_name(f".{path.name}.tmp")
+        with explain_write_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                with os_errors_of_safetensors():
+                    save_file(arrays, temporary, metadata=about)
+                temporary.replace(path)
+            finally:
+                temporary.unlink(missing_ok=True)
+
+    @classmethod
+    def load(cls, path: Path, tokenizers: Tokenizers) -> "Lexicon":
+        """Read what `save` wrote.
+
+        Raises:
+            ModelError: If it cannot be read, or is of other tokenizers.
+        """
+        remedy = "make one with `tmt shortlist`"
+        try:
+            with safe_open(path, framework="numpy") as file:
+                about = file.metadata() or {}
+                arrays: dict[str, Any] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        except (OSError, SafetensorError) as error:
+            raise ModelError(
+                f"{path}: cannot be read as a shortlist ({error}): {remedy}"
+            ) from error
+        if about.get("kind") != KIND or about.get("format_version") != FORMAT_VERSION:
+            raise ModelError(f"{path}: no shortlist of this version: {remedy}")
+        if about.get("tokenizers") != tokenizers.fingerprint():
+            raise ModelError(
+                f"{path}: made for another vocabulary than the model's: {remedy} for this model"
+            )
+        return cls(**arrays)
+
+
+def learn_lexicon(
+    corpora: Sequence[TokenPairs],
+    tokenizers: Tokenizers,
+    *,
+    num_candidates: int,
+    num_frequent: int,
+    max_pairs: int,
+) -> Lexicon:
+    """Find the most probable target tokens of each source token.
+
+    Where both sides have one vocabulary, each token is also a candidate of itself: names stay.
+
+    Args:
+        corpora: Sentence pairs.
+        tokenizers: Of these pairs.
+        num_candidates: For each source token, K.
+        num_frequent: Tokens that go with all.
+        max_pairs: To learn from; of more, as many are taken evenly.
+    """
+    num_pairs = sum(map(len, corpora))
+    step = -(-num_pairs // max_pairs)
+    logger.info("learning from %s pairs of %s", f"{-(-num_pairs // step):,}", f"{num_pairs:,}")
+    rows = [np.arange(0, len(corpus), step) for corpus in corpora]
+    tgt_vocab_size = tokenizers.tgt.vocab_size
+    links, probs = _model_1(corpora, rows, tgt_vocab_size=tgt_vocab_size)
+    candidates = _best(
+        links, probs, (tokenizers.src.vocab_size, tgt_vocab_size), num=num_candidates
+    )
+    if tokenizers.joint:
+        itself = np.arange(len(candidates), dtype=np.int32)[:, None]
+        candidates = np.concatenate((itself, candidates), axis=1)
+    counts = np.zeros(tgt_vocab_size, dtype=np.int64)
+    for corpus, own in zip(corpora, rows, strict=True):
+        for some in np.array_split(own, -(-len(own) // 65536)):
+            counts += np.bincount(corpus.gather(some)[1], minlength=tgt_vocab_size)
+    counts[[PAD_ID, UNK_ID, BOS_ID, EOS_ID]] = 0
+    frequent = np.argsort(-counts, kind="stable")[:num_frequent]
+    return Lexicon(candidates, frequent[counts[frequent] > 0].astype(np.int32))
+
+
+def _model_1(
+    corpora: Sequence[TokenPairs], rows: Sequence[Ints], *, tgt_vocab_size: int
+) -> tuple[Ints, NDArray[np.float32]]:
+    """Return links source * V + target (L,), rising, and the probability of target given source."""
+    links = np.empty(0, dtype=np.int64)
+    counts = np.empty(0, dtype=np.float32)
+    for own, inverse, sizes in _links(corpora, rows, tgt_vocab_size, "count"):
+        # The first round: all tokens of a source are equally probable.
+        expected = np.bincount(inverse, weights=np.repeat(1.0 / sizes, sizes))
+        links, counts = _added(links, counts, own, expected)
+    for number in range(1, ROUNDS):
+        probs = _normalised(links, counts, tgt_vocab_size)
+        counts = np.zeros_like(probs)
+        for own, inverse, sizes in _links(corpora, rows, tgt_vocab_size, f"round {number}"):
+            places = np.searchsorted(links, own)
+            shares = probs[places][inverse]
+            starts = np.cumsum(sizes) - sizes
+            shares /= np.repeat(np.add.reduceat(shares, starts), sizes)
+            counts[places] += np.bincount(inverse, weights=shares)
+    return links, _normalised(links, counts, tgt_vocab_size)
+
+
+def _links(
+    corpora: Sequence[TokenPairs], rows: Sequence[Ints], tgt_vocab_size: int, title: str
+) -> Iterator[tuple[Ints, Ints, Ints]]:
+    """Yield what target tokens can be linked to, some pairs at a time.
+
+    Yields:
+        The different links, rising; the place among them of each link, one target token after
+        another; and how many links each target token has.
+    """
+    total = sum(map(len, rows))
+    with tqdm(desc=title, total=total, unit=" pairs", unit_scale=True, disable=None) as bar:
+        for corpus, own in zip(corpora, rows, strict=True):
+            sizes = np.cumsum(corpus.lengths(own).prod(axis=1))
+            cuts = np.searchsorted(sizes, np.arange(_LINKS_AT_ONCE, sizes[-1], _LINKS_AT_ONCE))
+            for some in np.split(own, np.unique(cuts + 1)):
+                if len(some):
+                    yield _links_of(corpus, some, tgt_vocab_size)
+                    bar.update(len(some))
+
+
+def _links_of(corpus: TokenPairs, rows: Ints, tgt_vocab_size: int) -> tuple[Ints, Ints, Ints]:
+    lengths = corpus.lengths(rows)
+    src, tgt = (tokens.astype(np.int64) for tokens in corpus.gather(rows))
+    # The end of each source becomes the empty word; that of the target needs no explanation.
+    src[np.cumsum(lengths[:, 0]) - 1] = NO_WORD
+    is_text = np.ones(len(tgt), dtype=bool)
+    is_text[np.cumsum(lengths[:, 1]) - 1] = False
+    src_starts = np.cumsum(lengths[:, 0]) - lengths[:, 0]
+    sizes = np.repeat(lengths[:, 0], lengths[:, 1] - 1)
+    sources = src[ragged_index(np.repeat(src_starts, lengths[:, 1] - 1), sizes)]
+    links = sources * tgt_vocab_size + np.repeat(tgt[is_text], sizes)
+    own, inverse = np.unique(links, return_inverse=True)
+    return own, inverse, sizes
+
+
+def _added(
+    links: Ints, counts: NDArray[np.float32], more: Ints, more_counts: NDArray[Any]
+) -> tuple[Ints, NDArray[np.float32]]:
+    """Join two lists of links, each rising, and add the counts of those that both have."""
+    joined, inverse = np.unique(np.concatenate((links, more)), return_inverse=True)
+    sums = np.bincount(inverse, weights=np.concatenate((counts, more_counts)))
+    return joined, sums.astype(np.float32)
+
+
+def _normalised(
+    links: Ints, counts: NDArray[np.float32], tgt_vocab_size: int
+) -> NDArray[np.float32]:
+    """Divide by the sum of each source token."""
+    sources = links // tgt_vocab_size
+    totals = np.bincount(sources, weights=counts)
+    return (counts / totals[sources]).astype(np.float32)
+
+
+def _best(
+    links: Ints, probs: NDArray[np.float32], sizes: tuple[int, int], *, num: int
+) -> NDArray[np.int32]:
+    """Return the most probable targets (V_src, num) of each source, of equal ones the first."""
+    sources, targets = np.divmod(links, sizes[1])
+    order = np.lexsort((targets, -probs, sources))
+    starts = np.searchsorted(sources, np.arange(sizes[0]))
+    ranks = np.arange(len(links)) - starts[sources]
+    kept = ranks < num
+    best = np.full((sizes[0], num), NO_WORD, dtype=np.int32)
+    best[sources[kept], ranks[kept]] = targets[order[kept]]
+    return best
