@@ -102,8 +102,10 @@ def beam_search(
     scores = torch.zeros(limits.size, 1, device=device)
     while True:
         logits, state = decoder.step(tokens, state)
-        # Faster than `logsumexp`, which makes three passes where this is one fused kernel.
-        log_probs = F.log_softmax(logits, dim=-1, dtype=torch.float32)
+        # In place, as fresh memory costs as much as the arithmetic. Faster than `logsumexp`, which
+        # makes three passes where this is one fused kernel.
+        log_probs = logits.float()
+        torch.log_softmax(log_probs, dim=-1, out=log_probs)
         log_probs.index_fill_(-1, banned, -torch.inf)
         prefixes = beams.prefixes()
         for rule in rules:
@@ -236,7 +238,7 @@ class _Beams:
         rows = lines * num_slots + candidates.slots
         tokens = candidates.tokens
         if not goes_on.all():
-            sentences = np.flatnonzero(goes_on)
+            sentences = _closed_up(goes_on)
             self._keep(sentences)
             rows, tokens = rows[sentences], tokens[sentences]
             open_scores, is_open = open_scores[sentences], is_open[sentences]
@@ -280,6 +282,17 @@ class _Beams:
         self._tokens = self._tokens[sentences]
         if self._groups is not None:
             self._groups = self._groups[sentences]
+
+
+def _closed_up(goes_on: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Return which sentences go on: all in their places, but for the last, which fill the gaps.
+
+    So a decoder has to move no more sentences in its memory than have left.
+    """
+    kept = np.flatnonzero(goes_on)
+    places = np.arange(kept.size)
+    places[~goes_on[: kept.size]] = kept[kept >= kept.size]
+    return places
 
 
 def _allow_only(token: int, log_probs: Tensor, sentences: Tensor) -> None:

@@ -75,7 +75,7 @@ class StepDecoder(Protocol):
             state: What came before them.
 
         Returns:
-            Logits of the next token (B, W, V), and the new state.
+            Logits of the next token (B, W, V), the caller's to overwrite, and the new state.
         """
         ...
 

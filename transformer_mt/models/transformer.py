@@ -208,11 +208,15 @@ class TransformerState:
             past_bias = self.pasts[0].keys.new_zeros(*rows.shape, num_slots)
         if sentences is None:
             return replace(self, past_bias=past_bias)
+        # In place, and only what moves: to copy the rest would take a fifth of the time in int8.
+        num = len(sentences)
+        places = (sentences != torch.arange(num, device=sentences.device)).nonzero()[:, 0]
+        moved = sentences[places]
         return replace(
             self,
-            pasts=[past.select(sentences) for past in self.pasts],
+            pasts=[past.rearranged(places, moved, num=num) for past in self.pasts],
             past_bias=past_bias,
-            memories=[memory.select(sentences) for memory in self.memories],
+            memories=[memory.rearranged(places, moved, num=num) for memory in self.memories],
             memory_bias=None
             if self.memory_bias is None
             else self.memory_bias.index_select(0, sentences),

@@ -31,9 +31,11 @@ class KeysValues(NamedTuple):
     keys: Tensor
     values: Tensor
 
-    def select(self, sentences: Tensor) -> "KeysValues":
-        """Return copies of the sentences that are named (B',)."""
-        return KeysValues(*(x.index_select(0, sentences) for x in self))
+    def rearranged(self, places: Tensor, sentences: Tensor, *, num: int) -> "KeysValues":
+        """Put sentences (M,) into other places (M,), here, and return the first `num` places."""
+        for x in self:
+            x[places] = x.index_select(0, sentences)
+        return KeysValues(*(x[:num] for x in self))
 
     def lengthened(self, length: int) -> "KeysValues":
         """Return copies with room for a greater L; what is there stays, the rest is not set."""
