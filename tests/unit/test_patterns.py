@@ -10,10 +10,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from transformer_mt.nn import sparse
 from transformer_mt.nn.attend import Layout, attend, attend_padded
 from transformer_mt.nn.dropout import Dropout
 from transformer_mt.nn.packing import Segments
 from transformer_mt.nn.patterns import Pattern, fixed, local, strided
+from transformer_mt.nn.sparse import attend_sparsely, make_sparse_plan
 
 NUM_HEADS, HEAD_DIM = 4, 3
 NO_DROPOUT = Dropout(0.0)
@@ -57,8 +59,30 @@ PATTERNS: dict[str, tuple[Pattern, Seen]] = {
         lambda head, i, last: row(i, 6, last) if head < 2 else summaries(i, 6, 2, last),
     ),
 }
-LENGTHS = [[23], [1, 7, 4], [90, 3, 41, 17, 5, 88]]
-WAYS: dict[str, Callable[..., Tensor]] = {"chosen": attend, "padded": attend_padded}
+LENGTHS = [[23], [1, 7, 4], [43, 3, 21, 17, 5, 39]]
+
+
+def sparsely(projections: tuple[Tensor, ...], layout: Layout, *, dropout: Dropout) -> Tensor:
+    return attend_sparsely(
+        projections[0], layout.sparse_plan(), layout.pattern, causal=layout.causal, dropout=dropout
+    )
+
+
+def sparsely_in_one_group(
+    projections: tuple[Tensor, ...], layout: Layout, *, dropout: Dropout
+) -> Tensor:
+    plan = make_sparse_plan(layout.keys, layout.pattern, causal=layout.causal, by_length=False)
+    return attend_sparsely(
+        projections[0], plan, layout.pattern, causal=layout.causal, dropout=dropout
+    )
+
+
+WAYS: dict[str, Callable[..., Tensor]] = {
+    "chosen": attend,
+    "padded": attend_padded,
+    "sparse": sparsely,
+    "sparse_in_one_group": sparsely_in_one_group,
+}
 
 
 def segments_of(lengths: list[int], *, num_tail_rows: int = 0) -> Segments:
@@ -120,6 +144,62 @@ def test_attention_equals_a_triple_loop_over_what_is_seen(
         torch.testing.assert_close(gradient[:-5], exact)
         assert found.isfinite().all()
         assert not gradient[-5:].any()
+
+
+@pytest.mark.parametrize("at_once", [1, 500, 2000])
+@pytest.mark.parametrize("name", ["fixed", "strided-split"])
+def test_how_many_scores_are_computed_at_once_changes_nothing(
+    name: str, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(3)
+    segments = segments_of([20, 18, 19, 3, 17])
+    qkv = torch.randn(77, 3, NUM_HEADS, HEAD_DIM, dtype=torch.float64, requires_grad=True)
+    for causal in (False, True):
+        layout = Layout(segments, segments, causal=causal, pattern=PATTERNS[name][0])
+        results = []
+        for number in (1 << 20, at_once):
+            monkeypatch.setitem(sparse._SCORES_AT_ONCE, "cpu", number)
+            mixed = sparsely((qkv,), layout, dropout=NO_DROPOUT)
+            results.append((mixed, torch.autograd.grad(mixed.square().sum(), qkv)[0]))
+        torch.testing.assert_close(results[1], results[0])
+
+
+def test_long_sentences_are_attended_in_blocks_and_short_ones_by_a_mask(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for length, in_blocks in ((40, False), (400, True)):
+        segments = segments_of([length])
+        layout = Layout(segments, segments, causal=True, pattern=strided(20, split=False))
+        attend((torch.randn(length, 3, 1, 4),), layout, dropout=NO_DROPOUT)
+        assert bool(layout._sparse_plan) == in_blocks
+
+
+def test_the_gradient_of_blocks_with_attention_dropout_is_exact() -> None:
+    torch.manual_seed(3)
+    segments = segments_of([9, 4])
+    layout = Layout(segments, segments, causal=True, pattern=fixed(3, 1, split=False))
+    qkv = torch.randn(13, 3, 2, 2, dtype=torch.float64, requires_grad=True)
+    dropout = Dropout(0.4)
+
+    def attend_with_seed(qkv: Tensor) -> Tensor:
+        torch.manual_seed(7)
+        return sparsely((qkv,), layout, dropout=dropout)
+
+    assert (attend_with_seed(qkv) != sparsely((qkv,), layout, dropout=NO_DROPOUT)).any()
+    assert torch.autograd.gradcheck(attend_with_seed, qkv)
+
+
+@pytest.mark.parametrize("enabled", [False, True])
+def test_blocks_of_bf16_are_attended_in_fp32(enabled: bool) -> None:
+    torch.manual_seed(3)
+    segments = segments_of([30, 11])
+    layout = Layout(segments, segments, pattern=strided(5, split=False))
+    qkv = torch.randn(41, 3, 2, 8).bfloat16()
+    expected = sparsely((qkv.double(),), layout, dropout=NO_DROPOUT)
+    with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
+        found = sparsely((qkv,), layout, dropout=NO_DROPOUT)
+    assert found.dtype == torch.bfloat16
+    torch.testing.assert_close(found.double(), expected, atol=0.01, rtol=0.01)
 
 
 def test_heads_that_cannot_be_divided_are_refused() -> None:

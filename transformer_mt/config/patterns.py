@@ -58,6 +58,12 @@ Pattern = Annotated[
 ]
 
 
+def patterns_of(model: Settings) -> dict[str, Pattern]:
+    """Return the settings of a model that hide keys, by their names."""
+    sides = {name: getattr(model, name, None) for name in ("encoder_pattern", "decoder_pattern")}
+    return {name: side for name, side in sides.items() if side and side.type != "full"}
+
+
 def misfits(pattern: Pattern, *, num_heads: int) -> Iterator[tuple[str, str]]:
     """Find settings of a pattern that do not fit the heads, and how to mend them."""
     if getattr(pattern, "heads", "merged") == "split" and num_heads % 2:

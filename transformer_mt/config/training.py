@@ -212,7 +212,8 @@ class TrainingSettings(Settings):
     """Arithmetic of matrix products; weights and optimizer stay in fp32."""
     compile: Literal["auto", "layers", "none"] = "auto"
     """Put each layer and the loss through torch.compile: fewer, larger operators, after some
-    seconds to make them. auto does so on CUDA alone; on the CPU attention is faster without."""
+    seconds to make them. auto does so on CUDA alone, and never with attention patterns; on the CPU
+    attention is faster without."""
     device: Literal["auto", "cuda", "mps", "cpu"] = "auto"
     """Where to compute; auto takes the first that is there, in this order."""
     max_steps: PositiveInt | None = None

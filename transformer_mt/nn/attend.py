@@ -1,7 +1,8 @@
 """Scaled dot-product attention inside the sentences of a packed batch.
 
-The one place where packed tokens meet across tokens. Three ways to compute the same:
-`attend_varlen` (flash attention on CUDA), `attend_in_groups` (CPU), `attend_padded` (all else).
+The one place where packed tokens meet across tokens. Ways to compute the same: `attend_varlen`
+(flash attention on CUDA), `attend_in_groups` (CPU), `attend_sparsely` (long sentences and a
+pattern), `attend_padded` (all else).
 """
 
 import inspect
@@ -19,6 +20,7 @@ from transformer_mt.nn.grouped import Plan, attend_in_groups, make_plan
 from transformer_mt.nn.packing import Segments, pack, unpack
 from transformer_mt.nn.patterns import Pattern
 from transformer_mt.nn.positions import Bias
+from transformer_mt.nn.sparse import SparsePlan, attend_sparsely, is_worthwhile, make_sparse_plan
 
 VarlenKernel = tuple[Callable[..., Any], Callable[[bool], dict[str, Any]]]
 
@@ -41,6 +43,7 @@ class Layout:
     causal: bool = False
     pattern: Pattern | None = None
     _plans: dict[tuple[int, ...], Plan] = field(default_factory=dict, init=False, repr=False)
+    _sparse_plan: list[SparsePlan] = field(default_factory=list, init=False, repr=False)
 
     def plan(self, projections: tuple[Tensor, ...]) -> Plan:
         """Return the groups in which the CPU attends to such projections."""
@@ -56,6 +59,18 @@ class Layout:
                 num_heads=num_heads,
             )
         return self._plans[kind]
+
+    def sparse_plan(self) -> SparsePlan:
+        """Return the blocks in which sentences are attended by their pattern."""
+        assert self.pattern is not None
+        if not self._sparse_plan:
+            # Reading lengths from a GPU would make the program wait for it.
+            by_length = self.keys.lengths.device.type == "cpu"
+            plan = make_sparse_plan(
+                self.keys, self.pattern, causal=self.causal, by_length=by_length
+            )
+            self._sparse_plan.append(plan)
+        return self._sparse_plan[0]
 
     def seen(self, *, num_heads: int) -> Tensor | None:
         """Return who sees whom in a padded block: broadcastable to (B, H, T, S); None: causal.
@@ -100,6 +115,11 @@ def attend(
     x = projections[0]
     if bias is not None:
         return attend_padded(projections, layout, dropout=dropout, bias=bias)
+    if (pattern := layout.pattern) is not None and is_worthwhile(
+        pattern, layout.keys.max_length, causal=layout.causal
+    ):
+        plan = layout.sparse_plan()
+        return attend_sparsely(x, plan, pattern, causal=layout.causal, dropout=dropout)
     # How sentences are grouped depends on their lengths, which a compiled layer must not.
     if x.device.type == "cpu" and not torch.compiler.is_compiling():
         return attend_in_groups(projections, layout.plan(projections), dropout=dropout)

@@ -111,6 +111,12 @@ def pack(x: Tensor, segments: Segments) -> Tensor:
     return F.pad(packed, [0, 0] * (packed.dim() - 1) + [0, segments.num_tail_rows])
 
 
+def take_rows(x: Tensor, rows: Tensor) -> Tensor:
+    """Copy rows (N', ..) of (N, ..), none of them twice."""
+    taken: Tensor = _Pack.apply(x, rows)  # type: ignore[no-untyped-call]
+    return taken
+
+
 def _spread(x: Tensor, index: Tensor, num_rows: int) -> Tensor:
     return x.new_zeros(num_rows, *x.shape[1:]).index_copy_(0, index, x)
 

@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 # Products of smaller blocks cost more in calls than in arithmetic.
-_LEAST_BLOCK = 32
+_LEAST_BLOCK = 16
 
 
 class Rule:

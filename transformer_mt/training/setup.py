@@ -8,6 +8,7 @@ from functools import partial
 import torch
 from torch import nn
 
+from transformer_mt.config.patterns import patterns_of
 from transformer_mt.config.schema import Config
 from transformer_mt.config.training import TrainingSettings
 from transformer_mt.errors import ConfigError, ModelError
@@ -60,7 +61,7 @@ def build_updater(config: Config, model: Seq2Seq, *, world: World, device: torch
         label_smoothing=settings.label_smoothing,
         clip_norm=settings.clip_norm,
         compiled=settings.compile == "layers"
-        or (settings.compile == "auto" and device.type == "cuda"),
+        or (settings.compile == "auto" and device.type == "cuda" and not patterns_of(config.model)),
     )
 
 
