@@ -5,14 +5,17 @@ from typing import Any
 
 import pytest
 import torch
+from pydantic import TypeAdapter
 from torch import Tensor
 
+from transformer_mt.config.families import ModelSettings
 from transformer_mt.config.model import TransformerSettings
-from transformer_mt.errors import DataError
+from transformer_mt.errors import ConfigError, DataError
 from transformer_mt.models import build
 from transformer_mt.models.build import FEED_FORWARDS, RESIDUALS, build_model
 from transformer_mt.models.ensemble import ensemble
 from transformer_mt.models.interfaces import Memory
+from transformer_mt.models.recurrent import RecurrentDecoder
 from transformer_mt.models.seq2seq import Seq2Seq
 from transformer_mt.nn.packing import Segments, pack, unpack
 from transformer_mt.nn.positions import Positions, sinusoids
@@ -56,6 +59,15 @@ VARIANTS |= {
     }
     for pattern, positions in itertools.product(PATTERNS, POSITIONS)
 }
+RECURRENT = {"type": "recurrent", "d_model": 24, "num_encoder_layers": 2, "num_decoder_layers": 2}
+FAMILY = {
+    "bottleneck": RECURRENT | {"cell": "gru", "attention": "none"},
+    "bottleneck_lstm": RECURRENT | {"cell": "lstm", "attention": "none", "bidirectional": False},
+    "rnn_dot": RECURRENT | {"cell": "rnn", "attention": "dot", "residual": True},
+    "gru_scaled_dot": RECURRENT | {"cell": "gru", "attention": "scaled_dot"},
+    "lstm_general": RECURRENT | {"cell": "lstm", "attention": "general", "residual": True},
+    "lstm_additive": RECURRENT | {"cell": "lstm", "attention": "additive"},
+}
 V = 30
 
 
@@ -90,20 +102,33 @@ def test_all_variants_are_here() -> None:
     assert len(SCHEMES) == 2  # hooks that no scheme of ours uses yet
 
 
-@pytest.fixture(params=[*VARIANTS, *SCHEMES, *(f"fixed_split-{x}" for x in SCHEMES), "ensemble"])
+@pytest.fixture(
+    params=[
+        *VARIANTS,
+        *FAMILY,
+        *SCHEMES,
+        *(f"fixed_split-{x}" for x in SCHEMES),
+        "ensemble",
+        "mixed ensemble",
+    ]
+)
 def model(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Seq2Seq:
     torch.manual_seed(2)
     if request.param == "ensemble":
         return ensemble([randomised(VARIANTS[name]) for name in [*VARIANTS][:2]], [2.0, 1.0])
+    if request.param == "mixed ensemble":
+        members = [VARIANTS["post-relu-sinusoidal"], FAMILY["lstm_general"]]
+        return ensemble([randomised(settings) for settings in members], [2.0, 1.0])
     pattern, _, scheme = request.param.rpartition("-")
     if scheme in SCHEMES:
         monkeypatch.setattr(build, "_positions", lambda *_: SCHEMES[scheme]())
         return randomised(VARIANTS["fixed_split-sinusoidal"] if pattern else SMALL)
-    return randomised(VARIANTS[request.param])
+    return randomised((VARIANTS | FAMILY)[request.param])
 
 
 def randomised(settings: dict[str, Any]) -> Seq2Seq:
-    model = build_model(TransformerSettings(**settings), src_vocab_size=V, tgt_vocab_size=V)
+    checked = TypeAdapter(ModelSettings).validate_python(settings)
+    model = build_model(checked, src_vocab_size=V, tgt_vocab_size=V)
     for parameter in model.parameters():
         parameter.data.add_(torch.randn_like(parameter), alpha=0.1)
     return model.double().eval()
@@ -141,7 +166,7 @@ def test_step_by_step_logits_equal_the_full_forward_pass(model, batch) -> None:
 
 @torch.no_grad()
 def test_a_limited_decoder_has_the_same_logits_for_fewer_tokens(model, batch, request) -> None:
-    if request.node.callspec.params["model"] == "ensemble":
+    if "ensemble" in request.node.callspec.params["model"]:
         pytest.skip("an ensemble cannot be limited")
     src, src_segments, tgt_in, segments = batch
     kept, tokens = torch.tensor([2, 3, 17, 5]), unpack(tgt_in, segments)
@@ -166,6 +191,24 @@ def test_a_batch_equals_each_sentence_alone(model, batch) -> None:
             for x in (src_b, tgt_b)
         ]
         torch.testing.assert_close(model(src_b, alone[0], tgt_b, alone[1]), together[b])
+
+
+@torch.no_grad()
+def test_rows_behind_the_last_token_are_finite_and_change_nothing(model, batch) -> None:
+    src, _, tgt_in, _ = batch
+    with_tails = []
+    for tokens, lengths in ((src, SRC_LENGTHS), (tgt_in, TGT_LENGTHS)):
+        segments = Segments.from_lengths(
+            torch.tensor(lengths),
+            max_length=max(lengths),
+            num_tokens=len(tokens),
+            num_rows=len(tokens) + 5,
+        )
+        with_tails += [torch.cat([tokens, torch.zeros(5, dtype=torch.int64)]), segments]
+    states = model(*with_tails)
+    torch.testing.assert_close(states[: len(tgt_in)], model(*batch))
+    assert len(states) == len(tgt_in) + 5
+    assert states.isfinite().all()
 
 
 @torch.no_grad()
@@ -216,9 +259,14 @@ def test_select_continues_the_rows_it_names(model, batch) -> None:
 def test_attention_to_the_source_is_a_distribution_over_its_tokens(model, batch) -> None:
     src, src_segments, tgt_in, segments = batch
     memory = model.encode(src, src_segments)
+    if getattr(model.decoder, "attention", "some") is None:
+        with pytest.raises(ConfigError, match="no attention"):
+            model.decoder.source_attention(tgt_in, segments, memory)
+        return
     weights = model.decoder.source_attention(tgt_in, segments, memory)
-    num_heads = weights.shape[2]
-    assert weights.shape == (3, 2, num_heads, max(TGT_LENGTHS), max(SRC_LENGTHS))
+    num_layers, num_heads = weights.shape[1:3]
+    assert num_layers == (1 if isinstance(model.decoder, RecurrentDecoder) else 2)
+    assert weights.shape == (3, num_layers, num_heads, max(TGT_LENGTHS), max(SRC_LENGTHS))
     torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]).double())
     for b, length in enumerate(SRC_LENGTHS):
         assert (weights[b, ..., :length] > 0).all()
@@ -287,10 +335,11 @@ def test_learned_positions_say_how_long_a_sentence_may_be(name: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("name", ["post-relu-sinusoidal", "rnn_dot", "lstm_additive", "bottleneck"])
 @torch.no_grad()
-def test_weights_of_other_types_decode_alike(dtype: torch.dtype, batch) -> None:
+def test_weights_of_other_types_decode_alike(dtype: torch.dtype, name: str, batch) -> None:
     torch.manual_seed(2)
-    settings = TransformerSettings(**VARIANTS["post-relu-sinusoidal"])
+    settings = TypeAdapter(ModelSettings).validate_python((VARIANTS | FAMILY)[name])
     model = build_model(settings, src_vocab_size=V, tgt_vocab_size=V).eval()
     tokens = torch.randint(4, V, (3, 6))
     exact = run(model, model.encode(*batch[:2]), tokens)

@@ -6,8 +6,9 @@ from collections.abc import Callable
 import pytest
 import torch
 from fake_decoders import BANNED, BOS, EOS, GruDecoder, TableDecoder, memory_of, packed
+from pydantic import TypeAdapter
 
-from transformer_mt.config.model import TransformerSettings
+from transformer_mt.config.families import ModelSettings
 from transformer_mt.decoding.penalties import LengthPenalty
 from transformer_mt.decoding.search import beam_search, score_targets
 from transformer_mt.models.build import build_model
@@ -19,12 +20,16 @@ Case = tuple[Decoder, Callable[[list[list[int]]], Memory]]
 
 
 def transformer(device: str = "cpu", *, prepacked: bool = False, **settings) -> Case:
-    sizes = {"d_model": 32, "d_ff": 64, "num_heads": 4, "tie_embeddings": "none"}
-    layers = {"num_encoder_layers": 2, "num_decoder_layers": 2}
+    sizes = {"d_ff": 64, "num_heads": 4, "num_encoder_layers": 2, "num_decoder_layers": 2}
+    return built(device, prepacked=prepacked, **sizes, **settings)
+
+
+def built(device: str = "cpu", *, prepacked: bool = False, **settings) -> Case:
+    common = {"d_model": 32, "tie_embeddings": "none"}
     with torch.random.fork_rng():
         torch.manual_seed(2)
         model = build_model(
-            TransformerSettings.model_validate(sizes | layers | settings),
+            TypeAdapter(ModelSettings).validate_python(common | settings),
             src_vocab_size=VOCAB_SIZE,
             tgt_vocab_size=VOCAB_SIZE,
         ).eval()
@@ -50,6 +55,8 @@ CASES: dict[str, Callable[[], Case]] = {
     "pre-norm": lambda: transformer(norm="pre"),
     "gated": lambda: transformer(activation="swiglu"),
     "prepacked": lambda: transformer(prepacked=True),
+    "bottleneck": lambda: built(type="recurrent", attention="none", cell="lstm"),
+    "recurrent": lambda: built(type="recurrent", attention="dot", prepacked=True),
     "learned positions": lambda: transformer(positions={"type": "learned", "max_length": 40}),
 }
 

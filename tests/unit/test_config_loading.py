@@ -231,6 +231,23 @@ def test_defaults_are_the_base_model_of_the_paper() -> None:
         ),
         (
             "name: good",
+            "name: good\nmodel: {type: rnn}",
+            "2:15: model.type: expected one of transformer, recurrent, got 'rnn'",
+        ),
+        (
+            "name: good",
+            "name: good\nmodel: {type: recurrent, positions: {type: learned}}",
+            "2:26: model.positions: type recurrent has no such setting: remove it, or take type "
+            "transformer",
+        ),
+        (
+            "name: good",
+            "name: good\nmodel: {type: recurrent, d_model: 7}",
+            "2:35: model.d_model: must be even with bidirectional: true (half of it for each "
+            "direction), got 7: take 8, or set bidirectional to false",
+        ),
+        (
+            "name: good",
             "name: good\nmodel: {num_heads: 7}",
             "2:20: model.num_heads: 7 heads do not divide d_model 512",
         ),

@@ -191,7 +191,7 @@ def translate(
     bundle = load_models(model, ensemble_weights, device=device, precision=precision)
     details = Details(alignments is not None, attention, alternatives, alignment_layer, timings)
     details.check(
-        as_json=as_json, protect=protect, num_layers=bundle.config.model.num_decoder_layers
+        as_json=as_json, protect=protect, num_layers=bundle.config.model.num_attention_layers
     )
     translator = make_translator(
         bundle,

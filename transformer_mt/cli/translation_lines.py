@@ -33,7 +33,12 @@ class Details:
     timings: bool = False
 
     def check(self, *, as_json: bool, protect: bool, num_layers: int) -> None:
-        """Refuse options that have no effect, or cannot be had together.
+        """Refuse options that have no effect, or cannot be had together or with the model.
+
+        Args:
+            as_json: Whether translations are written as JSON.
+            protect: Whether parts of the text are protected.
+            num_layers: Layers of the decoder that attend to the source.
 
         Raises:
             ConfigError: Names them.
@@ -46,6 +51,11 @@ class Details:
             raise ConfigError(
                 "--alignments and --attention count words of the text that the model saw, which "
                 "--protect changes: drop one of them"
+            )
+        if (self.alignment or self.attention) and not num_layers:
+            raise ConfigError(
+                "--alignments and --attention tell where a model looks in the source, and this one "
+                "has no attention (model.attention: none)"
             )
         if self.layer is None:
             return

@@ -29,6 +29,9 @@ class Settings(BaseModel):
     absent: ClassVar[dict[str, str]] = {}
     """What one may look for in this group, and why there is no such setting."""
 
+    type_is_implied: ClassVar[bool] = False
+    """Whether a group is meant where several are allowed and none is named by `type:`."""
+
     def contradictions(self) -> Iterator[tuple[str, str]]:
         """Find settings of this group that cannot stand together.
 

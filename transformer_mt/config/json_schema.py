@@ -15,10 +15,12 @@ def config_schema() -> dict[str, Any]:
 
 
 class _SchemaGenerator(GenerateJsonSchema):
-    """Requires `type` in every group that is chosen by it, as the reader does."""
+    """Requires `type` in the groups that are chosen by it, as the reader does."""
 
     def tagged_union_schema(self, schema: core_schema.TaggedUnionSchema) -> JsonSchemaValue:
         result = super().tagged_union_schema(schema)
+        if not isinstance(schema["discriminator"], str):  # then `type` may be left out
+            return result
         for choice in result["oneOf"]:
             group = self.get_schema_from_definitions(choice["$ref"])
             if group is not None and "type" not in group.setdefault("required", []):

@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from transformer_mt.config.base import Settings
 from transformer_mt.config.reader import Node, Place
 from transformer_mt.config.schema import Config
 from transformer_mt.config.structure import below, choices, group_of_type, groups, type_names
@@ -42,11 +43,15 @@ class _Spot:
         self.holder = root  # the innermost written group around it
         self.annotation: Any = Config
         self.parent: Any = None  # declared type of the group around it
+        self.alternatives: list[type[Settings]] = []  # groups that could stand in its place
+        of_choice: list[type[Settings]] = []
         for part in loc:
             if isinstance(part, str) and len(groups(self.annotation)) > 1:
                 # Pydantic puts the `type:` of the chosen group into the path.
+                of_choice = groups(self.annotation)
                 self.annotation = group_of_type(self.annotation, part)
                 continue
+            self.alternatives, of_choice = of_choice, []
             self.parent = self.annotation
             self.annotation = below(self.annotation, part)
             self.path.append(str(part))
@@ -106,13 +111,7 @@ def _explain(detail: ErrorDetails, root: Node) -> list[tuple[Place, str]]:
             message = f"{context['error']}; got {_shown(spot.written)}"
             return [located(spot.written.place, path, message)]
         case "extra_forbidden":
-            group = group_of_type(spot.parent, None)
-            known = [] if group is None else list(group.model_fields)
-            few = f"; known here: {', '.join(known)}" if 0 < len(known) <= 12 else ""
-            message = f"unknown setting{suggestion(spot.path[-1], known) or few}"
-            if group is not None and spot.path[-1] in group.absent:
-                message = f"no such setting: {group.absent[spot.path[-1]]}"
-            return [located(spot.written.key_place, path, message)]
+            return [located(spot.written.key_place, path, _unknown_setting(spot))]
         case "missing":
             message = f"missing; {_wanted(spot.annotation)}"
             return [located(spot.holder.key_place, path, message)]
@@ -129,6 +128,20 @@ def _explain(detail: ErrorDetails, root: Node) -> list[tuple[Place, str]]:
     limits = {key: int(x) if x == int(x) else x for key, x in context.items() if key in LIMITS}
     message = f"expected {expected.format(**limits)}, got {_shown(spot.written)}"
     return [located(spot.written.place, path, message + _hint(detail["type"], spot.written))]
+
+
+def _unknown_setting(spot: _Spot) -> str:
+    """Explain a name that its group does not have."""
+    name, group = spot.path[-1], group_of_type(spot.parent, None)
+    known = [] if group is None else list(group.model_fields)
+    if group is not None and name in group.absent:
+        return f"no such setting: {group.absent[name]}"
+    others = [t for g in spot.alternatives if name in g.model_fields for t in type_names(g)]
+    if group is not None and others:
+        own = " or ".join(type_names(group))
+        return f"type {own} has no such setting: remove it, or take type {' or '.join(others)}"
+    few = f"; known here: {', '.join(known)}" if 0 < len(known) <= 12 else ""
+    return f"unknown setting{suggestion(name, known) or few}"
 
 
 def _contradiction(spot: _Spot, name: str, message: str) -> tuple[Place, str]:
@@ -153,7 +166,8 @@ def _wrong_type(spot: _Spot, path: str) -> tuple[Place, str]:
         alone = group is not None and not any(
             field.is_required() for name, field in group.model_fields.items() if name != "type"
         )
-        hint = f"; write {{type: {node.value}}}" if words and alone else ""
+        named = isinstance(node.value, str) and words
+        hint = f"; write {{type: {node.value}}}" if named and alone else ""
         return located(node.place, path, f"expected {wanted}, got {_shown(node)}{hint}")
     tag = node.value.get("type")
     if tag is None:

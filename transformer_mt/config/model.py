@@ -1,4 +1,4 @@
-"""Settings of the model: what is trained."""
+"""Settings of the Transformer; those of the other families of models lie beside them."""
 
 from collections.abc import Iterator
 from typing import Annotated, Literal
@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from transformer_mt.config.base import PositiveInt, Settings, Share
-from transformer_mt.config.patterns import FullPattern, Pattern, misfits
+from transformer_mt.config.patterns import FullPattern, Pattern, hides_nothing, misfits
 
 
 class SinusoidalPositions(Settings):
@@ -28,6 +28,8 @@ Positions = Annotated[SinusoidalPositions | LearnedPositions, Field(discriminato
 
 class TransformerSettings(Settings):
     """Encoder-decoder Transformer; the defaults are the base model of Vaswani et al. 2017."""
+
+    type_is_implied = True
 
     type: Literal["transformer"] = "transformer"
     d_model: PositiveInt = 512
@@ -72,6 +74,11 @@ class TransformerSettings(Settings):
         "set model.encoder_pattern or model.decoder_pattern",
     )
 
+    @property
+    def num_attention_layers(self) -> int:
+        """Layers of the decoder that attend to the source."""
+        return self.num_decoder_layers
+
     def contradictions(self) -> Iterator[tuple[str, str]]:
         """Refuse widths that do not divide."""
         if self.d_model % self.num_heads:
@@ -80,4 +87,14 @@ class TransformerSettings(Settings):
             yield "d_model", f"must be even (half sines, half cosines), got {self.d_model}"
         for name in ("encoder_pattern", "decoder_pattern"):
             for setting, message in misfits(getattr(self, name), num_heads=self.num_heads):
+                yield f"{name}.{setting}", message
+
+    def unfit_for(self, *, longest: int) -> Iterator[tuple[str, str]]:
+        """Find settings that do not fit sentences of `longest` tokens: as `contradictions`."""
+        limit = getattr(self.positions, "max_length", None)
+        if limit is not None and limit < longest:
+            message = f"{limit} is less than data.filters.max_length {longest}"
+            yield "positions.max_length", message
+        for name in ("encoder_pattern", "decoder_pattern"):
+            for setting, message in hides_nothing(getattr(self, name), longest=longest):
                 yield f"{name}.{setting}", message

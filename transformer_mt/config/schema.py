@@ -1,6 +1,6 @@
 """A whole run as settings: each one declared once, with name, type, unit, default and meaning.
 
-The groups live in `config.data`, `config.model` and `config.training`.
+The groups live in `config.data`, `config.families` and `config.training`.
 """
 
 import re
@@ -11,8 +11,8 @@ from pydantic import Field, field_validator
 
 from transformer_mt.config.base import PositiveInt, Settings
 from transformer_mt.config.data import DataSettings, TokenizerSettings
-from transformer_mt.config.model import LearnedPositions, TransformerSettings
-from transformer_mt.config.patterns import hides_nothing
+from transformer_mt.config.families import ModelSettings
+from transformer_mt.config.model import TransformerSettings
 from transformer_mt.config.training import TrainingSettings
 
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -52,7 +52,7 @@ class Config(Settings):
     """What is read."""
     tokenizer: TokenizerSettings = TokenizerSettings()
     """How text becomes tokens."""
-    model: TransformerSettings = TransformerSettings()
+    model: ModelSettings = TransformerSettings()
     """What is trained."""
     training: TrainingSettings
     """How it is trained."""
@@ -81,13 +81,5 @@ class Config(Settings):
                 "'all' needs one vocabulary for both languages: set tokenizer.joint to true, or "
                 "tie_embeddings to target or none",
             )
-        positions = self.model.positions
-        longest = self.data.filters.max_length
-        if isinstance(positions, LearnedPositions) and positions.max_length < longest:
-            yield (
-                "model.positions.max_length",
-                f"{positions.max_length} is less than data.filters.max_length {longest}",
-            )
-        for name in ("encoder_pattern", "decoder_pattern"):
-            for setting, message in hides_nothing(getattr(self.model, name), longest=longest):
-                yield f"model.{name}.{setting}", message
+        for setting, message in self.model.unfit_for(longest=self.data.filters.max_length):
+            yield f"model.{setting}", message

@@ -21,10 +21,15 @@ def groups(annotation: Any) -> list[type[Settings]]:
 
 
 def group_of_type(annotation: Any, tag: object) -> type[Settings] | None:
-    """Find the group that a declared type allows under `type: TAG`, or the only one there is."""
+    """Find the group that a declared type allows under `type: TAG`, or the only one there is.
+
+    Without a tag it is the group whose `type:` may be left out.
+    """
     candidates = groups(annotation)
     if len(candidates) == 1:
         return candidates[0]
+    if tag is None:
+        return next((group for group in candidates if group.type_is_implied), None)
     return next((group for group in candidates if tag in type_names(group)), None)
 
 

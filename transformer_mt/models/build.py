@@ -1,4 +1,4 @@
-"""From settings to a model: the one place where models meet settings."""
+"""From settings to a model: where models meet settings; other families have a module each."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,10 +8,12 @@ from torch import Tensor, nn
 
 from transformer_mt.config import model as settings_of
 from transformer_mt.config import patterns
+from transformer_mt.config.families import ModelSettings
 from transformer_mt.config.model import TransformerSettings
-from transformer_mt.errors import ConfigError
+from transformer_mt.models.build_recurrent import build_recurrent
 from transformer_mt.models.seq2seq import Seq2Seq
 from transformer_mt.models.transformer import TransformerDecoder, TransformerEncoder
+from transformer_mt.models.tying import tie
 from transformer_mt.nn.attention import CrossAttention, SelfAttention
 from transformer_mt.nn.init import Init, radford2019, vaswani2017, zhang2019
 from transformer_mt.nn.layers import (
@@ -35,9 +37,7 @@ INITS: dict[str, Init] = {
 }
 
 
-def build_model(
-    settings: TransformerSettings, *, src_vocab_size: int, tgt_vocab_size: int
-) -> Seq2Seq:
+def build_model(settings: ModelSettings, *, src_vocab_size: int, tgt_vocab_size: int) -> Seq2Seq:
     """Build a model with fresh weights, drawn from torch's random numbers.
 
     Args:
@@ -118,15 +118,7 @@ def _transformer(
         output=nn.Linear(d_model, tgt_vocab_size, bias=False),
         pattern=PATTERNS[settings.decoder_pattern.type](settings.decoder_pattern),
     )
-    if settings.tie_embeddings in ("all", "target"):
-        decoder.output.weight = tgt_embedding.weight
-    if settings.tie_embeddings == "all":
-        if src_vocab_size != tgt_vocab_size:
-            raise ConfigError(
-                "model.tie_embeddings 'all' needs one vocabulary, but the source has "
-                f"{src_vocab_size} tokens and the target {tgt_vocab_size}: set it to 'target'"
-            )
-        src_embedding.weight = tgt_embedding.weight
+    tie(settings.tie_embeddings, source=src_embedding, target=tgt_embedding, output=decoder.output)
     # The decoder's `step` takes states of its own only, which the protocol cannot say.
     model = Seq2Seq(encoder, decoder)  # type: ignore[arg-type]
     INITS[settings.init](model)
@@ -168,4 +160,8 @@ PATTERNS: dict[str, Callable[[Any], Pattern | None]] = {
     "fixed": _fixed,
 }
 
-MODELS = {"transformer": _transformer}
+# Each takes the settings of its name.
+MODELS: dict[str, Callable[[Any, int, int], Seq2Seq]] = {
+    "transformer": _transformer,
+    "recurrent": build_recurrent,
+}

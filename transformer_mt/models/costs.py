@@ -11,10 +11,14 @@ from typing import Literal
 
 from torch import Tensor, nn
 
-from transformer_mt.config.model import TransformerSettings
+from transformer_mt.config.families import ModelSettings
+from transformer_mt.models.family_costs import COSTS
 
 FORWARD_AND_BACKWARD = 3
 BYTES_FP32 = 4
+
+# An embedding is looked up; a bridge acts once for each sentence.
+_NO_PRODUCT_WITH_TOKENS = re.compile(r"\.(embedding|bridge)\.")
 
 
 @dataclass(frozen=True)
@@ -80,12 +84,12 @@ def weight_matrices(
 ) -> Iterator[tuple[Literal["source", "target"], Tensor]]:
     """Yield each use of a weight matrix (out, in) in a product, and with which tokens it is."""
     for name, weight in model.named_parameters(remove_duplicate=False):
-        if weight.dim() == 2 and ".embedding." not in name:
-            reads_source = name.startswith("encoder.") or ".key_value." in name
+        if weight.dim() == 2 and not _NO_PRODUCT_WITH_TOKENS.search(name):
+            reads_source = name.startswith("encoder.") or ".key" in name
             yield "source" if reads_source else "target", weight
 
 
-def count_flops(model: nn.Module, settings: TransformerSettings, *, length: int) -> Flops:
+def count_flops(model: nn.Module, settings: ModelSettings, *, length: int) -> Flops:
     """Return the arithmetic of training on a token.
 
     Args:
@@ -97,19 +101,18 @@ def count_flops(model: nn.Module, settings: TransformerSettings, *, length: int)
     for side, weight in weight_matrices(model):
         matrices[side] += weight.numel()
     operations = 2 * FORWARD_AND_BACKWARD
-    # Queries times keys, and weights times values: each D multiplications for each key. Half of
-    # the keys of masked self-attention lie in the future.
-    attention = operations * 2 * settings.d_model * length
+    costs = COSTS[settings.type]
+    source, target = (operations * length * number for number in costs.attention(settings))
     return Flops(
         source=operations * matrices["source"],
         target=operations * matrices["target"],
-        source_attention=attention * settings.num_encoder_layers,
-        target_attention=attention * settings.num_decoder_layers * 3 // 2,
+        source_attention=source,
+        target_attention=target,
     )
 
 
 def estimate_memory(
-    model: nn.Module, settings: TransformerSettings, *, num_tokens: int, length: int
+    model: nn.Module, settings: ModelSettings, *, num_tokens: int, length: int
 ) -> TrainingMemory:
     """Return the memory of training in fp32, activations of the CPU's way to compute estimated.
 
@@ -120,45 +123,13 @@ def estimate_memory(
         length: Tokens of a sentence, for attention weights.
     """
     weights = sum(parameter.numel() for parameter in model.parameters()) * BYTES_FP32
-    per_token = sum(_values_kept_per_token(settings, length=length))
+    per_token = sum(COSTS[settings.type].values_kept(settings, length))
     return TrainingMemory(
         weights=weights,
         gradients=weights,
         optimizer=2 * weights,
         activations=per_token * num_tokens * BYTES_FP32,
     )
-
-
-def _values_kept_per_token(settings: TransformerSettings, *, length: int) -> Iterator[int]:
-    """Yield how many numbers are kept for the backward pass: for a source, for a target token."""
-    d_model = settings.d_model
-    has_dropout = settings.dropout > 0
-    embedding = d_model * (1 + (_embedding_dropout(settings) > 0))
-    # Of each sublayer: input and output of its norm, and its dropout mask.
-    around = d_model * (2 + has_dropout)
-    # Queries, keys and values; their mixture.
-    self_attention = 4 * d_model
-    cross_attention = 2 * d_model
-    weights = settings.num_heads * length * (1 + (settings.attention_dropout > 0))
-    inner = {"relu": 1, "gelu": 2, "swiglu": 4}[settings.activation]
-    inner += 2 * (settings.activation_dropout > 0)
-    feed_forward = inner * settings.d_ff
-    yield (
-        embedding
-        + settings.num_encoder_layers * (self_attention + weights + feed_forward + 2 * around)
-        + settings.num_decoder_layers * 2 * d_model  # keys and values of the source
-    )
-    yield (
-        embedding
-        + settings.num_decoder_layers
-        * (self_attention + cross_attention + 2 * weights + feed_forward + 3 * around)
-    )
-
-
-def _embedding_dropout(settings: TransformerSettings) -> float:
-    if settings.embedding_dropout is None:
-        return settings.dropout
-    return settings.embedding_dropout
 
 
 def _part(name: str) -> str:

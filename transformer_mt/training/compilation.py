@@ -42,7 +42,7 @@ def compile_layers(
     # The answer depends on the device alone, and cannot be found in compiled code.
     torch.compiler.assume_constant_result(attend.varlen_kernel_of)  # type: ignore[no-untyped-call]
     stacks = (module for module in model.modules() if isinstance(module, nn.ModuleList))
-    layers = [layer for stack in stacks for layer in stack]
+    layers = [layer for stack in stacks for layer in stack if not _is_recurrent(layer)]
     for layer in layers:
         layer.compile(dynamic=True, fullgraph=True)
     try:
@@ -59,6 +59,11 @@ def compile_layers(
         )
         return False
     return True
+
+
+def _is_recurrent(layer: nn.Module) -> bool:
+    """Tell layers that torch cannot compile, and has as one operator anyway."""
+    return any(isinstance(part, nn.RNNBase) for part in layer.modules())
 
 
 def _try(

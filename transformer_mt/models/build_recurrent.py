@@ -1,0 +1,68 @@
+"""From settings to a recurrent model."""
+
+from torch import nn
+
+from transformer_mt.config.recurrent import RecurrentSettings
+from transformer_mt.models.recurrent import RecurrentDecoder, RecurrentEncoder
+from transformer_mt.models.seq2seq import Seq2Seq
+from transformer_mt.models.tying import tie
+from transformer_mt.nn.global_attention import SCORES, GlobalAttention
+from transformer_mt.nn.init_recurrent import bahdanau2015, luong2015, saxe2014
+from transformer_mt.nn.layers import TokenEmbedding
+from transformer_mt.nn.positions import Positions
+from transformer_mt.nn.recurrent import CELLS, Bridge, RecurrentLayer
+
+INITS = {"saxe2014": saxe2014, "bahdanau2015": bahdanau2015, "luong2015": luong2015}
+
+
+def build_recurrent(
+    settings: RecurrentSettings, src_vocab_size: int, tgt_vocab_size: int
+) -> Seq2Seq:
+    """Build a recurrent model with fresh weights; see `models.build.build_model`."""
+    d_model, cell = settings.d_model, CELLS[settings.cell]
+
+    def embedding(vocab_size: int) -> TokenEmbedding:
+        return TokenEmbedding(vocab_size, d_model, positions=Positions(), dropout=settings.dropout)
+
+    def layers(number: int, *, bidirectional: bool) -> list[RecurrentLayer]:
+        return [
+            RecurrentLayer(
+                cell,
+                d_model,
+                d_model,
+                bidirectional=bidirectional,
+                residual=settings.residual and index > 0,
+                dropout=settings.dropout,
+            )
+            for index in range(number)
+        ]
+
+    attention = None
+    if settings.attention != "none":
+        attention = GlobalAttention(d_model, SCORES[settings.attention](d_model))
+    encoder = RecurrentEncoder(
+        embedding(src_vocab_size),
+        layers(settings.num_encoder_layers, bidirectional=settings.bidirectional),
+    )
+    decoder = RecurrentDecoder(
+        embedding(tgt_vocab_size),
+        layers(settings.num_decoder_layers, bidirectional=False),
+        bridge=Bridge(
+            d_model,
+            settings.num_decoder_layers,
+            cell=cell,
+            bidirectional=settings.bidirectional,
+        ),
+        attention=attention,
+        output=nn.Linear(d_model, tgt_vocab_size, bias=False),
+    )
+    tie(
+        settings.tie_embeddings,
+        source=encoder.embedding,
+        target=decoder.embedding,
+        output=decoder.output,
+    )
+    # As in `models.build`: its `step` takes states of its own only.
+    model = Seq2Seq(encoder, decoder)  # type: ignore[arg-type]
+    INITS[settings.init](model)
+    return model

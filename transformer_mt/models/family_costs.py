@@ -1,0 +1,85 @@
+"""What `models.costs` must know of each family of models beyond the shapes of its weights."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from transformer_mt.config.model import TransformerSettings
+from transformer_mt.config.recurrent import RecurrentSettings
+
+
+class FamilyCosts(NamedTuple):
+    """Costs of a family of models, as functions of its settings.
+
+    Attributes:
+        attention: Multiplications of attention for each key that a token sees in a sentence: for a
+            source token, for a target token.
+        values_kept: Numbers kept for the backward pass, given also the tokens of a sentence: for a
+            source token, for a target token. An estimate.
+    """
+
+    attention: Callable[[Any], tuple[int, int]]
+    values_kept: Callable[[Any, int], Iterator[int]]
+
+
+def _attention_of_transformer(settings: TransformerSettings) -> tuple[int, int]:
+    # Queries times keys, and weights times values. Half of the keys of masked self-attention lie in
+    # the future.
+    one = 2 * settings.d_model
+    return one * settings.num_encoder_layers, one * settings.num_decoder_layers * 3 // 2
+
+
+def _kept_by_transformer(settings: TransformerSettings, length: int) -> Iterator[int]:
+    d_model = settings.d_model
+    has_dropout = settings.dropout > 0
+    of_embedding = settings.embedding_dropout
+    embedding = d_model * (1 + ((settings.dropout if of_embedding is None else of_embedding) > 0))
+    # Of each sublayer: input and output of its norm, and its dropout mask.
+    around = d_model * (2 + has_dropout)
+    # Queries, keys and values; their mixture.
+    self_attention = 4 * d_model
+    cross_attention = 2 * d_model
+    weights = settings.num_heads * length * (1 + (settings.attention_dropout > 0))
+    inner = {"relu": 1, "gelu": 2, "swiglu": 4}[settings.activation]
+    inner += 2 * (settings.activation_dropout > 0)
+    feed_forward = inner * settings.d_ff
+    yield (
+        embedding
+        + settings.num_encoder_layers * (self_attention + weights + feed_forward + 2 * around)
+        + settings.num_decoder_layers * 2 * d_model  # keys and values of the source
+    )
+    yield (
+        embedding
+        + settings.num_decoder_layers
+        * (self_attention + cross_attention + 2 * weights + feed_forward + 3 * around)
+    )
+
+
+def _attention_of_recurrent(settings: RecurrentSettings) -> tuple[int, int]:
+    # The score, and weights times values. One of additive attention takes a sum, tanh and a product
+    # for each channel, which counts as two multiplications with additions.
+    score = {"none": 0, "additive": 2}.get(settings.attention, 1)
+    return 0, (score + 1) * settings.d_model if score else 0
+
+
+def _kept_by_recurrent(settings: RecurrentSettings, length: int) -> Iterator[int]:
+    d_model = settings.d_model
+    has_dropout = settings.dropout > 0
+    # Input, gates before and after their functions, state.
+    layer = d_model * ({"rnn": 2, "gru": 8, "lstm": 8}[settings.cell] + has_dropout)
+    embedding = d_model * has_dropout
+    attention = 0
+    if settings.attention != "none":
+        # States of both sides, packed and padded; the context; tanh of what was joined.
+        attention = 6 * d_model + length
+    if settings.attention in ("general", "additive"):
+        attention += d_model
+    if settings.attention == "additive":  # tanh of each pair of a query and a key
+        attention += d_model * length
+    yield embedding + settings.num_encoder_layers * layer
+    yield embedding + settings.num_decoder_layers * layer + attention
+
+
+COSTS = {
+    "transformer": FamilyCosts(_attention_of_transformer, _kept_by_transformer),
+    "recurrent": FamilyCosts(_attention_of_recurrent, _kept_by_recurrent),
+}

@@ -1,0 +1,177 @@
+"""Recurrent encoder and decoder: with attention, or with the last state alone.
+
+Source: Sutskever et al. 2014; Bahdanau et al. 2015; Luong et al. 2015.
+"""
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from transformer_mt.errors import ConfigError
+from transformer_mt.models.interfaces import Memory
+from transformer_mt.nn.global_attention import GlobalAttention, Source
+from transformer_mt.nn.layers import TokenEmbedding
+from transformer_mt.nn.packing import Segments, unpack
+from transformer_mt.nn.prepacked import rows_of
+from transformer_mt.nn.recurrent import Bridge, CellState, RecurrentLayer, TimeOrder
+
+
+class RecurrentEncoder(nn.Module):
+    """A stack of recurrent layers over the source."""
+
+    layers: Sequence[RecurrentLayer]
+
+    def __init__(self, embedding: TokenEmbedding, layers: Sequence[RecurrentLayer]) -> None:
+        super().__init__()
+        self.embedding = embedding
+        self.layers = nn.ModuleList(layers)  # type: ignore[assignment]
+
+    @property
+    def max_length(self) -> int | None:
+        """Longest source it can take: any."""
+        return None
+
+    def forward(self, src: Tensor, segments: Segments) -> Memory:
+        """Encode packed tokens (N,)."""
+        order = TimeOrder.of(segments)
+        x = _embed(self.embedding, src, segments, order)
+        for layer in self.layers:
+            x = layer(x, order.batch_sizes)
+        return Memory(order.packed(x), segments)
+
+
+class RecurrentDecoder(nn.Module):
+    """A stack of recurrent layers over the target, with attention to the source on top.
+
+    Attributes:
+        attention: None: the decoder knows of the source what its first state tells.
+    """
+
+    layers: Sequence[RecurrentLayer]
+
+    def __init__(
+        self,
+        embedding: TokenEmbedding,
+        layers: Sequence[RecurrentLayer],
+        *,
+        bridge: Bridge,
+        attention: GlobalAttention | None,
+        output: nn.Linear,
+    ) -> None:
+        super().__init__()
+        self.embedding = embedding
+        self.layers = nn.ModuleList(layers)  # type: ignore[assignment]
+        self.bridge = bridge
+        self.attention = attention
+        self.output = output
+
+    @property
+    def max_length(self) -> int | None:
+        """Longest target it can take: any."""
+        return None
+
+    def forward(self, tgt_in: Tensor, segments: Segments, memory: Memory) -> Tensor:
+        """Return states (N, D), whose product with the output weight is the logits."""
+        states = self.queries(tgt_in, segments, memory)
+        if self.attention is None:
+            return states
+        attended: Tensor = self.attention(states, segments, memory.states, memory.segments)
+        return attended
+
+    def queries(self, tgt_in: Tensor, segments: Segments, memory: Memory) -> Tensor:
+        """Return the states (N, D) of the last layer, that attend to the source."""
+        order = TimeOrder.of(segments)
+        first_states = self.bridge(memory.states, memory.segments)
+        x = _embed(self.embedding, tgt_in, segments, order)
+        for layer, state in zip(self.layers, first_states, strict=True):
+            x = layer(x, order.batch_sizes, state=_select(state, order.sentences))
+        return order.packed(x)
+
+    def project(self, states: Tensor) -> Tensor:
+        """Return logits (.., V) of states (.., D)."""
+        logits: Tensor = self.output(states)
+        return logits
+
+    def output_weight(self) -> tuple[Tensor, Tensor | None]:
+        """Return weight (V, D) and bias (V,) or None of the projection to logits."""
+        return self.output.weight, self.output.bias
+
+    def source_attention(self, tgt_in: Tensor, segments: Segments, memory: Memory) -> Tensor:
+        """Return the weights of attention to the source (B, 1, 1, T, S): see `Decoder`.
+
+        Raises:
+            ConfigError: If the decoder has no attention.
+        """
+        if self.attention is None:
+            raise ConfigError("this model has no attention to look at (model.attention: none)")
+        queries = unpack(self.queries(tgt_in, segments, memory), segments)
+        source = self.attention.source(memory.states, memory.segments)
+        return self.attention.weights(queries, source)[:, None, None]
+
+    def limited_to(self, tokens: Tensor) -> "RecurrentDecoder":
+        """Return a decoder with logits for some tokens (K,) only: see `models.interfaces`."""
+        limited = copy.copy(self)
+        limited._modules = {**self._modules, "output": rows_of(self.output, tokens)}
+        return limited
+
+    def init_state(self, memory: Memory, *, max_length: int) -> "RecurrentState":
+        """Return the state before the first token; see `models.interfaces.Decoder`."""
+        states, segments = memory.states, memory.segments
+        first_states = self.bridge(states, segments)
+        return RecurrentState(
+            layers=[tuple(part[:, None] for part in state) for state in first_states],
+            memories=[] if self.attention is None else [self.attention.source(states, segments)],
+        )
+
+    def step(self, tokens: Tensor, state: "RecurrentState") -> tuple[Tensor, "RecurrentState"]:
+        """Read tokens (B, W); return logits of the next ones (B, W, V) and the new state."""
+        x = self.embedding(tokens, torch.zeros_like(tokens), longest=1).flatten(0, 1)
+        layers = []
+        for layer, before in zip(self.layers, state.layers, strict=True):
+            x, after = layer.step(x, tuple(part.flatten(0, 1) for part in before))
+            layers.append(tuple(part.view(*tokens.shape, -1) for part in after))
+        x = x.view(*tokens.shape, -1)
+        if self.attention is not None:
+            x = self.attention.attend(x, state.memories[0])
+        return self.project(x), replace(state, layers=layers)
+
+
+@dataclass(frozen=True)
+class RecurrentState:
+    """What the decoder remembers between steps.
+
+    Attributes:
+        layers: What each layer carries on, (B, W, D) each.
+        memories: The source, if there is attention to it.
+    """
+
+    layers: list[CellState]
+    memories: list[Source]
+
+    def select(self, rows: Tensor, sentences: Tensor | None = None) -> "RecurrentState":
+        """Keep, repeat and reorder hypotheses: see `models.interfaces.DecoderState`."""
+        flat = rows.flatten()
+        layers = [
+            tuple(part.flatten(0, 1).index_select(0, flat).view(*rows.shape, -1) for part in state)
+            for state in self.layers
+        ]
+        if sentences is None:
+            return replace(self, layers=layers)
+        memories = [memory.select(sentences) for memory in self.memories]
+        return RecurrentState(layers=layers, memories=memories)
+
+
+def _embed(
+    embedding: TokenEmbedding, tokens: Tensor, segments: Segments, order: TimeOrder
+) -> Tensor:
+    """Embed packed tokens (N,) in the order of time."""
+    positions = segments.positions[order.rows]
+    embedded: Tensor = embedding(tokens[order.rows], positions, longest=segments.max_length)
+    return embedded
+
+
+def _select(state: CellState, sentences: Tensor) -> CellState:
+    return tuple(part[sentences] for part in state)
