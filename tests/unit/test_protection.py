@@ -30,7 +30,7 @@ def attention(source: str, target: str, links: dict[int, int]) -> Attention:
     weights = np.full((len(sides[1]), len(sides[0])), 0.01, dtype=np.float32)
     for t, s in links.items():
         weights[t, s] = 0.9
-    return Attention(source, target, *sides, [], weights)
+    return Attention(source, target, *sides, [], [], weights)
 
 
 @pytest.mark.parametrize(

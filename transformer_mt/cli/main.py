@@ -38,6 +38,7 @@ COMMANDS = (
     "score",
     "rescore",
     "shortlist",
+    "attention",
     "average",
     "verify",
     "plot",
