@@ -175,3 +175,20 @@ def test_a_rank_with_another_config_is_named_before_the_first_update(
         assert code == 1
         assert "rank 1 of 2: the config, the data or the versions: not the same as on" in stderr
     assert not Path("same/runs/tiny/metrics.jsonl").exists()
+
+
+def test_a_rank_that_hangs_ends_the_others_in_time_and_they_say_where_they_stood(
+    run_config, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "hurt.py").write_text(HURT)
+    changes = {"training__max_steps": 100_000, "training__rank_timeout_minutes": 0.1}
+    write(run_config("hanging", **CHANGES | changes))
+    ranks = start_ranks(2, "hurt.py", 1, 7, "SIGSTOP")
+    code, stderr = end_of(ranks[0], 60)
+    ranks[1].kill()
+    end_of(ranks[1])
+    assert code == 1
+    assert "rank 1 of 2 does not answer any more: this one, rank 0, stops" in stderr
+    assert "most recent call last" in stderr
+    assert "trainer.py" in stderr

@@ -519,7 +519,7 @@ def test_a_dead_worker_is_one_line(
 ) -> None:
     monkeypatch.setattr(encoding, "_CHUNK_PAIRS", 5)
     monkeypatch.setattr(encoding, "_start_worker", die)
-    with pytest.raises(DataError, match=r"ended unexpectedly.*data\.num_workers lower"):
+    with pytest.raises(DataError, match=r"end unexpectedly.*data\.num_workers lower"):
         prepare(Pairs(made_up(100)), tokenizers, tmp_path, num_workers=2)
     assert list(tmp_path.iterdir()) == []
 

@@ -208,6 +208,8 @@ class TrainingSettings(Settings):
     parallel: Literal["ddp", "fsdp"] = "ddp"
     """How several processes share the work: each has all weights (`ddp`), or each has a share of
     weights, gradients and optimizer state (`fsdp`)."""
+    rank_timeout_minutes: Annotated[float, Field(gt=0)] = 10.0
+    """A process that does not answer the others for so long is given up, and all stop."""
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
     """Arithmetic of matrix products; weights and optimizer stay in fp32."""
     compile: Literal["auto", "layers", "none"] = "auto"

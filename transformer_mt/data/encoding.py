@@ -1,5 +1,6 @@
 """Texts to tokens: filtered and tokenized in parallel processes, in order, in bounded memory."""
 
+import logging
 import os
 import signal
 import threading
@@ -33,6 +34,9 @@ _CHUNK_PAIRS = 8192
 _CHUNK_CHARACTERS = 1 << 20
 _CHUNKS_WITHOUT_WORKERS = 8
 _CHUNKS_AHEAD = 3
+_MAX_RESTARTS = 2  # without a chunk in between
+
+logger = logging.getLogger(__name__)
 
 Texts = list[tuple[str, str]]
 
@@ -75,7 +79,7 @@ def encode_pairs(
         first: So many pairs are read and passed over: they are tokenized already.
 
     Raises:
-        DataError: From the source, unchanged; or when a worker dies.
+        DataError: From the source, unchanged; or when workers die again and again.
     """
     chunks = _text_chunks(pairs, filters, first)
     encoder = _Encoder(tokenizers, filters)
@@ -84,6 +88,64 @@ def encode_pairs(
         for texts, report in chain(head, chunks):
             yield encoder.encode(texts, report)
         return
+    yield from _encode_in_processes(encoder, chain(head, chunks), num_workers)
+
+
+def _encode_in_processes(
+    encoder: "_Encoder", chunks: Iterable[tuple[Texts, FilterReport]], num_workers: int
+) -> Iterator[EncodedPairs]:
+    """Encode chunks in their order; where a process dies, give its chunks to new ones."""
+    pending: deque[tuple[Texts, FilterReport, Future[EncodedPairs]]] = deque()
+    pool, starting = _start_pool(encoder, num_workers)
+    num_restarts = 0
+
+    def oldest() -> EncodedPairs:
+        nonlocal pool, starting, num_restarts
+        while True:
+            try:
+                result = pending[0][2].result()
+            except BrokenProcessPool as error:
+                num_restarts += 1
+                if num_restarts > _MAX_RESTARTS:
+                    raise DataError(
+                        "processes that tokenize end unexpectedly, perhaps for lack of memory: "
+                        "set data.num_workers lower (in a script of your own, also put what it "
+                        'runs under `if __name__ == "__main__":`)'
+                    ) from error
+                logger.warning("a process that tokenizes was killed: starting new ones")
+                pool.shutdown(wait=False, cancel_futures=True)
+                pool, starting = _start_pool(encoder, num_workers)
+                for _ in range(len(pending)):
+                    texts, report, _ = pending.popleft()
+                    pending.append((texts, report, _submit(pool, texts, report)))
+            else:
+                num_restarts = 0
+                pending.popleft()
+                return result
+
+    try:
+        for texts, report in chunks:
+            # Workers take a second or two to start: meanwhile this process does what it can.
+            if not pending and not _are_up(starting):
+                yield encoder.encode(texts, report)
+                continue
+            pending.append((texts, report, _submit(pool, texts, report)))
+            if len(pending) > _CHUNKS_AHEAD * num_workers:
+                yield oldest()
+        while pending:
+            yield oldest()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _are_up(starting: list[Future[int]]) -> bool:
+    return all(future.done() for future in starting)
+
+
+def _start_pool(
+    encoder: "_Encoder", num_workers: int
+) -> tuple[ProcessPoolExecutor, list[Future[int]]]:
+    """Start processes; the second value is done when they are up."""
     # Spawned, not forked: the threads of torch and of a progress bar do not survive a fork.
     pool = ProcessPoolExecutor(
         num_workers,
@@ -91,31 +153,18 @@ def encode_pairs(
         initializer=_start_worker,
         initargs=(encoder,),
     )
+    return pool, [pool.submit(os.getpid) for _ in range(num_workers)]
+
+
+def _submit(
+    pool: ProcessPoolExecutor, texts: Texts, report: FilterReport
+) -> "Future[EncodedPairs]":
     try:
-        # Workers take a second or two to start: meanwhile this process does what it can.
-        starting = [pool.submit(os.getpid) for _ in range(num_workers)]
-        pending: deque[Future[EncodedPairs]] = deque()
-        for texts, report in chain(head, chunks):
-            if not pending and not _are_up(starting):
-                yield encoder.encode(texts, report)
-                continue
-            pending.append(pool.submit(_encode_in_worker, texts, report))
-            if len(pending) > _CHUNKS_AHEAD * num_workers:
-                yield pending.popleft().result()
-        while pending:
-            yield pending.popleft().result()
-    except BrokenProcessPool as error:
-        raise DataError(
-            "a process that tokenizes ended unexpectedly, perhaps for lack of memory: "
-            "set data.num_workers lower (in a script of your own, also put what it runs under "
-            '`if __name__ == "__main__":`)'
-        ) from error
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def _are_up(starting: list[Future[int]]) -> bool:
-    return all(future.done() for future in starting)
+        return pool.submit(_encode_in_worker, texts, report)
+    except BrokenProcessPool as error:  # a process died before anybody waited for it
+        broken: Future[EncodedPairs] = Future()
+        broken.set_exception(error)
+        return broken
 
 
 def token_type(vocab_size: int) -> DTypeLike:

@@ -4,6 +4,7 @@ With one process each function here does nothing, so that the trainer has one te
 """
 
 import os
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
@@ -21,9 +22,6 @@ from transformer_mt.errors import ConfigError, TmtError
 
 if TYPE_CHECKING:
     from torch.distributed.fsdp import FSDPModule
-
-# A rank that does not answer for so long in the middle of training is dead or stuck.
-_TIMEOUT = timedelta(minutes=10)
 
 # Others wait for rank 0 while it prepares data, validates or saves.
 _PATIENCE = timedelta(hours=12)
@@ -159,23 +157,28 @@ class World:
 
 
 @contextmanager
-def open_world() -> Iterator[World]:
+def open_world(*, timeout_minutes: float) -> Iterator[World]:
     """Join the processes that `torchrun` or SLURM started, if any, and leave them at the end.
 
+    Args:
+        timeout_minutes: A rank that does not answer for so long is lost.
+
     Raises:
-        TmtError: When a rank is lost; names it where that can be found out.
+        TmtError: When a rank is lost; names it where that can be found out, and prints where this
+            one stood.
     """
+    timeout = timedelta(minutes=timeout_minutes)
     if "TORCHELASTIC_RUN_ID" not in os.environ and int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield World()
         return
-    store, rank, size = next(rendezvous("env://", timeout=_TIMEOUT))
+    store, rank, size = next(rendezvous("env://", timeout=timeout))
     if os.environ.get("GROUP_WORLD_SIZE") == "1":
         # On a single machine, torchrun's restarts find the addresses of the processes before them
         # in the same store, and may try to connect to those.
         store = PrefixStore(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"), store)
     dist.init_process_group(
         "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo",
-        timeout=_TIMEOUT,
+        timeout=timeout,
         store=store,
         rank=rank,
         world_size=size,
@@ -192,6 +195,8 @@ def open_world() -> Iterator[World]:
         # gloo has no error type of its own.
         if not isinstance(error, dist.DistError) and "gloo" not in str(error):
             raise
+        if "imeout" in str(error) or "imed out" in str(error):
+            traceback.print_exception(error)  # of a rank that hangs nobody knows more than this
         raise TmtError(
             f"{world.roll_call()}: this one, rank {world.rank}, stops; the same command goes on "
             "from the last checkpoint"

@@ -65,7 +65,7 @@ class Reporter:
     def metrics(self, step: int, progress: float, values: Mapping[str, float]) -> None:
         """Report what the updates since the last report were like."""
         self._metrics.write(step, values)
-        self._tracker.write(step, values)
+        self._track(step, values)
         loss, speed = f"{values['loss_nats']:.3f}", f"{values['tokens_per_second']:,.0f}"
         if values.get("loss_scale", LOW_SCALE) < LOW_SCALE and not self._has_warned_of_scale:
             self._has_warned_of_scale = True
@@ -101,7 +101,7 @@ class Reporter:
         """Report a validation, with its samples."""
         values = {f"valid_{name}": score for name, score in findings.scores.items()}
         self._metrics.write(step, values)
-        self._tracker.write(step, values)
+        self._track(step, values)
         note = " (best so far)" if is_best else ""
         logger.info("step %d: validation %s%s", step, describe_scores(findings.scores), note)
         for source, reference, hypothesis in findings.samples:
@@ -109,7 +109,10 @@ class Reporter:
             logger.info("    reference  %s", reference)
             logger.info("    hypothesis %s", hypothesis)
         if findings.samples:
-            self._run.write_samples(step, findings.samples)
+            try:
+                self._run.write_samples(step, findings.samples)
+            except TmtError as error:  # people may miss them, the run does not
+                logger.warning("no samples of step %d: %s", step, error)
 
     def event(self, step: int, name: str, **facts: JsonValue) -> None:
         """Write down that something happened."""
@@ -137,6 +140,14 @@ class Reporter:
         self._tracker.close()
         self._metrics.close()
         self._events.close()
+
+    def _track(self, step: int, values: Mapping[str, float]) -> None:
+        """Pass numbers on to a tracker; one that fails is left out from then on."""
+        try:
+            self._tracker.write(step, values)
+        except Exception as error:  # no fault of a tracker is worth a run
+            logger.warning("no tracking any more: %s: %s", type(error).__name__, error)
+            self._tracker = NoTracker()
 
     def _time_left(self, progress: float) -> str:
         made = progress - self._progress_before

@@ -41,6 +41,7 @@ CHANGEABLE = (
     "training.max_total_tokens",
     "training.micro_batch_tokens",
     "training.parallel",
+    "training.rank_timeout_minutes",
     "training.tensorboard",
     "training.validation.every_steps",
     "training.validation.num_samples",

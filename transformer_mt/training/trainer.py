@@ -75,7 +75,8 @@ def train(config: Config, *, fresh: bool = False) -> RunResult:
     if config.training.tensorboard:
         check_tensorboard()
     keep_freed_memory()
-    with open_world() as world, stop_request() as stop:
+    timeout = config.training.rank_timeout_minutes
+    with open_world(timeout_minutes=timeout) as world, stop_request() as stop:
         device = choose_device(config.training.device, local_rank=world.local_rank)
         check_precision(config.training.precision, device)
         run = RunDirectory(Path(config.training.runs_dir) / config.name)

@@ -1,0 +1,83 @@
+"""Helpers of a run that are killed or fail: the run goes on, with the same data."""
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import small_text
+from tests.tiny_runs import metrics_without_times
+from transformer_mt.data import encoding
+from transformer_mt.data.encoding import encode_pairs
+from transformer_mt.data.filters import Filters
+from transformer_mt.text.tokenizer import Tokenizers
+from transformer_mt.text.tokenizer_training import train_tokenizers
+from transformer_mt.training.run_directory import RunDirectory
+from transformer_mt.training.tracking import TensorBoardTracker
+from transformer_mt.training.trainer import train
+
+
+@pytest.fixture(scope="module")
+def tokenizers() -> Tokenizers:
+    return train_tokenizers(*small_text(400), joint=True, type="bpe", vocab_size=400)
+
+
+def test_processes_that_tokenize_are_killed_and_the_tokens_are_the_same(
+    tokenizers: Tokenizers, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(encoding, "_CHUNK_PAIRS", 50)
+    pairs = list(zip(*small_text(20_000), strict=True))
+
+    def murderous() -> Iterator[tuple[str, str]]:
+        victims = 0
+        for number, pair in enumerate(pairs):
+            yield pair
+            # The first is killed before it is up, the second at work.
+            if number in (1_000, 15_000) and (children := multiprocessing.active_children()):
+                os.kill(children[0].pid or 0, signal.SIGKILL)
+                victims += 1
+        assert victims == 2
+
+    def tokens(texts: Iterator[tuple[str, str]], num_workers: int) -> list[list[int]]:
+        filters = Filters(drop_duplicates=False)
+        chunks = encode_pairs(texts, tokenizers, filters=filters, num_workers=num_workers)
+        return [chunk.src.tolist() + chunk.tgt.tolist() for chunk in chunks]
+
+    found = tokens(murderous(), num_workers=2)
+    assert caplog.text.count("a process that tokenizes was killed: starting new ones") >= 1
+    assert found == tokens(iter(pairs), num_workers=1)
+
+
+@pytest.mark.parametrize("part", ["tracker", "samples", "picture"])
+def test_a_part_that_only_shows_things_fails_and_the_run_is_the_same(
+    run_config, monkeypatch, caplog, part
+) -> None:
+    undisturbed = metrics_without_times(Path(train(run_config("undisturbed")).run_dir))
+
+    def fail(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    if part == "tracker":
+        monkeypatch.setattr(TensorBoardTracker, "write", fail)
+    elif part == "picture":
+        monkeypatch.setattr("transformer_mt.training.reporting.plot_runs", fail)
+    else:
+        original = RunDirectory.write_samples
+
+        def write_samples(self, *arguments):
+            with monkeypatch.context() as patch:
+                patch.setattr(Path, "write_text", fail)
+                original(self, *arguments)
+
+        monkeypatch.setattr(RunDirectory, "write_samples", write_samples)
+    result = train(run_config(training__tensorboard=part == "tracker"))
+    assert metrics_without_times(Path(result.run_dir)) == undisturbed
+    warning = {
+        "tracker": "no tracking any more: OSError",
+        "samples": "no samples of step",
+        "picture": "no learning curve: OSError",
+    }[part]
+    assert warning in caplog.text
