@@ -16,12 +16,18 @@ DEAD = 137
 _CALLS = ("fsync", "rename", "replace", "unlink", "rmdir", "mkdir", "truncate", "ftruncate")
 
 
-def run_in_child(action: Callable[[], object], *, kill_after: float | None = None) -> int:
+def run_in_child(
+    action: Callable[[], object],
+    *,
+    kill_after: float | None = None,
+    number: signal.Signals = signal.SIGKILL,
+) -> int:
     """Run something in a process of its own, silently; return its exit code, -N for signal N.
 
     Args:
         action: May leave by `SystemExit` with a number.
-        kill_after: Seconds until it is killed, if it is still alive then.
+        kill_after: Seconds until it gets a signal, if it is still alive then.
+        number: The signal.
     """
     child = os.fork()
     if not child:
@@ -46,7 +52,7 @@ def run_in_child(action: Callable[[], object], *, kill_after: float | None = Non
             if (found := os.waitpid(child, os.WNOHANG))[0]:
                 return os.waitstatus_to_exitcode(found[1])
             time.sleep(0.002)
-        os.kill(child, signal.SIGKILL)
+        os.kill(child, number)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 

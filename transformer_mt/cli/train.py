@@ -38,6 +38,10 @@ def train(
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Put an older run of this name aside and start anew.")
     ] = False,
+    deterministic: Annotated[
+        bool,
+        typer.Option("--deterministic", help="The same as --set training.deterministic=true."),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Train a model as a config says.
@@ -46,6 +50,8 @@ def train(
     again. The model is in runs/NAME/best, where `tmt translate` finds it.
     """
     path = find_config(config)
+    if deterministic:
+        settings = [*settings, "training.deterministic=true"]
     loaded = load_config(path, settings)
     for warning in unused_settings(loaded):
         logger.warning("%s: %s", path, warning)

@@ -216,6 +216,9 @@ class TrainingSettings(Settings):
     """Put each layer and the loss through torch.compile: fewer, larger operators, after some
     seconds to make them. auto does so on CUDA alone, and never with attention patterns; on the CPU
     attention is faster without."""
+    deterministic: bool = False
+    """Take only operators that give the same result each time, also on CUDA, where that is slower.
+    On the CPU all do, with the same versions, processor and number of threads."""
     device: Literal["auto", "cuda", "mps", "cpu"] = "auto"
     """Where to compute; auto takes the first that is there, in this order."""
     max_steps: PositiveInt | None = None

@@ -7,6 +7,7 @@
 
 import logging
 import math
+import os
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import NoReturn
@@ -74,6 +75,9 @@ def train(config: Config, *, fresh: bool = False) -> RunResult:
     """
     if config.training.tensorboard:
         check_tensorboard()
+    if config.training.deterministic:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when cuBLAS starts
+    torch.use_deterministic_algorithms(config.training.deterministic)
     keep_freed_memory()
     timeout = config.training.rank_timeout_minutes
     with open_world(timeout_minutes=timeout) as world, stop_request() as stop:

@@ -1,0 +1,188 @@
+"""Files from strangers: nothing in them is run, and none takes more memory than it has."""
+
+import json
+import math
+import os
+import random
+import re
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from torch import nn
+
+from transformer_mt.bundle import load_bundle, load_weights, weights_of
+from transformer_mt.config.loading import parse_config
+from transformer_mt.errors import ConfigError, ModelError
+from transformer_mt.storage import MANIFEST
+from transformer_mt.training.trainer import train
+
+PACKAGE = Path(__file__).parents[2] / "transformer_mt"
+
+
+def header_of(entries: dict) -> bytes:
+    text = json.dumps(entries).encode()
+    return struct.pack("<Q", len(text)) + text
+
+
+def test_no_module_of_the_package_runs_what_it_reads() -> None:
+    """Imports and calls are judged by tests/unit/test_layering.py; this is the plain search."""
+    forbidden = re.compile(
+        r"\bpickle\.\w|(?<![.\w])(eval|exec)\(|trust_remote_code|yaml\.(unsafe|full)|_object_list\("
+    )
+    modules = list(PACKAGE.rglob("*.py"))
+    assert len(modules) > 100
+    found = [
+        f"{path.name}: {line}"
+        for path in modules
+        for line in path.read_text(encoding="utf-8").split("\n")
+        if forbidden.search(line)
+    ]
+    assert found == []
+
+
+BOMB = "a0: &a0 [x, x]\n" + "".join(f"a{i}: &a{i} [*a{i - 1}, *a{i - 1}]\n" for i in range(1, 40))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: !!python/object/apply:os.system ['touch canary']",
+        "a: !!python/name:os.system",
+        "a: !<tag:yaml.org,2002:python/object/new:os.system> [touch canary]",
+        BOMB,
+        "a: " + "[" * 5_000,
+    ],
+    ids=["apply", "name", "new", "bomb", "deep"],
+)  # fmt: skip
+def test_a_config_runs_nothing_and_does_not_explode(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError):
+        parse_config(text, "evil.yaml")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture(scope="module")
+def model() -> nn.Module:
+    return nn.Linear(8, 8)
+
+
+def tensor(dtype: str, shape: list[int], start: int, end: int) -> dict:
+    return {"dtype": dtype, "shape": shape, "data_offsets": [start, end]}
+
+
+BIAS = tensor("F32", [8], 256, 288)
+HOSTILE = {
+    "endless header": struct.pack("<Q", 2**63) + b"{}",
+    "huge header": struct.pack("<Q", 2**40) + b"{}" * 10,
+    "huge tensor": header_of({"weight": tensor("F32", [2**30, 2**30], 0, 2**62), "bias": BIAS}),
+    "overlap": header_of(
+        {"weight": tensor("F32", [8, 8], 0, 256), "bias": tensor("F32", [8], 0, 32)}
+    ) + bytes(256),
+    "negative": header_of({"weight": tensor("F32", [-8, 8], 0, 256), "bias": BIAS}) + bytes(288),
+    "no tensors": header_of({"__metadata__": {"x": "y" * 100_000}}),
+    "another": header_of(
+        {"weight": tensor("F32", [8, 8], 0, 256), "bias": BIAS, "x": tensor("F32", [1], 288, 292)}
+    ) + bytes(292),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("content", HOSTILE.values(), ids=HOSTILE)
+def test_weights_of_a_hostile_file_are_refused_before_memory_is_taken(
+    model: nn.Module, tmp_path: Path, content: bytes
+) -> None:
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(content)
+    with pytest.raises(ModelError, match=r"model\.safetensors"):
+        load_weights(model, path)
+
+
+@pytest.mark.parametrize("num_headers", [pytest.param(10_000, marks=pytest.mark.sweep), 300])
+def test_any_header_of_weights_is_one_message(
+    model: nn.Module, tmp_path: Path, num_headers: int
+) -> None:
+    path, rng = tmp_path / "model.safetensors", random.Random(num_headers)
+    shapes = {name: list(weight.shape) for name, weight in weights_of(model).items()}
+    before = {name: weight.clone() for name, weight in weights_of(model).items()}
+    refused = 0
+    for _ in range(num_headers):
+        entries: dict = {}
+        offset = 0
+        for name, shape in shapes.items():
+            start, offset = offset, offset + 4 * math.prod(shape)
+            entries[name] = tensor("F32", shape, start, offset)
+        name = rng.choice(list(entries))
+
+        def number() -> int:
+            return rng.randint(-2, 2 ** rng.randint(1, 62))
+
+        change = rng.randrange(6)
+        if change == 0:
+            entries[name]["shape"] = [number() for _ in range(rng.randint(0, 4))]
+        elif change == 1:
+            entries[name]["data_offsets"] = [number(), number()]
+        elif change == 2:
+            entries[name]["dtype"] = rng.choice(["F16", "I64", "BOOL", "X", "", 3])
+        elif change == 3:
+            entries[rng.choice(["other", "", "../x", "a" * 1000])] = entries.pop(name)
+        elif change == 4:
+            entries[name] = rng.choice([None, [], "x", 1e300, {}])
+        content = bytearray(header_of(entries) + bytes(offset))
+        if change == 5:
+            content[rng.randrange(len(content) - offset)] ^= 1 << rng.randrange(8)
+        path.write_bytes(content)
+        try:
+            load_weights(model, path)
+        except ModelError:
+            refused += 1
+    print(f"{refused} of {num_headers} headers refused")
+    assert refused > 0.8 * num_headers
+    assert weights_of(model).keys() == before.keys()
+
+
+def test_a_bundle_names_no_files_outside_its_folder(tiny_bundle: Path, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("secret")
+    folder = tmp_path / "bundle"
+    folder.mkdir()
+    for path in tiny_bundle.iterdir():
+        (folder / path.name).write_bytes(path.read_bytes())
+    manifest = json.loads((folder / MANIFEST).read_text())
+    del manifest["manifest_checksum"]
+    for name in ("../secret", "/etc/passwd", "a/../../secret"):
+        manifest["files"] = {name: {"bytes": 6, "sha256": "0" * 64}}
+        (folder / MANIFEST).write_text(json.dumps(manifest))
+        with pytest.raises(ModelError, match="bad entry"):
+            load_bundle(folder)
+
+
+def test_secrets_of_the_environment_reach_no_file_of_a_run(run_config, monkeypatch) -> None:
+    canary = "canary-3f9a1c"
+    for name in ("HF_TOKEN", "AWS_SECRET_ACCESS_KEY", "MY_PASSWORD", "UNKNOWN"):
+        monkeypatch.setenv(name, canary)
+    run = Path(train(run_config()).run_dir)
+    files = [path for path in run.rglob("*") if path.is_file()]
+    assert len(files) > 10
+    assert [path for path in files if canary.encode() in path.read_bytes()] == []
+
+
+@pytest.mark.parametrize("words", [["translate"], ["evaluate", "--bleu"], ["verify"]])
+def test_a_model_of_random_bytes_is_one_line(tmp_path: Path, words: list[str]) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    rng = random.Random(1)
+    for name in ("manifest.json", "config.yaml", "model.safetensors", "joint.model"):
+        (folder / name).write_bytes(rng.randbytes(500))
+    where = [str(folder)] if words == ["verify"] else ["--model", str(folder)]
+    environment = os.environ | {"PYTHONPATH": str(PACKAGE.parent)}
+    result = subprocess.run(
+        [sys.executable, "-m", "transformer_mt", *words, *where],
+        input=b"a\n", capture_output=True, env=environment, check=False,
+    )  # fmt: skip
+    assert result.returncode == 4
+    lines = [line for line in result.stderr.split(b"\n") if b" model: " not in line]
+    assert len(lines) == 2
+    assert lines[0].startswith(b"tmt: error: ")
