@@ -74,6 +74,44 @@ def test_by_its_own_scores_alone_a_list_gives_the_best_translations(files, tiny_
     assert result.stdout == "".join(f"{text}\n" for text in firsts)
 
 
+def test_a_list_of_json_objects_says_the_same(files, tiny_bundle):
+    src, _ = files
+    made = [
+        run("translate", "--model", tiny_bundle, "--input", src, "--json", "--n-best", n)
+        for n in (4, 1)
+    ]
+    plain = run("translate", "--model", tiny_bundle, "--input", src, "--n-best", 4)
+    expected = groups_of(plain.stdout)
+    for result, size in zip(made, (4, 1), strict=True):
+        assert result.exit_code == 0, result.stderr
+        found = list(read_n_best(result.stdout.splitlines(), "list", num_sources=len(expected)))
+        for own, wanted in zip(found, expected, strict=True):
+            assert [(e.number, e.text) for e in own] == [(e.number, e.text) for e in wanted[:size]]
+            assert [float(e.features.removeprefix("LogProb= ")) for e in own] == pytest.approx(
+                [float(e.features.removeprefix("LogProb= ")) for e in wanted[:size]], abs=1e-4
+            )
+            assert [e.score for e in own] == pytest.approx(
+                [e.score for e in wanted[:size]], abs=1e-5
+            )
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        (['{"text": "a"}'], "list:1: expected an object"),
+        (['{"text": "a", "log_prob": -1, "score": -1}', "{"], "list:2: expected an object"),
+        (['{"n_best": []}'], "list:1: expected an object"),
+        (['{"text": 1, "log_prob": -1, "score": -1}'], "list:1: expected an object"),
+        (['{"text": "a", "log_prob": -1, "score": NaN}'], "list:1: expected an object"),
+        (['{"text": "a", "log_prob": -1, "score": -1}'], "for 1 lines; there are 2"),
+        (['{"text": "a", "log_prob": -1, "score": -1}'] * 3, "for 3 lines; there are 2"),
+    ],
+)
+def test_damaged_json_lists_are_refused_with_the_place(lines, words):
+    with pytest.raises(DataError, match=words):
+        list(read_n_best(lines, "list", num_sources=2))
+
+
 def test_text_may_hold_the_separator():
     line = "3 ||| a ||| b ||| LogProb= -1.000000 ||| -0.500000"
     entry = parse_entry(line, "list:1")

@@ -140,6 +140,20 @@ def test_forced_scores_do_not_depend_on_batches(bundle, tiny_text):
         assert alone.log_prob == pytest.approx(sum(alone.token_log_probs))
 
 
+def test_targets_of_a_source_are_scored_like_each_alone_and_the_source_is_encoded_once(
+    bundle, copying, tiny_text
+):
+    sources, targets = (side[:6] for side in tiny_text)
+    pairs = [(source, target) for target in targets for source in sources]
+    expected = [make(bundle).score([source], [target])[0] for source, target in pairs]
+    for batch_tokens in (1, 60, 1000):
+        found = make(bundle, batch_tokens=batch_tokens).score(*zip(*pairs, strict=True))
+        for one, alone in zip(found, expected, strict=True):
+            assert one.token_log_probs == pytest.approx(alone.token_log_probs, abs=1e-4)
+    make(copying, batch_tokens=1000).score(*zip(*pairs, strict=True))
+    assert sum(map(len, copying.model.batches)) == len(sources)
+
+
 def test_blank_lines_can_be_scored(bundle):
     (score,) = make(bundle).score([""], [""])
     assert score.tokens == ["</s>"]
@@ -438,6 +452,24 @@ def test_terms_of_a_glossary_are_enforced_and_those_without_room_left_out(bundle
     assert (left_out.num_terms_met, len(left_out.terms)) == (0, 1)
     assert none.terms == []
     assert "line 2: no room for the term" in caplog.text
+
+
+def test_each_sentence_of_a_line_gets_its_own_terms_and_phrases_of_the_line_are_told(
+    bundle, caplog
+):
+    glossary = Glossary([Term("dog", "blau"), Term("cat", "rot")])
+    translator = Translator(bundle, OPTIONS, glossary=glossary, split_sentences=True)
+    line = Line("The cat sees. The dog runs.", "der", ("grün",))
+    (translation,) = translator.translate([line])
+    first, second = (
+        bundle.tokenizers.tgt.decode(part.target) for part in translation.n_best[0].parts
+    )
+    assert first.startswith("der")
+    assert Term("cat", "rot").is_in(first)
+    assert not Term("dog", "blau").is_in(first)
+    assert Term("dog", "blau").is_in(second)
+    assert (translation.num_terms_met, len(translation.terms)) == (2, 2)
+    assert "line 1: translated in parts: its phrases are not enforced" in caplog.text
 
 
 def test_lengths_and_words_are_kept_to(bundle, tiny_text):

@@ -17,6 +17,7 @@ from transformer_mt.cli.model_options import (
     EnsembleWeights,
     LengthPenalty,
     ModelPaths,
+    NumWorkers,
     Precision,
     load_models,
     make_translator,
@@ -98,6 +99,7 @@ def evaluate(
     batch_tokens: BatchTokens = None,
     device: Device = "auto",
     precision: Precision = "fp32",
+    num_workers: NumWorkers = 1,
 ) -> None:
     """Translate test sets and score them, or score finished translations.
 
@@ -112,6 +114,7 @@ def evaluate(
             "--beam-size": beam_size, "--length-penalty": length_penalty,
             "--batch-tokens": batch_tokens, "--device": None if device == "auto" else device,
             "--precision": None if precision == "fp32" else precision,
+            "--workers": None if num_workers == 1 else num_workers,
         }  # fmt: skip
         useless = {name for name, value in with_model.items() if value not in (None, [])}
         _check_files("--hyp", ref, useless)
@@ -136,6 +139,7 @@ def evaluate(
             "beam_size": beam_size,
             "length_penalty": length_penalty,
             "batch_tokens": batch_tokens,
+            "num_workers": num_workers,
         },
     )
 

@@ -47,7 +47,8 @@ def rescore(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="The n-best list, as `tmt translate --n-best` writes it. Default: stdin.",
+            help="The n-best list, as `tmt translate --n-best` writes it, also with --json. "
+            "Default: stdin.",
         ),
     ] = None,
     output: Annotated[

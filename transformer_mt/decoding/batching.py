@@ -35,6 +35,27 @@ def batches_of(lengths: Sequence[int], max_tokens: int) -> Iterator[list[int]]:
         yield batch
 
 
+def batches_of_pairs(
+    pairs: Sequence[tuple[Sequence[int], Sequence[int]]], max_tokens: int
+) -> Iterator[list[int]]:
+    """Yield the places of pairs in batches in which the targets of a source stay together.
+
+    Args:
+        pairs: Tokens of sources and targets, which have one token more in the model.
+        max_tokens: Of a batch, both sides together; a longer pair is alone.
+    """
+    sizes = [len(source) + len(target) + 2 for source, target in pairs]
+    of_source: dict[tuple[int, ...], list[int]] = {}
+    for i, (source, _) in enumerate(pairs):
+        of_source.setdefault(tuple(source), []).append(i)
+    groups: list[list[int]] = []
+    for own in of_source.values():
+        num = max(1, max_tokens // max(sizes[i] for i in own))
+        groups += [own[start : start + num] for start in range(0, len(own), num)]
+    for batch in batches_of([sum(sizes[i] for i in group) for group in groups], max_tokens):
+        yield [i for number in batch for i in groups[number]]
+
+
 def attempt(function: Callable[[], Result]) -> Result | None:
     """Call a function; where the device is too small for it, free what it took and return None."""
     try:

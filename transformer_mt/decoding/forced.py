@@ -27,7 +27,7 @@ def encode(model: Seq2Seq, sources: Sequence[Sequence[int]]) -> tuple[Memory, Te
 def token_log_probs(model: Seq2Seq, pairs: Sequence[Pair]) -> list[list[float]]:
     """Return the log-probability of each token of the targets, eos last, in nats."""
     with evaluation_mode(model):
-        memory, _ = encode(model, [source for source, _ in pairs])
+        memory = _encode_once(model, [source for source, _ in pairs])
         tgt_out, lengths, segments = _pack(model, [[*target, EOS_ID] for _, target in pairs])
         tgt_in, _, _ = _pack(model, [[BOS_ID, *target] for _, target in pairs])
         log_probs = score_targets(
@@ -48,7 +48,7 @@ def source_attention(
         reduce: Makes one matrix (T, S) of those of all layers and heads (L, H, T, S).
     """
     with evaluation_mode(model):
-        memory, _ = encode(model, [source for source, _ in pairs])
+        memory = _encode_once(model, [source for source, _ in pairs])
         tgt_in, _, segments = _pack(model, [[BOS_ID, *target] for _, target in pairs])
         weights = model.decoder.source_attention(tgt_in, segments, memory)
     return [
@@ -69,7 +69,7 @@ def alternatives(
         num: Tokens at each place, best first; the last place is that of eos.
     """
     with evaluation_mode(model):
-        memory, _ = encode(model, [source for source, _ in pairs])
+        memory = _encode_once(model, [source for source, _ in pairs])
         tgt_in, lengths, segments = _pack(model, [[BOS_ID, *target] for _, target in pairs])
         states = model.decoder(tgt_in, segments, memory)
         found: list[list[list[tuple[int, float]]]] = []
@@ -79,6 +79,21 @@ def alternatives(
             rows = zip(best.indices.tolist(), best.values.tolist(), strict=True)
             found.append([list(zip(ids, values, strict=True)) for ids, values in rows])
     return found
+
+
+def _encode_once(model: Seq2Seq, sources: Sequence[Sequence[int]]) -> Memory:
+    """Return what the encoder makes of sources, each different one encoded once."""
+    places = {source: place for place, source in enumerate(dict.fromkeys(map(tuple, sources)))}
+    memory, lengths = encode(model, list(places))
+    if len(places) == len(sources):
+        return memory
+    rows = [places[tuple(source)] for source in sources]
+    parts = torch.split(memory.states, lengths.tolist())
+    states = torch.cat([parts[row] for row in rows])
+    segments = Segments.from_lengths(
+        lengths[rows], max_length=int(lengths.max()), num_tokens=len(states)
+    )
+    return Memory(states, segments.to(states.device))
 
 
 def _pack(model: Seq2Seq, sentences: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor, Segments]:

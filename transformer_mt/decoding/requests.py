@@ -50,7 +50,7 @@ class Request:
 def requests_for(
     line: Line,
     parts: Sequence[Part],
-    terms: Sequence[Term],
+    terms: Sequence[Sequence[Term]],
     tokenizer: Tokenizer,
     *,
     room: Callable[[int], int],
@@ -58,10 +58,13 @@ def requests_for(
 ) -> list[Request]:
     """Put what is wanted of a line into tokens, one request for each part.
 
+    The prefix of a line belongs to its first part. Its phrases belong to a line of one part: of
+    several, nobody knows which should hold them, and a warning says so.
+
     Args:
         line: What is wanted.
         parts: Of its source.
-        terms: Of a glossary; what finds no room is left out with a warning.
+        terms: Of a glossary, for each part; what finds no room is left out with a warning.
         tokenizer: Of the target.
         room: Tells from the tokens of a source how many its translation may have, without eos.
         number: Of the line, for messages.
@@ -69,40 +72,38 @@ def requests_for(
     Raises:
         DataError: If the prefix or the phrases of the line do not fit into its translation.
     """
-    if not parts:
-        return []
+    phrases = tuple(tuple(tokenizer.encode(phrase)) for phrase in line.phrases if phrase.strip())
+    if phrases and len(parts) > 1:
+        logger.warning("line %d: translated in parts: its phrases are not enforced", number)
+        phrases = ()
     prefix = tuple(tokenizer.encode(line.prefix))
-    phrases: tuple[tuple[int, ...], ...] = ()
-    free = room(len(parts[0].tokens))
-    if line.phrases or terms:
-        if len(parts) == 1:
-            phrases = _phrases(line, terms, tokenizer, room=free, number=number)
-        else:
-            logger.warning("line %d: translated in parts: its terms are not enforced", number)
-    wanted = len(prefix) + sum(map(len, phrases))
-    if wanted > free:
-        raise DataError(
-            f"line {number}: the prefix and the phrases have {wanted} tokens, but its translation "
-            f"may have {free}: shorten them or raise --max-length-offset"
-        )
-    first = Request(parts[0].tokens, prefix, phrases)
-    return [first, *(Request(part.tokens) for part in parts[1:])]
+    requests = []
+    for part, own_terms in zip(parts, terms, strict=True):
+        free = room(len(part.tokens))
+        wanted = len(prefix) + sum(map(len, phrases))
+        if wanted > free:
+            raise DataError(
+                f"line {number}: the prefix and the phrases have {wanted} tokens, but its "
+                f"translation may have {free}: shorten them or raise --max-length-offset"
+            )
+        found = _fitting(own_terms, tokenizer, room=free - wanted, number=number)
+        requests.append(Request(part.tokens, prefix, (*phrases, *found)))
+        prefix = phrases = ()
+    return requests
 
 
-def _phrases(
-    line: Line, terms: Sequence[Term], tokenizer: Tokenizer, *, room: int, number: int
-) -> tuple[tuple[int, ...], ...]:
-    """Return the tokens of the phrases of a line, and of as many terms as there is room for."""
-    phrases = [tuple(tokenizer.encode(phrase)) for phrase in line.phrases if phrase.strip()]
-    room -= len(tokenizer.encode(line.prefix)) + sum(map(len, phrases))
+def _fitting(
+    terms: Sequence[Term], tokenizer: Tokenizer, *, room: int, number: int
+) -> list[tuple[int, ...]]:
+    """Return the tokens of as many terms as there is room for."""
+    found: list[tuple[int, ...]] = []
     for term in terms:
         tokens = tuple(tokenizer.encode(term.target))
         room -= len(tokens)
-        if room >= 0:
-            phrases.append(tokens)
-            continue
-        logger.warning(
-            "line %d: no room for the term '%s' and those behind it", number, term.target
-        )
-        break
-    return tuple(phrases)
+        if room < 0:
+            logger.warning(
+                "line %d: no room for the term '%s' and those behind it", number, term.target
+            )
+            break
+        found.append(tokens)
+    return found

@@ -3,9 +3,11 @@
 Source: Och and Ney 2002, log-linear combination.
 """
 
+import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, islice
 
 import numpy as np
 
@@ -64,13 +66,20 @@ def read_n_best(lines: Iterable[str], name: str, *, num_sources: int) -> Iterato
     """Yield the candidates of each source line, as soon as they are there.
 
     Args:
-        lines: Of an n-best list.
+        lines: Of an n-best list, or JSON objects of `tmt translate --json`: one for each source.
         name: What messages call the list.
         num_sources: Lines that have candidates.
 
     Raises:
         DataError: If a line is damaged, a source has no candidates, or they are out of order.
     """
+    lines = iter(lines)
+    first = list(islice(lines, 1))
+    groups = _json_groups if first and first[0].startswith("{") else _listed_groups
+    return groups(chain(first, lines), name, num_sources)
+
+
+def _listed_groups(lines: Iterable[str], name: str, num_sources: int) -> Iterator[list[Entry]]:
     group: list[Entry] = []
     for line_number, line in enumerate(lines, start=1):
         place = f"{name}:{line_number}"
@@ -86,11 +95,36 @@ def read_n_best(lines: Iterable[str], name: str, *, num_sources: int) -> Iterato
             yield group
             group = []
         group.append(entry)
-    num_read = group[-1].number + 1 if group else 0
-    if num_read != num_sources:
-        raise DataError(f"{name} has candidates for {num_read} lines; there are {num_sources}")
+    _check_number(group[-1].number + 1 if group else 0, name, num_sources)
     if group:
         yield group
+
+
+def _json_groups(lines: Iterable[str], name: str, num_sources: int) -> Iterator[list[Entry]]:
+    number = -1
+    for number, line in enumerate(lines):
+        try:
+            record = json.loads(line)
+            group = [
+                Entry(number, one["text"], f"LogProb= {one['log_prob']:.6f}", float(one["score"]))
+                for one in record.get("n_best", [record])
+            ]
+            is_sound = all(isinstance(e.text, str) and math.isfinite(e.score) for e in group)
+        except (ValueError, TypeError, KeyError, AttributeError):
+            is_sound = False
+        if not is_sound or not group:
+            raise DataError(
+                f"{name}:{number + 1}: expected an object of `tmt translate --n-best N --json`, "
+                f"with text, log_prob and score; got '{line[:60]}'"
+            )
+        if number < num_sources:
+            yield group
+    _check_number(number + 1, name, num_sources)
+
+
+def _check_number(num_read: int, name: str, num_sources: int) -> None:
+    if num_read != num_sources:
+        raise DataError(f"{name} has candidates for {num_read} lines; there are {num_sources}")
 
 
 def rescore(

@@ -17,7 +17,7 @@ from transformer_mt.data.lexicon import Lexicon
 from transformer_mt.decoding.requests import Request
 from transformer_mt.decoding.search import Hypothesis
 from transformer_mt.models.interfaces import Decoder, DecoderState, Memory, StepDecoder
-from transformer_mt.text.tokenizer import EOS_ID
+from transformer_mt.text.tokenizer import EOS_ID, PAD_ID
 
 NUM_SPECIAL = EOS_ID + 1
 """Special tokens: they are always there, first, and so keep their numbers."""
@@ -35,7 +35,7 @@ class Shortlist:
         device: Where the model is.
 
     Attributes:
-        ids: The tokens (K,), rising.
+        ids: The tokens (K,), rising, and behind them padding that nobody may use.
     """
 
     def __init__(self, lexicon: Lexicon, requests: Sequence[Request], device: torch.device) -> None:
@@ -48,8 +48,9 @@ class Shortlist:
             for request, more in zip(requests, wanted, strict=True)
         ]
         self._known: NDArray[np.int64] = np.unique(np.concatenate(own))
-        self.ids = torch.from_numpy(self._known).to(device)
-        forbidden = np.ones((len(requests), 1, len(self._known)), dtype=bool)
+        ids = np.pad(self._known, (0, _num_missing(len(self._known))), constant_values=PAD_ID)
+        self.ids = torch.from_numpy(ids).to(device)
+        forbidden = np.ones((len(requests), 1, len(ids)), dtype=bool)
         for row, tokens in zip(forbidden, own, strict=True):
             row[0, np.searchsorted(self._known, tokens)] = False
         self._forbidden = torch.from_numpy(forbidden).to(device)
@@ -80,6 +81,14 @@ class Shortlist:
 
     def _numbers(self, tokens: Sequence[int]) -> tuple[int, ...]:
         return tuple(np.searchsorted(self._known, tokens).tolist())
+
+
+def _num_missing(size: int) -> int:
+    """Return how many tokens are missing to one of a few sizes, at most 1/4 more.
+
+    Kernels are generated for each new size of a product: see `nn.prepacked`.
+    """
+    return -size % (1 << max(0, size.bit_length() - 3))
 
 
 @dataclass(frozen=True)

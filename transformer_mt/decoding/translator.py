@@ -13,7 +13,7 @@ from torch import Tensor
 
 from transformer_mt.bundle import Bundle
 from transformer_mt.data.lexicon import Lexicon
-from transformer_mt.decoding.batching import batches_of, halving
+from transformer_mt.decoding.batching import batches_of, batches_of_pairs, halving
 from transformer_mt.decoding.chunks import chunks_of
 from transformer_mt.decoding.coverage import rank_by_coverage
 from transformer_mt.decoding.forced import (
@@ -129,7 +129,9 @@ class Translator:
             languages=self._languages if self._split_sentences else None,
             first_line=first_line,
         )
-        terms = [self._glossary.find(line.text) if self._glossary else [] for line in wanted]
+        terms = [
+            self._terms(line.text, of_line) for line, of_line in zip(wanted, parts, strict=True)
+        ]
         requests_of = [
             requests_for(*of_line, self.tokenizers.tgt, room=self._room, number=number)
             for number, of_line in enumerate(zip(wanted, parts, terms, strict=True), first_line)
@@ -148,6 +150,14 @@ class Translator:
                 parts, requests_of, zip(terms, nums_cut, strict=True), strict=True
             )
         ]
+
+    def _terms(self, text: str, parts: Sequence[Part]) -> list[list[Term]]:
+        """Find the terms of the glossary in each part of a line."""
+        if self._glossary is None:
+            return [[] for _ in parts]
+        if len(parts) == 1:
+            return [self._glossary.find(text)]
+        return [self._glossary.find(self.tokenizers.src.decode(part.tokens)) for part in parts]
 
     def _batches(self, requests: Sequence[Request]) -> Iterator[list[Request]]:
         """Cut requests into batches; those with phrases, which have wider beams, go apart."""
@@ -210,11 +220,10 @@ class Translator:
     def _forced(
         self, function: Callable[[Sequence[Pair]], list[Result]], pairs: Sequence[Pair]
     ) -> list[Result]:
-        """Apply a function of a batch to pairs, in batches of like length and the model's order."""
+        """Apply a function of a batch to pairs, in the model's order."""
         pairs = [(source, self._turned(target)) for source, target in pairs]
-        lengths = [len(source) + len(target) + 2 for source, target in pairs]
         results: list[Result | None] = [None] * len(pairs)
-        for batch in batches_of(lengths, self._options.batch_tokens):
+        for batch in batches_of_pairs(pairs, self._options.batch_tokens):
             for i, result in zip(batch, halving(function, [pairs[i] for i in batch]), strict=True):
                 results[i] = result
         return cast(list[Result], results)
@@ -299,11 +308,12 @@ class Translator:
         self,
         parts: Sequence[Part],
         found: Sequence[list[Hypothesis]],
-        terms: list[Term],
+        terms: Sequence[Sequence[Term]],
         num_cut: int,
     ) -> Translation:
         n_best = [self._candidate(rank, parts) for rank in zip(*found, strict=False)]
-        return Translation(n_best or [Candidate("", [], 0.0, 0.0, [])], terms, num_cut)
+        every_term = list(dict.fromkeys(itertools.chain(*terms)))
+        return Translation(n_best or [Candidate("", [], 0.0, 0.0, [])], every_term, num_cut)
 
     def _candidate(self, hypotheses: Sequence[Hypothesis], parts: Sequence[Part]) -> Candidate:
         tokenizer = self.tokenizers.tgt
