@@ -141,6 +141,19 @@ class FilterSettings(Settings):
             yield "min_length", f"{self.min_length} leaves nothing below max_length"
 
 
+class DocumentSettings(Settings):
+    """Each sentence comes after those before it in its document, on both sides.
+
+    Sources list the pairs of a document in their order; a pair of blank lines ends it. Source:
+    Tiedemann and Scherrer 2017.
+    """
+
+    context_sentences: PositiveInt
+    """Greatest number of sentences before each; in training `filters.max_length` counts all."""
+    separator: Annotated[str, Field(min_length=1)] = "<sep>"
+    """Stands between sentences; must be one of `tokenizer.user_symbols`."""
+
+
 class DataSettings(Settings):
     """What is read."""
 
@@ -158,6 +171,8 @@ class DataSettings(Settings):
     """Mix sources with shares proportional to size ** (1 / temperature) instead of weights."""
     filters: FilterSettings = FilterSettings()
     """Which training pairs are kept."""
+    document: DocumentSettings | None = None
+    """Read and translate sentences in the context of their document; default: each alone."""
     reverse_target: bool = False
     """Write targets from their last token to their first, as a right-to-left model for
     `tmt rescore`; texts and scores are as of any other model."""

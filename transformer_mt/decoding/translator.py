@@ -16,6 +16,7 @@ from transformer_mt.data.lexicon import Lexicon
 from transformer_mt.decoding.batching import batches_of, batches_of_pairs, halving
 from transformer_mt.decoding.chunks import chunks_of
 from transformer_mt.decoding.coverage import rank_by_coverage
+from transformer_mt.decoding.documents import LinesInContext
 from transformer_mt.decoding.forced import (
     Pair,
     alternatives,
@@ -41,7 +42,7 @@ from transformer_mt.decoding.workers import Workers
 from transformer_mt.errors import ConfigError, DataError
 from transformer_mt.models.interfaces import Memory, StepDecoder
 from transformer_mt.models.seq2seq import evaluation_mode
-from transformer_mt.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from transformer_mt.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer
 
 Result = TypeVar("Result")
 
@@ -85,8 +86,9 @@ class Translator:
         self._lexicon = lexicon
         self._glossary = glossary
         self._reversed = bundle.config.data.reverse_target
+        self._document = bundle.config.data.document
         if glossary is not None:
-            self._check_direction("a glossary")
+            self._check_plain("a glossary")
         suppressed = [tokenizer.encode(word) for word in options.suppress if word.strip()]
         self._suppressed = [self._turned(tokens) for tokens in suppressed]
         device = next(bundle.model.parameters()).device
@@ -98,6 +100,15 @@ class Translator:
         # Positions that training never showed are translated badly, though nothing breaks.
         self._max_part_length = min(self._max_source_length, bundle.config.data.filters.max_length)
         self._split_sentences = split_sentences
+        self._in_context: LinesInContext | None = None
+        if self._document is not None:
+            if split_sentences:
+                self._check_plain("sentences of one line")
+            self._in_context = LinesInContext(
+                bundle.tokenizers.src,
+                **self._document.model_dump(),
+                max_tokens=self._max_part_length - 1,
+            )
         self._languages = bundle.config.data.src_lang, bundle.config.data.tgt_lang
         self._workers = Workers(partial(halving, self._search), options.num_workers)
 
@@ -110,8 +121,10 @@ class Translator:
     ) -> list[Translation]:
         """Translate lines; result N belongs to line N.
 
-        Blank lines stay empty. A sentence of more tokens than the model has positions for, or saw
-        in training, is translated in parts, with a warning that names the line.
+        Blank lines stay empty. A model of documents reads each line after those before it, back to
+        a blank one; with a `first_line`, these are those of the last call. A sentence of more
+        tokens than the model has positions for, or saw in training, is translated in parts, with a
+        warning that names the line.
 
         Args:
             lines: Any number of lines; mere text is a line that is free to become anything.
@@ -121,9 +134,12 @@ class Translator:
         """
         wanted = [Line(line) if isinstance(line, str) else line for line in lines]
         if any(line.prefix or line.phrases for line in wanted):
-            self._check_direction("prefixes and phrases")
+            self._check_plain("prefixes and phrases")
+        texts = [line.text for line in wanted]
+        if self._in_context is not None:
+            texts = self._in_context.join(texts, is_start=first_line == 1)
         parts, nums_cut = split_lines(
-            [line.text for line in wanted],
+            texts,
             self.tokenizers.src,
             max_tokens=self._max_part_length - 1,
             languages=self._languages if self._split_sentences else None,
@@ -235,12 +251,13 @@ class Translator:
     def _turned_but_end(self, tokens: Sequence[Result]) -> list[Result]:
         return [*self._turned(tokens[:-1]), tokens[-1]]
 
-    def _check_direction(self, what: str) -> None:
-        if self._reversed:
-            raise ConfigError(
-                f"{what} cannot be had from a model that writes from right to left "
-                f"(data.reverse_target): leave them out"
-            )
+    def _check_plain(self, what: str) -> None:
+        kinds = {
+            "that writes from right to left (data.reverse_target)": self._reversed,
+            "of documents (data.document)": self._document is not None,
+        }
+        for kind in (kind for kind, is_so in kinds.items() if is_so):
+            raise ConfigError(f"{what} cannot be had from a model {kind}: leave them out")
 
     def _room(self, source_length: int) -> int:
         """Return how many tokens the translation of a source may have; eos counts in neither."""
@@ -319,8 +336,8 @@ class Translator:
         tokenizer = self.tokenizers.tgt
         translated = [
             TranslatedPart(
-                source=part.tokens,
-                target=hypothesis.tokens,
+                source=tuple(self._last_sentence(part.tokens, self.tokenizers.src)),
+                target=self._last_sentence(hypothesis.tokens, tokenizer),
                 source_glue=part.glue,
                 target_glue=part.glue if part.target_glue is None else part.target_glue,
             )
@@ -329,11 +346,20 @@ class Translator:
         text = "".join(tokenizer.decode(part.target) + part.target_glue for part in translated)
         return Candidate(
             text=text.translate(NO_TEXT),
-            tokens=[piece for h in hypotheses for piece in tokenizer.pieces(h.tokens)],
+            tokens=[piece for part in translated for piece in tokenizer.pieces(part.target)],
             log_prob=sum(hypothesis.log_prob for hypothesis in hypotheses),
             score=sum(hypothesis.score for hypothesis in hypotheses),
             parts=translated,
         )
+
+    def _last_sentence(self, tokens: Sequence[int], tokenizer: Tokenizer) -> list[int]:
+        """Drop the sentences before it, if it was read or written in their context."""
+        own = list(tokens)
+        if self._document is not None:
+            separator = tokenizer.ids[self._document.separator]
+            while separator in own:
+                own = own[own.index(separator) + 1 :]
+        return own
 
     def _check_lengths(self, pairs: Sequence[Pair], first_line: int) -> None:
         longest = self._model.decoder.max_length

@@ -82,7 +82,7 @@ def make_sparse_plan(
         causal: Whether it sees only keys up to its own position.
         by_length: Whether to group sentences of similar length, which reads the lengths.
     """
-    if not by_length:
+    if not by_length or segments.num_sentences == 1:
         longest = _rounded(segments.max_length, pattern.block)
         return SparsePlan([_group(segments.lengths, segments.num_tokens, longest, pattern, causal)])
     lengths = segments.lengths.tolist()
@@ -150,7 +150,9 @@ def attend_sparsely(
     rows = torch.cat(mixed)
     if plan.places is not None:
         rows = take_rows(rows, plan.places)
-    return F.pad(rows, (0, 0, 0, 0, 0, num_tail_rows)).to(qkv.dtype)
+    if num_tail_rows:
+        rows = F.pad(rows, (0, 0, 0, 0, 0, num_tail_rows))
+    return rows.to(qkv.dtype)
 
 
 def _attend_in_group(

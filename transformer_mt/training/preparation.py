@@ -12,6 +12,7 @@ import xxhash
 from transformer_mt.config.schema import Config
 from transformer_mt.data.batches import check_budget
 from transformer_mt.data.corpus import HASHES, Corpus, prepare_corpus
+from transformer_mt.data.documents import DocumentPairs, in_context
 from transformer_mt.data.filters import Filters
 from transformer_mt.data.mixture import Mixture, temperature_weights
 from transformer_mt.data.pairs import TokenPairs, tokenize_pairs
@@ -108,8 +109,14 @@ def prepare_data(config: Config, sources: Sources, run: RunDirectory, *, is_main
     hashes = known_hashes(config)
     valid_src, valid_tgt = read_pairs(sources.valid)
     tokenizers = find_tokenizers(config, run, sources.train)
+    train_sources, valid_texts = sources.train, list(zip(valid_src, valid_tgt, strict=True))
+    if data.document is not None:
+        _check_separator(data.document.separator, tokenizers)
+        document = data.document.model_dump()
+        train_sources = [DocumentPairs(source, **document) for source in train_sources]
+        valid_texts = list(in_context(valid_texts, **document))
     corpora = []
-    for source in sources.train:
+    for source in train_sources:
         corpus = prepare_corpus(
             source,
             tokenizers,
@@ -126,7 +133,7 @@ def prepare_data(config: Config, sources: Sources, run: RunDirectory, *, is_main
         "tokenizers": tokenizers.fingerprint(),
         "train": [
             _facts_of(source, corpus, weight, hashes)
-            for source, corpus, weight in zip(sources.train, corpora, weights, strict=True)
+            for source, corpus, weight in zip(train_sources, corpora, weights, strict=True)
         ],
         "valid": {
             "source": sources.valid.describe(),
@@ -148,9 +155,23 @@ def prepare_data(config: Config, sources: Sources, run: RunDirectory, *, is_main
         ),
         valid_src=valid_src,
         valid_tgt=valid_tgt,
-        valid_pairs=tokenize_pairs(valid_src, valid_tgt, tokenizers=tokenizers),
+        valid_pairs=tokenize_pairs(
+            [src for src, _ in valid_texts],
+            [tgt for _, tgt in valid_texts],
+            tokenizers=tokenizers,
+        ),
         facts=facts,
     )
+
+
+def _check_separator(separator: str, tokenizers: Tokenizers) -> None:
+    for tokenizer in (tokenizers.src, tokenizers.tgt):
+        if separator not in tokenizer.user_symbols:
+            raise ConfigError(
+                f"data.document.separator: '{separator}' is not one piece of the tokenizer: take "
+                f"one of its user symbols ({', '.join(tokenizer.user_symbols) or 'none'}), or "
+                "another tokenizer"
+            )
 
 
 def known_hashes(config: Config) -> FileHashes:

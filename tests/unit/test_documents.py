@@ -1,0 +1,187 @@
+"""Sentences in the context of their document, from the files to the corpus, and in translation."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from fake_decoders import CopyModel
+
+from tests.conftest import small_text
+from transformer_mt.bundle import Bundle, load_bundle
+from transformer_mt.config.loading import parse_config
+from transformer_mt.data.documents import DocumentPairs, in_context
+from transformer_mt.data.line_sources import TextPairs
+from transformer_mt.decoding.glossary import Glossary
+from transformer_mt.decoding.options import SearchOptions
+from transformer_mt.decoding.requests import Line
+from transformer_mt.decoding.translator import Translator
+from transformer_mt.errors import ConfigError
+from transformer_mt.text.documents import join_sentences, last_sentence
+from transformer_mt.text.tokenizer_training import train_tokenizers
+from transformer_mt.training.preparation import open_sources, prepare_data
+from transformer_mt.training.run_directory import RunDirectory
+
+SEPARATOR = "<sep>"
+PAIRS = [("a", "A"), ("b", "B"), ("c", "C"), ("", " "), ("d", "D"), ("e", ""), ("f", "F")]
+
+
+def test_pairs_come_after_those_before_them_in_their_document() -> None:
+    assert list(in_context(PAIRS, context_sentences=2, separator=SEPARATOR)) == [
+        ("a", "A"),
+        ("a<sep> b", "A<sep> B"),
+        ("a<sep> b<sep> c", "A<sep> B<sep> C"),
+        ("d", "D"),
+        ("e", ""),  # for the filters to drop and count
+        ("d<sep> f", "D<sep> F"),
+    ]
+    assert list(in_context(PAIRS[:3], context_sentences=1, separator="|"))[2] == ("b| c", "B| C")
+
+
+def test_the_last_sentence_of_a_line_is_found_again() -> None:
+    assert last_sentence(join_sentences(["a b", "c d"], SEPARATOR), SEPARATOR) == "c d"
+    assert last_sentence("c d", SEPARATOR) == "c d"
+
+
+def test_the_hash_of_a_source_notices_its_context(tmp_path: Path) -> None:
+    for name in ("src", "tgt"):
+        (tmp_path / name).write_text("x\n", encoding="utf-8")
+    source = TextPairs(tmp_path / "src", tmp_path / "tgt")
+    hashes = {source.fingerprint()} | {
+        DocumentPairs(source, context_sentences=k, separator=s).fingerprint()
+        for k in (1, 2)
+        for s in ("<sep>", "|")
+    }
+    assert len(hashes) == 5
+
+
+def test_a_corpus_holds_sentences_in_context_and_validation_texts_are_alone(
+    run_config, tmp_path: Path
+) -> None:
+    for name, lines in zip(("src", "tgt"), small_text(30), strict=True):
+        lines[10] = ""
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    text = {"type": "text", "src": str(tmp_path / "src"), "tgt": str(tmp_path / "tgt")}
+    config = run_config(
+        data__train=[text],
+        data__valid=text,
+        data__document={"context_sentences": 3},
+        tokenizer={"vocab_size": 120, "byte_fallback": False, "user_symbols": [SEPARATOR]},
+    )
+    data = prepare_data(config, open_sources(config), RunDirectory(tmp_path / "run"), is_main=True)
+    (corpus,) = data.mixture.corpora
+    separator = data.tokenizers.src.ids[SEPARATOR]
+    expected = [0, 1, 2, *[3] * 7, 0, 1, 2, *[3] * 16]
+    for pairs in (corpus, data.valid_pairs):
+        assert len(pairs) == 29
+        for side in (0, 1):
+            found = [int((pairs.pair(i)[side] == separator).sum()) for i in range(29)]
+            assert found == expected
+    assert len(data.valid_src) == 30
+    assert not any(SEPARATOR in line for line in data.valid_src)
+
+
+@pytest.fixture(scope="module")
+def bundle(tiny_bundle) -> Bundle:
+    """A bundle of documents with random weights."""
+    tiny = load_bundle(tiny_bundle)
+    tokenizers = train_tokenizers(
+        *small_text(400), joint=True, type="bpe", vocab_size=400, user_symbols=[SEPARATOR]
+    )
+    document = tiny.config.data.model_validate(
+        {**tiny.config.data.model_dump(), "document": {"context_sentences": 2}}
+    )
+    config = tiny.config.model_copy(update={"data": document})
+    return replace(tiny, config=config, tokenizers=tokenizers)
+
+
+@pytest.fixture
+def copying(bundle) -> Bundle:
+    """A bundle whose translations are the sources."""
+    return replace(bundle, model=CopyModel(bundle.tokenizers.tgt.vocab_size).eval())
+
+
+OPTIONS = SearchOptions(beam_size=2, max_length_offset=8)
+
+
+def lengths_read(copying: Bundle) -> list[int]:
+    return sorted(length - 1 for batch in copying.model.batches for length in batch)
+
+
+def test_each_line_is_translated_in_context_and_becomes_one_line(copying) -> None:
+    lines = [*small_text(4)[0], "", *small_text(2, seed=5)[0]]
+    translator = Translator(copying, OPTIONS)
+    translations = translator.translate(lines)
+    assert [t.text for t in translations] == lines
+    encode = translator.tokenizers.src.encode
+    joined = [lines[:1], lines[:2], lines[:3], lines[1:4], lines[5:6], lines[5:7]]
+    expected = sorted(len(encode(join_sentences(some, SEPARATOR))) for some in joined)
+    assert lengths_read(copying) == expected
+    for translation, line in zip(translations, lines, strict=True):
+        assert translation.n_best[0].tokens == translator.tokenizers.tgt.pieces(encode(line))
+        assert all(part.source == tuple(encode(line)) for part in translation.n_best[0].parts)
+
+
+def test_chunks_of_a_text_are_translated_as_the_whole(copying) -> None:
+    lines = small_text(7)[0]
+    Translator(copying, OPTIONS).translate(lines)
+    whole = lengths_read(copying)
+    copying.model.batches.clear()
+    translator = Translator(copying, OPTIONS)
+    translator.translate(["something before", "another text"])
+    copying.model.batches.clear()
+    chunks = list(translator.translate_chunks([lines[:1], lines[1:4], lines[4:]]))
+    assert [t.text for chunk in chunks for t in chunk] == lines
+    assert lengths_read(copying) == whole
+
+
+def test_context_that_does_not_fit_is_left_out(copying) -> None:
+    lines = small_text(5)[0]
+    longest = max(len(ids) for ids in copying.tokenizers.src.encode_batch(lines))
+    filters = copying.config.data.filters.model_copy(update={"max_length": longest + 1})
+    data = copying.config.data.model_copy(update={"filters": filters})
+    short = replace(copying, config=copying.config.model_copy(update={"data": data}))
+    translations = Translator(short, OPTIONS).translate(lines)
+    assert [t.text for t in translations] == lines
+    assert not any(t.num_cut for t in translations)
+    assert max(lengths_read(copying)) <= longest
+
+
+def test_what_would_name_words_of_the_context_is_refused(copying) -> None:
+    with pytest.raises(ConfigError, match=r"a glossary cannot be had from a model of documents"):
+        Translator(copying, OPTIONS, glossary=Glossary([]))
+    with pytest.raises(ConfigError, match=r"sentences of one line cannot be had from a model of"):
+        Translator(copying, OPTIONS, split_sentences=True)
+    with pytest.raises(ConfigError, match=r"prefixes and phrases cannot be had from a model of"):
+        Translator(copying, OPTIONS).translate([Line("a", prefix="b")])
+
+
+GOOD = """\
+name: good
+data:
+  src_lang: en
+  tgt_lang: de
+  train: [{type: reverse, num_pairs: 10}]
+  valid: {type: reverse, num_pairs: 10}
+  document: {context_sentences: 1}
+training: {max_steps: 1}
+"""
+
+
+def test_a_separator_that_is_no_piece_is_one_line() -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_config(GOOD, "x.yaml")
+    assert str(caught.value).endswith(
+        "data.document.separator: '<sep>' must be one piece: add it to tokenizer.user_symbols"
+    )
+    parse_config(GOOD, "x.yaml", ["tokenizer.user_symbols=['<sep>']"])
+
+
+def test_a_tokenizer_without_the_separator_is_refused(run_config, tmp_path: Path) -> None:
+    train_tokenizers(*small_text(99), joint=True, type="bpe", vocab_size=330).save(
+        tmp_path / "tokenizer"
+    )
+    config = run_config(
+        data__document={"context_sentences": 1}, tokenizer={"path": str(tmp_path / "tokenizer")}
+    )
+    with pytest.raises(ConfigError, match=r"'<sep>' is not one piece of the tokenizer"):
+        prepare_data(config, open_sources(config), RunDirectory(tmp_path / "run"), is_main=True)

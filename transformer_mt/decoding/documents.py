@@ -1,0 +1,45 @@
+"""Lines to translate with the lines before them."""
+
+from collections.abc import Sequence
+
+from transformer_mt.text.documents import Context, join_sentences
+from transformer_mt.text.tokenizer import Tokenizer
+
+
+class LinesInContext:
+    """Gives each line the lines before it, back to a blank one, as far as they fit.
+
+    Args:
+        tokenizer: Of the source.
+        context_sentences: Greatest number of lines before.
+        separator: Stands between them; one piece of the vocabulary.
+        max_tokens: Greatest number of tokens of all together, without eos.
+    """
+
+    def __init__(
+        self, tokenizer: Tokenizer, *, context_sentences: int, separator: str, max_tokens: int
+    ) -> None:
+        self._context = Context(context_sentences)
+        self._tokenizer = tokenizer
+        self._separator = separator
+        self._max_tokens = max_tokens
+
+    def join(self, lines: Sequence[str], *, is_start: bool) -> list[str]:
+        """Return as many lines; blank ones stay blank.
+
+        Args:
+            lines: In the order of the text.
+            is_start: Whether a text begins; else they go on where the last call ended.
+        """
+        if is_start:
+            self._context.forget()
+        joined = []
+        for line in lines:
+            sentences = [text for (text,) in self._context.place(line)] or [line]
+            while len(sentences) > 1 and self._length(sentences) > self._max_tokens:
+                del sentences[0]
+            joined.append(join_sentences(sentences, self._separator))
+        return joined
+
+    def _length(self, sentences: Sequence[str]) -> int:
+        return len(self._tokenizer.encode(join_sentences(sentences, self._separator)))
