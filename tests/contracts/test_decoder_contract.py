@@ -67,6 +67,8 @@ FAMILY = {
     "gru_scaled_dot": RECURRENT | {"cell": "gru", "attention": "scaled_dot"},
     "lstm_general": RECURRENT | {"cell": "lstm", "attention": "general", "residual": True},
     "lstm_additive": RECURRENT | {"cell": "lstm", "attention": "additive"},
+    "lstm_fed": RECURRENT | {"cell": "lstm", "attention": "dot", "input_feeding": True},
+    "gru_fed": RECURRENT | {"attention": "additive", "input_feeding": True, "residual": True},
 }
 V = 30
 

@@ -57,6 +57,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "prepacked": lambda: transformer(prepacked=True),
     "bottleneck": lambda: built(type="recurrent", attention="none", cell="lstm"),
     "recurrent": lambda: built(type="recurrent", attention="dot", prepacked=True),
+    "fed": lambda: built(type="recurrent", attention="additive", input_feeding=True),
     "learned positions": lambda: transformer(positions={"type": "learned", "max_length": 40}),
 }
 

@@ -10,6 +10,7 @@ MODELS = {
     | {"num_encoder_layers": 1, "num_decoder_layers": 1},
     "bottleneck": RECURRENT | {"cell": "lstm", "attention": "none"},
     "additive": RECURRENT | {"cell": "gru", "attention": "additive"},
+    "fed": RECURRENT | {"cell": "rnn", "attention": "dot", "input_feeding": True},
 }
 
 

@@ -248,6 +248,12 @@ def test_defaults_are_the_base_model_of_the_paper() -> None:
         ),
         (
             "name: good",
+            "name: good\nmodel: {type: recurrent, attention: none, input_feeding: true}",
+            "2:58: model.input_feeding: needs attention, whose result it feeds, but attention is "
+            "none: set attention to dot, or input_feeding to false",
+        ),
+        (
+            "name: good",
             "name: good\nmodel: {num_heads: 7}",
             "2:20: model.num_heads: 7 heads do not divide d_model 512",
         ),

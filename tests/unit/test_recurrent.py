@@ -7,7 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from transformer_mt.nn.global_attention import SCORES, GlobalAttention
-from transformer_mt.nn.packing import Segments
+from transformer_mt.nn.length_groups import length_groups
+from transformer_mt.nn.packing import Segments, pack, unpack
 from transformer_mt.nn.recurrent import CELLS, Bridge, RecurrentLayer, TimeOrder
 
 D_IN, D = 6, 8
@@ -127,3 +128,15 @@ def test_attention_equals_a_triple_loop(name: str) -> None:
             context = sum(w * k for w, k in zip(weights, k_b, strict=True)) / sum(weights)
             joined = attention.output.weight @ torch.cat([context, query])
             torch.testing.assert_close(next(rows), joined.tanh())
+
+
+def test_groups_of_sentences_change_nothing() -> None:
+    """One padded block of all sentences gives the same."""
+    attention = GlobalAttention(D, SCORES["additive"](D)).double()
+    lengths = torch.randint(1, 40, (2, 30)).tolist()
+    segments, src_segments = (segments_of(side) for side in lengths)
+    assert len(length_groups(segments, src_segments)) > 2
+    queries, states = (torch.randn(sum(side), D, dtype=torch.float64) for side in lengths)
+    block = attention.attend(unpack(queries, segments), attention.source(states, src_segments))
+    found = attention(queries, segments, states, src_segments)
+    torch.testing.assert_close(found, pack(block, segments))

@@ -26,6 +26,9 @@ class RecurrentSettings(Settings):
     """How the decoder finds its way back into the source. none: it has nothing but the last state
     of the encoder (Sutskever et al. 2014); dot, general: Luong et al. 2015, section 3.1;
     scaled_dot: dot divided by sqrt(d_model); additive: Bahdanau et al. 2015."""
+    input_feeding: bool = False
+    """Let the first layer of the decoder also read what attention gave in the step before (Luong et
+    al. 2015, section 3.3). Training must then go step by step, and takes longer."""
     residual: bool = False
     """Add to each layer's output its input, from the second layer on (Wu et al. 2016)."""
     tie_embeddings: Literal["all", "target", "none"] = "all"
@@ -48,6 +51,12 @@ class RecurrentSettings(Settings):
                 "d_model",
                 f"must be even with bidirectional: true (half of it for each direction), got "
                 f"{self.d_model}: take {self.d_model + 1}, or set bidirectional to false",
+            )
+        if self.input_feeding and self.attention == "none":
+            yield (
+                "input_feeding",
+                "needs attention, whose result it feeds, but attention is none: set attention to "
+                "dot, or input_feeding to false",
             )
 
     def unfit_for(self, *, longest: int) -> Iterator[tuple[str, str]]:

@@ -3,7 +3,7 @@
 from torch import nn
 
 from transformer_mt.config.recurrent import RecurrentSettings
-from transformer_mt.models.recurrent import RecurrentDecoder, RecurrentEncoder
+from transformer_mt.models.recurrent import InputFeedingDecoder, RecurrentDecoder, RecurrentEncoder
 from transformer_mt.models.seq2seq import Seq2Seq
 from transformer_mt.models.tying import tie
 from transformer_mt.nn.global_attention import SCORES, GlobalAttention
@@ -24,11 +24,13 @@ def build_recurrent(
     def embedding(vocab_size: int) -> TokenEmbedding:
         return TokenEmbedding(vocab_size, d_model, positions=Positions(), dropout=settings.dropout)
 
-    def layers(number: int, *, bidirectional: bool) -> list[RecurrentLayer]:
+    def layers(
+        number: int, *, d_input: int = d_model, bidirectional: bool = False
+    ) -> list[RecurrentLayer]:
         return [
             RecurrentLayer(
                 cell,
-                d_model,
+                d_model if index else d_input,
                 d_model,
                 bidirectional=bidirectional,
                 residual=settings.residual and index > 0,
@@ -44,9 +46,10 @@ def build_recurrent(
         embedding(src_vocab_size),
         layers(settings.num_encoder_layers, bidirectional=settings.bidirectional),
     )
-    decoder = RecurrentDecoder(
+    feeds = settings.input_feeding
+    decoder = (InputFeedingDecoder if feeds else RecurrentDecoder)(
         embedding(tgt_vocab_size),
-        layers(settings.num_decoder_layers, bidirectional=False),
+        layers(settings.num_decoder_layers, d_input=2 * d_model if feeds else d_model),
         bridge=Bridge(
             d_model,
             settings.num_decoder_layers,

@@ -82,13 +82,17 @@ class RecurrentDecoder(nn.Module):
         return attended
 
     def queries(self, tgt_in: Tensor, segments: Segments, memory: Memory) -> Tensor:
-        """Return the states (N, D) of the last layer, that attend to the source."""
+        """Return the states (N, D) of the last layer, which attend to the source."""
         order = TimeOrder.of(segments)
-        first_states = self.bridge(memory.states, memory.segments)
         x = _embed(self.embedding, tgt_in, segments, order)
-        for layer, state in zip(self.layers, first_states, strict=True):
-            x = layer(x, order.batch_sizes, state=_select(state, order.sentences))
+        for layer, state in zip(self.layers, self.first_states(memory, order), strict=True):
+            x = layer(x, order.batch_sizes, state=state)
         return order.packed(x)
+
+    def first_states(self, memory: Memory, order: TimeOrder) -> list[CellState]:
+        """Return what each layer begins with (B, D), longest target first."""
+        states = self.bridge(memory.states, memory.segments)
+        return [tuple(part[order.sentences] for part in state) for state in states]
 
     def project(self, states: Tensor) -> Tensor:
         """Return logits (.., V) of states (.., D)."""
@@ -128,15 +132,59 @@ class RecurrentDecoder(nn.Module):
 
     def step(self, tokens: Tensor, state: "RecurrentState") -> tuple[Tensor, "RecurrentState"]:
         """Read tokens (B, W); return logits of the next ones (B, W, V) and the new state."""
-        x = self.embedding(tokens, torch.zeros_like(tokens), longest=1).flatten(0, 1)
-        layers = []
+        x = self.embedding(tokens, torch.zeros_like(tokens), longest=1)
+        x = x if state.fed is None else torch.cat([x, state.fed], dim=-1)
+        x, layers = x.flatten(0, 1), []
         for layer, before in zip(self.layers, state.layers, strict=True):
             x, after = layer.step(x, tuple(part.flatten(0, 1) for part in before))
             layers.append(tuple(part.view(*tokens.shape, -1) for part in after))
         x = x.view(*tokens.shape, -1)
         if self.attention is not None:
             x = self.attention.attend(x, state.memories[0])
-        return self.project(x), replace(state, layers=layers)
+        fed = None if state.fed is None else x
+        return self.project(x), replace(state, layers=layers, fed=fed)
+
+
+class InputFeedingDecoder(RecurrentDecoder):
+    """A decoder whose first layer also reads what attention gave in the step before.
+
+    Source: Luong et al. 2015, section 3.3. So no step can begin before the last has ended, in
+    training too, where the other decoder attends from all tokens at once.
+    """
+
+    attention: GlobalAttention
+
+    def forward(self, tgt_in: Tensor, segments: Segments, memory: Memory) -> Tensor:
+        """Return states (N, D), whose product with the output weight is the logits."""
+        return self._read(tgt_in, segments, memory)[1]
+
+    def queries(self, tgt_in: Tensor, segments: Segments, memory: Memory) -> Tensor:
+        """Return the states (N, D) of the last layer, which attend to the source."""
+        return self._read(tgt_in, segments, memory)[0]
+
+    def init_state(self, memory: Memory, *, max_length: int) -> "RecurrentState":
+        """Return the state before the first token; see `models.interfaces.Decoder`."""
+        state = super().init_state(memory, max_length=max_length)
+        return replace(state, fed=torch.zeros_like(state.layers[0][0]))
+
+    def _read(self, tgt_in: Tensor, segments: Segments, memory: Memory) -> tuple[Tensor, Tensor]:
+        """Go through all steps; return the queries of attention and what it gave (N, D)."""
+        order = TimeOrder.of(segments)
+        x = _embed(self.embedding, tgt_in, segments, order)
+        states = self.first_states(memory, order)
+        source = self.attention.source(memory.states, memory.segments).select(order.sentences)
+        fed = torch.zeros_like(states[0][0])
+        queries, attended = [], []
+        for tokens in torch.split(x, order.batch_sizes.tolist()):
+            # Those who have ended were the last rows.
+            num_rows = len(tokens)
+            query = torch.cat([tokens, fed[:num_rows]], dim=1)
+            for i, layer in enumerate(self.layers):
+                query, states[i] = layer.step(query, tuple(s[:num_rows] for s in states[i]))
+            fed = self.attention.attend(query[:, None], source.first(num_rows))[:, 0]
+            queries.append(query)
+            attended.append(fed)
+        return order.packed(torch.cat(queries)), order.packed(torch.cat(attended))
 
 
 @dataclass(frozen=True)
@@ -146,22 +194,28 @@ class RecurrentState:
     Attributes:
         layers: What each layer carries on, (B, W, D) each.
         memories: The source, if there is attention to it.
+        fed: What attention gave in the last step (B, W, D), if that is read again.
     """
 
     layers: list[CellState]
     memories: list[Source]
+    fed: Tensor | None = None
 
     def select(self, rows: Tensor, sentences: Tensor | None = None) -> "RecurrentState":
         """Keep, repeat and reorder hypotheses: see `models.interfaces.DecoderState`."""
         flat = rows.flatten()
-        layers = [
-            tuple(part.flatten(0, 1).index_select(0, flat).view(*rows.shape, -1) for part in state)
-            for state in self.layers
-        ]
-        if sentences is None:
-            return replace(self, layers=layers)
-        memories = [memory.select(sentences) for memory in self.memories]
-        return RecurrentState(layers=layers, memories=memories)
+
+        def selected(part: Tensor) -> Tensor:
+            return part.flatten(0, 1).index_select(0, flat).view(*rows.shape, -1)
+
+        memories = self.memories
+        if sentences is not None:
+            memories = [memory.select(sentences) for memory in memories]
+        return RecurrentState(
+            layers=[tuple(map(selected, state)) for state in self.layers],
+            memories=memories,
+            fed=None if self.fed is None else selected(self.fed),
+        )
 
 
 def _embed(
@@ -171,7 +225,3 @@ def _embed(
     positions = segments.positions[order.rows]
     embedded: Tensor = embedding(tokens[order.rows], positions, longest=segments.max_length)
     return embedded
-
-
-def _select(state: CellState, sentences: Tensor) -> CellState:
-    return tuple(part[sentences] for part in state)

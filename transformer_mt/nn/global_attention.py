@@ -9,7 +9,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from transformer_mt.nn.packing import Segments, pack, unpack
+from transformer_mt.nn.length_groups import Blocks, length_groups
+from transformer_mt.nn.packing import Segments, unpack
 
 
 class Source(NamedTuple):
@@ -28,6 +29,10 @@ class Source(NamedTuple):
     def select(self, sentences: Tensor) -> "Source":
         """Return copies of the sentences that are named (B',)."""
         return Source(*(part.index_select(0, sentences) for part in self))
+
+    def first(self, num_sentences: int) -> "Source":
+        """Return the first sentences."""
+        return Source(*(part[:num_sentences] for part in self))
 
 
 class DotScore(nn.Module):
@@ -114,26 +119,48 @@ class GlobalAttention(nn.Module):
 
     def source(self, states: Tensor, segments: Segments) -> Source:
         """Lay out packed states of the encoder (N, D), once for all steps."""
-        bias = torch.zeros(
-            segments.num_sentences, 1, segments.max_length, dtype=states.dtype, device=states.device
-        ).masked_fill_(~segments.padding_mask()[:, None], -torch.inf)
-        keys, values = (unpack(x, segments) for x in (self.score.keys(states), states))
-        return Source(keys, values, bias)
+        keys = unpack(self.score.keys(states), segments)
+        return Source(keys, unpack(states, segments), _padding_bias(segments, states.dtype))
 
     def weights(self, queries: Tensor, source: Source) -> Tensor:
         """Return the weights (B, T, S) of attention from (B, T, D); rows sum to 1."""
         scores: Tensor = self.score(queries, source.keys) + source.bias
         return scores.softmax(dim=-1)
 
-    def attend(self, queries: Tensor, source: Source) -> Tensor:
-        """Return what states (B, T, D) become with their contexts (B, T, D)."""
-        context = self.weights(queries, source) @ source.values
+    def context(self, queries: Tensor, source: Source) -> Tensor:
+        """Return the mixtures (B, T, D) that are attended to from (B, T, D)."""
+        return self.weights(queries, source).to(source.values.dtype) @ source.values
+
+    def join(self, queries: Tensor, context: Tensor) -> Tensor:
+        """Return what states (.., D) become with their contexts (.., D)."""
         joined: Tensor = self.output(torch.cat([context, queries], dim=-1)).tanh()
         return joined
+
+    def attend(self, queries: Tensor, source: Source) -> Tensor:
+        """Return what states (B, T, D) become."""
+        return self.join(queries, self.context(queries, source))
 
     def forward(
         self, queries: Tensor, segments: Segments, states: Tensor, src_segments: Segments
     ) -> Tensor:
         """Attend from packed states (Nt, D) to those of the encoder (Ns, D): (Nt, D)."""
-        source = self.source(states, src_segments)
-        return pack(self.attend(unpack(queries, segments), source), segments)
+        groups = length_groups(segments, src_segments)
+        here, there = Blocks.of(segments, groups), Blocks.of(src_segments, groups)
+        sources = zip(
+            there.split(self.score.keys(states)),
+            there.split(states),
+            (_padding_bias(part, states.dtype) for part in there.segments),
+            strict=True,
+        )
+        contexts = [
+            self.context(block, Source(*source))
+            for block, source in zip(here.split(queries), sources, strict=True)
+        ]
+        return self.join(queries, here.join(contexts))
+
+
+def _padding_bias(segments: Segments, dtype: torch.dtype) -> Tensor:
+    """Return (B, 1, S): 0 for a real token, -inf for padding."""
+    padding = ~segments.padding_mask()[:, None]
+    bias = torch.zeros(padding.shape, dtype=dtype, device=padding.device)
+    return bias.masked_fill_(padding, -torch.inf)

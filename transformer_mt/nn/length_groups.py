@@ -1,0 +1,73 @@
+"""Sentences of similar length in padded blocks, for what needs a number for each pair of tokens."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from transformer_mt.nn.grouped import group_by_length
+from transformer_mt.nn.packing import Segments, pack, take_rows, unpack
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """How the sentences of one side are divided.
+
+    Attributes:
+        rows: Packed rows in the order of the groups (tokens,), int64.
+        places: Place in that order of each packed row (tokens,), int64.
+        segments: Where the sentences of each group lie in its part of that order.
+        num_tail_rows: Packed rows behind the last token.
+    """
+
+    rows: Tensor
+    places: Tensor
+    segments: list[Segments]
+    num_tail_rows: int
+
+    @classmethod
+    def of(cls, segments: Segments, groups: Sequence[Sequence[int]]) -> "Blocks":
+        """Divide the sentences into groups, each given as numbers of sentences."""
+        lengths, starts = segments.lengths.tolist(), segments.offsets.tolist()
+        order = [sentence for group in groups for sentence in group]
+        rows = torch.cat([torch.arange(starts[s], starts[s] + lengths[s]) for s in order])
+        rows = rows.to(segments.lengths.device)
+        places = torch.empty_like(rows)
+        places[rows] = torch.arange(len(rows), device=rows.device)
+        of_groups = [[lengths[s] for s in group] for group in groups]
+        return cls(
+            rows,
+            places,
+            [
+                Segments.from_lengths(
+                    segments.lengths.new_tensor(of_group),
+                    max_length=max(of_group),
+                    num_tokens=sum(of_group),
+                )
+                for of_group in of_groups
+            ],
+            segments.num_tail_rows,
+        )
+
+    def split(self, x: Tensor) -> list[Tensor]:
+        """Return a padded block (b, L, D) of packed rows (N, D) for each group."""
+        parts = torch.split(take_rows(x, self.rows), [s.num_tokens for s in self.segments])
+        return [unpack(part, s) for part, s in zip(parts, self.segments, strict=True)]
+
+    def join(self, blocks: Sequence[Tensor]) -> Tensor:
+        """Return the packed rows (N, D) of a padded block for each group, with a tail of zeros."""
+        parts = [pack(block, s) for block, s in zip(blocks, self.segments, strict=True)]
+        joined = take_rows(torch.cat(parts), self.places)
+        return F.pad(joined, (0, 0, 0, self.num_tail_rows))
+
+
+def length_groups(first: Segments, second: Segments) -> list[list[int]]:
+    """Divide the sentences of two sides into groups of similar length; on the CPU only.
+
+    Elsewhere all are one group: more padding costs less there than knowing the lengths.
+    """
+    if first.lengths.device.type != "cpu":
+        return [list(range(first.num_sentences))]
+    return group_by_length(first.lengths.tolist(), second.lengths.tolist())
