@@ -192,3 +192,34 @@ def test_a_rank_that_hangs_ends_the_others_in_time_and_they_say_where_they_stood
     assert "rank 1 of 2 does not answer any more: this one, rank 0, stops" in stderr
     assert "most recent call last" in stderr
     assert "trainer.py" in stderr
+
+
+# Changes one bit of one weight on one rank, as a faulty machine might.
+DRIFT = """
+import os, sys
+import torch
+import transformer_mt.training.update as update
+original, seen = update.Updater.__call__, []
+def call(self, *args, **kwargs):
+    seen.append(1)
+    if os.environ["RANK"] == "1" and len(seen) == 3:
+        with torch.no_grad():
+            next(self.trained.parameters()).view(torch.int32)[0] ^= 1
+    original(self, *args, **kwargs)
+update.Updater.__call__ = call
+sys.argv[1:] = ["train", "--config", "tiny.yaml"]
+from transformer_mt.cli.main import main
+main()
+"""
+
+
+def test_ranks_whose_weights_drift_apart_are_named_at_the_next_checkpoint(
+    run_config, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "drift.py").write_text(DRIFT)
+    write(run_config("drifting", **CHANGES))
+    for code, stderr in map(end_of, start_ranks(3, "drift.py")):
+        assert code == 1
+        assert "rank 1 of 3: the weights at step 4: not the same as on rank 0" in stderr
+    assert not list(Path("drifting/runs/tiny").glob("checkpoints/step-*"))

@@ -15,15 +15,28 @@ from transformer_mt.training.run_directory import RunDirectory
 from transformer_mt.training.trainer import train
 from transformer_mt.training.validation import Validator
 
+TWO_SOURCES = [
+    {"type": "reverse", "num_pairs": 250, "weight": 1.5},
+    {"type": "reverse", "num_pairs": 120, "seed": 5},
+]
+
 
 @pytest.mark.parametrize(
-    ("precision", "optimizer"),
-    [("fp32", "adam"), ("bf16", "adam"), ("fp16", "adam"), ("fp32", "muon"), ("fp16", "muon")],
+    ("precision", "optimizer", "sources"),
+    [
+        ("fp32", "adam", None),
+        ("bf16", "adam", None),
+        ("fp16", "adam", None),
+        ("fp32", "muon", None),
+        ("fp16", "muon", None),
+        ("fp32", "adam", TWO_SOURCES),
+    ],
 )
 def test_n_steps_and_n_resumed_steps_equal_2n_steps_to_the_bit(
-    run_config, monkeypatch, precision, optimizer
+    run_config, monkeypatch, precision, optimizer, sources
 ):
     changes = {
+        **({"data__train": sources} if sources else {}),
         "training__max_steps": 24,
         "training__micro_batch_tokens": 128,
         "training__precision": precision,
