@@ -64,7 +64,7 @@ def command_lines(page: Path) -> list[list[str]]:
 def check(arguments: list[str]) -> None:
     """Fail if there is no such command, or if it has no such option."""
     command = get_command(app)
-    known = {name for option in command.params for name in option.opts}
+    known = {n for option in command.params for n in option.opts + option.secondary_opts}
     for argument in arguments:
         if argument.startswith("-"):
             known |= {"--help", "-h", "--install-completion"}
@@ -74,7 +74,7 @@ def check(arguments: list[str]) -> None:
             for name in argument.split("/"):
                 assert name in command.commands, f"{command.name}: no command {name}"
             command = command.commands[argument.split("/")[0]]
-            known |= {name for option in command.params for name in option.opts}
+            known |= {n for option in command.params for n in option.opts + option.secondary_opts}
 
 
 def test_every_command_line_that_a_page_shows_is_one():
