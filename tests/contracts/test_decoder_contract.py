@@ -60,6 +60,13 @@ VARIANTS |= {
     for pattern, positions in itertools.product(PATTERNS, POSITIONS)
 }
 RECURRENT = {"type": "recurrent", "d_model": 24, "num_encoder_layers": 2, "num_decoder_layers": 2}
+CONVOLUTIONAL = {
+    "type": "convolutional",
+    "d_model": 24,
+    "num_encoder_layers": 2,
+    "num_decoder_layers": 2,
+    "positions": {"type": "learned", "max_length": 20},
+}
 FAMILY = {
     "bottleneck": RECURRENT | {"cell": "gru", "attention": "none"},
     "bottleneck_lstm": RECURRENT | {"cell": "lstm", "attention": "none", "bidirectional": False},
@@ -68,6 +75,8 @@ FAMILY = {
     "lstm_general": RECURRENT | {"cell": "lstm", "attention": "general", "residual": True},
     "lstm_additive": RECURRENT | {"cell": "lstm", "attention": "additive"},
     "lstm_fed": RECURRENT | {"cell": "lstm", "attention": "dot", "input_feeding": True},
+    "convolutional": CONVOLUTIONAL,
+    "convolutional_wide": CONVOLUTIONAL | {"kernel_size": 5, "tie_embeddings": "none"},
     "gru_fed": RECURRENT | {"attention": "additive", "input_feeding": True, "residual": True},
 }
 V = 30
@@ -337,7 +346,9 @@ def test_learned_positions_say_how_long_a_sentence_may_be(name: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
-@pytest.mark.parametrize("name", ["post-relu-sinusoidal", "rnn_dot", "lstm_additive", "bottleneck"])
+@pytest.mark.parametrize(
+    "name", ["post-relu-sinusoidal", "rnn_dot", "lstm_additive", "bottleneck", "convolutional"]
+)
 @torch.no_grad()
 def test_weights_of_other_types_decode_alike(dtype: torch.dtype, name: str, batch) -> None:
     torch.manual_seed(2)

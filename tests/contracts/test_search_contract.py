@@ -58,6 +58,9 @@ CASES: dict[str, Callable[[], Case]] = {
     "bottleneck": lambda: built(type="recurrent", attention="none", cell="lstm"),
     "recurrent": lambda: built(type="recurrent", attention="dot", prepacked=True),
     "fed": lambda: built(type="recurrent", attention="additive", input_feeding=True),
+    "convolutional": lambda: built(
+        type="convolutional", num_encoder_layers=2, num_decoder_layers=2, prepacked=True
+    ),
     "learned positions": lambda: transformer(positions={"type": "learned", "max_length": 40}),
 }
 

@@ -10,6 +10,8 @@ MODELS = {
     | {"num_encoder_layers": 1, "num_decoder_layers": 1},
     "bottleneck": RECURRENT | {"cell": "lstm", "attention": "none"},
     "additive": RECURRENT | {"cell": "gru", "attention": "additive"},
+    "convolutional": {"type": "convolutional", "d_model": 32, "dropout": 0.0}
+    | {"num_encoder_layers": 2, "num_decoder_layers": 2},
     "fed": RECURRENT | {"cell": "rnn", "attention": "dot", "input_feeding": True},
 }
 

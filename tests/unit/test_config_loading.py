@@ -232,13 +232,13 @@ def test_defaults_are_the_base_model_of_the_paper() -> None:
         (
             "name: good",
             "name: good\nmodel: {type: rnn}",
-            "2:15: model.type: expected one of transformer, recurrent, got 'rnn'",
+            "2:15: model.type: expected one of transformer, recurrent, convolutional, got 'rnn'",
         ),
         (
             "name: good",
             "name: good\nmodel: {type: recurrent, positions: {type: learned}}",
             "2:26: model.positions: type recurrent has no such setting: remove it, or take type "
-            "transformer",
+            "transformer or convolutional",
         ),
         (
             "name: good",
@@ -251,6 +251,17 @@ def test_defaults_are_the_base_model_of_the_paper() -> None:
             "name: good\nmodel: {type: recurrent, attention: none, input_feeding: true}",
             "2:58: model.input_feeding: needs attention, whose result it feeds, but attention is "
             "none: set attention to dot, or input_feeding to false",
+        ),
+        (
+            "name: good",
+            "name: good\nmodel: {type: convolutional, kernel_size: 4}",
+            "2:43: model.kernel_size: must be odd, as a token of the encoder sees as many on its "
+            "left as on its right; got 4: take 3 or 5",
+        ),
+        (
+            "name: good",
+            "name: good\nmodel: {type: convolutional, positions: {type: rotary}}",
+            "2:48: model.positions.type: expected one of learned, got 'rotary'",
         ),
         (
             "name: good",

@@ -78,6 +78,16 @@ def test_flops_of_recurrent_models_count_each_gate_once_for_each_token() -> None
     assert (flops.source_attention, flops.target_attention) == (0, 6 * 10 * 3 * d)
 
 
+def test_flops_of_convolutions_count_all_that_a_token_sees() -> None:
+    d, vocab_size = 32, 100
+    settings = TypeAdapter(ModelSettings).validate_python(CONVOLUTIONAL | {"kernel_size": 5})
+    flops = count_flops(on_paper(settings, vocab_size), settings, length=10)
+    convolution = 5 * d * 2 * d
+    assert flops.source == 6 * 2 * convolution
+    assert flops.target == 6 * (3 * (convolution + d * d) + vocab_size * d)
+    assert (flops.source_attention, flops.target_attention) == (0, 6 * 10 * 3 * 2 * d)
+
+
 def test_ties_change_no_arithmetic() -> None:
     found = set()
     for tied in ("all", "target", "none"):
@@ -102,6 +112,12 @@ def kept_bytes(model: nn.Module, *inputs: Tensor | Segments) -> int:
     return sum(storage.nbytes() for storage in kept.values())
 
 
+CONVOLUTIONAL = {
+    "type": "convolutional",
+    "d_model": 32,
+    "num_encoder_layers": 2,
+    "num_decoder_layers": 3,
+}
 RECURRENT = {"type": "recurrent", "d_model": 32, "num_encoder_layers": 2, "num_decoder_layers": 3}
 
 
@@ -112,6 +128,8 @@ RECURRENT = {"type": "recurrent", "d_model": 32, "num_encoder_layers": 2, "num_d
         {"dropout": 0.0, "activation": "gelu"},
         {"norm": "pre", "activation": "swiglu", "embedding_dropout": 0.0},
         {"attention_dropout": 0.1, "activation_dropout": 0.1},
+        CONVOLUTIONAL,
+        CONVOLUTIONAL | {"kernel_size": 5, "dropout": 0.0},
         RECURRENT | {"cell": "gru", "attention": "additive"},
         RECURRENT | {"cell": "gru", "attention": "none", "dropout": 0.0},
         RECURRENT | {"cell": "rnn", "attention": "general", "bidirectional": False},

@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import Discriminator, Tag
 
+from transformer_mt.config.convolutional import ConvolutionalSettings
 from transformer_mt.config.model import TransformerSettings
 from transformer_mt.config.recurrent import RecurrentSettings
 
@@ -17,6 +18,7 @@ def _type_of(settings: Any) -> Any:
 
 ModelSettings = Annotated[
     Annotated[TransformerSettings, Tag("transformer")]
-    | Annotated[RecurrentSettings, Tag("recurrent")],
+    | Annotated[RecurrentSettings, Tag("recurrent")]
+    | Annotated[ConvolutionalSettings, Tag("convolutional")],
     Discriminator(_type_of),
 ]

@@ -10,6 +10,7 @@ from transformer_mt.config import model as settings_of
 from transformer_mt.config import patterns
 from transformer_mt.config.families import ModelSettings
 from transformer_mt.config.model import TransformerSettings
+from transformer_mt.models.build_convolutional import build_convolutional
 from transformer_mt.models.build_recurrent import build_recurrent
 from transformer_mt.models.seq2seq import Seq2Seq
 from transformer_mt.models.transformer import TransformerDecoder, TransformerEncoder
@@ -164,4 +165,5 @@ PATTERNS: dict[str, Callable[[Any], Pattern | None]] = {
 MODELS: dict[str, Callable[[Any, int, int], Seq2Seq]] = {
     "transformer": _transformer,
     "recurrent": build_recurrent,
+    "convolutional": build_convolutional,
 }

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from transformer_mt.config.convolutional import ConvolutionalSettings
 from transformer_mt.config.model import TransformerSettings
 from transformer_mt.config.recurrent import RecurrentSettings
 
@@ -79,7 +80,24 @@ def _kept_by_recurrent(settings: RecurrentSettings, length: int) -> Iterator[int
     yield embedding + settings.num_decoder_layers * layer + attention
 
 
+def _attention_of_convolutional(settings: ConvolutionalSettings) -> tuple[int, int]:
+    return 0, 2 * settings.d_model * settings.num_decoder_layers
+
+
+def _kept_by_convolutional(settings: ConvolutionalSettings, length: int) -> Iterator[int]:
+    d_model = settings.d_model
+    has_dropout = settings.dropout > 0
+    # What it sees side by side; both halves before the gate; dropout with its input.
+    block = d_model * (settings.kernel_size + 2 + 2 * has_dropout)
+    # The block's output, the query, and the mixture; weights.
+    attention = 3 * d_model + length
+    embedding = d_model * has_dropout
+    yield embedding + settings.num_encoder_layers * block
+    yield embedding + settings.num_decoder_layers * (block + attention)
+
+
 COSTS = {
     "transformer": FamilyCosts(_attention_of_transformer, _kept_by_transformer),
     "recurrent": FamilyCosts(_attention_of_recurrent, _kept_by_recurrent),
+    "convolutional": FamilyCosts(_attention_of_convolutional, _kept_by_convolutional),
 }

@@ -26,6 +26,13 @@ class Source(NamedTuple):
     values: Tensor
     bias: Tensor
 
+    @classmethod
+    def of(cls, keys: Tensor, values: Tensor, segments: Segments) -> "Source":
+        """Join padded keys and values with the bias that hides their padding."""
+        padding = ~segments.padding_mask()[:, None]
+        bias = torch.zeros(padding.shape, dtype=keys.dtype, device=keys.device)
+        return cls(keys, values, bias.masked_fill_(padding, -torch.inf))
+
     def select(self, sentences: Tensor) -> "Source":
         """Return copies of the sentences that are named (B',)."""
         return Source(*(part.index_select(0, sentences) for part in self))
@@ -119,8 +126,8 @@ class GlobalAttention(nn.Module):
 
     def source(self, states: Tensor, segments: Segments) -> Source:
         """Lay out packed states of the encoder (N, D), once for all steps."""
-        keys = unpack(self.score.keys(states), segments)
-        return Source(keys, unpack(states, segments), _padding_bias(segments, states.dtype))
+        keys, values = (unpack(x, segments) for x in (self.score.keys(states), states))
+        return Source.of(keys, values, segments)
 
     def weights(self, queries: Tensor, source: Source) -> Tensor:
         """Return the weights (B, T, S) of attention from (B, T, D); rows sum to 1."""
@@ -146,21 +153,7 @@ class GlobalAttention(nn.Module):
         """Attend from packed states (Nt, D) to those of the encoder (Ns, D): (Nt, D)."""
         groups = length_groups(segments, src_segments)
         here, there = Blocks.of(segments, groups), Blocks.of(src_segments, groups)
-        sources = zip(
-            there.split(self.score.keys(states)),
-            there.split(states),
-            (_padding_bias(part, states.dtype) for part in there.segments),
-            strict=True,
-        )
-        contexts = [
-            self.context(block, Source(*source))
-            for block, source in zip(here.split(queries), sources, strict=True)
-        ]
+        keys, values = there.split(self.score.keys(states)), there.split(states)
+        blocks = zip(here.split(queries), keys, values, there.segments, strict=True)
+        contexts = [self.context(q, Source.of(k, v, part)) for q, k, v, part in blocks]
         return self.join(queries, here.join(contexts))
-
-
-def _padding_bias(segments: Segments, dtype: torch.dtype) -> Tensor:
-    """Return (B, 1, S): 0 for a real token, -inf for padding."""
-    padding = ~segments.padding_mask()[:, None]
-    bias = torch.zeros(padding.shape, dtype=dtype, device=padding.device)
-    return bias.masked_fill_(padding, -torch.inf)

@@ -2,7 +2,7 @@
 
 A rule fills all parameters of a model in place from torch's random numbers. It knows them by their
 names, which are a contract: `.bias`, `_norm.weight`, `embedding.`, `layers.N.`, and matrices that
-hold several projections one below the other (`qkv`, `key_value`).
+hold several projections one below the other (`qkv`, `key_value`, `convolution`).
 """
 
 import re
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor, nn
 
-NUM_PROJECTIONS = {"qkv": 3, "key_value": 2}
+NUM_PROJECTIONS = {"qkv": 3, "key_value": 2, "convolution": 2}
 
 
 def vaswani2017(model: nn.Module) -> None:

@@ -17,17 +17,23 @@ from transformer_mt.nn.positions import Positions
 
 
 class TokenEmbedding(nn.Module):
-    """A trained vector for each token, times sqrt(D), and its position.
+    """A trained vector for each token, times sqrt(D) or another `scale`, and its position.
 
     Source: Vaswani et al. 2017, sections 3.4 and 3.5. Dropout acts on the sum (section 5.4).
     """
 
     def __init__(
-        self, vocab_size: int, d_model: int, *, positions: Positions, dropout: float = 0.0
+        self,
+        vocab_size: int,
+        d_model: int,
+        *,
+        positions: Positions,
+        dropout: float = 0.0,
+        scale: float | None = None,
     ) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.empty(vocab_size, d_model))
-        self.scale = math.sqrt(d_model)
+        self.scale = math.sqrt(d_model) if scale is None else scale
         self.positions = positions
         self.dropout = Dropout(dropout)
 

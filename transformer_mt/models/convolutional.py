@@ -1,0 +1,182 @@
+"""Encoder and decoder of gated convolutions.
+
+Source: Gehring et al. 2017.
+"""
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from transformer_mt.models.interfaces import Memory
+from transformer_mt.nn.attend import Layout
+from transformer_mt.nn.convolution import (
+    ConvolutionalDecoderLayer,
+    ConvolutionalEncoderLayer,
+    Windows,
+    source_of,
+)
+from transformer_mt.nn.global_attention import Source
+from transformer_mt.nn.layers import TokenEmbedding
+from transformer_mt.nn.packing import Segments, unpack
+from transformer_mt.nn.prepacked import rows_of
+
+
+class ConvolutionalEncoder(nn.Module):
+    """A stack of convolutions, each of which widens what a token sees.
+
+    Source: Gehring et al. 2017, section 3.2.
+    """
+
+    layers: Sequence[ConvolutionalEncoderLayer]
+
+    def __init__(
+        self,
+        embedding: TokenEmbedding,
+        layers: Sequence[ConvolutionalEncoderLayer],
+        *,
+        kernel_size: int,
+    ) -> None:
+        super().__init__()
+        self.embedding = embedding
+        self.layers = nn.ModuleList(layers)  # type: ignore[assignment]
+        self.offsets = range(-(kernel_size // 2), kernel_size // 2 + 1)
+
+    @property
+    def max_length(self) -> int | None:
+        """Longest source it can take, in tokens incl. eos."""
+        return self.embedding.positions.max_length
+
+    def forward(self, src: Tensor, segments: Segments) -> Memory:
+        """Encode packed tokens (N,): keys and values of attention side by side (N, 2D).
+
+        Values hold the embeddings too. They are multiplied by sqrt(S), as the mean of S values of
+        equal weight has the variance of one value divided by S (section 3.5).
+        """
+        windows = Windows.of(segments, self.offsets)
+        embedded = self.embedding(src, segments.positions, longest=segments.max_length)
+        x = embedded
+        for layer in self.layers:
+            x = layer(x, windows)
+        lengths = segments.lengths.repeat_interleave(
+            segments.lengths, output_size=segments.num_tokens
+        )
+        scales = F.pad(lengths, (0, segments.num_tail_rows))[:, None].to(x.dtype).div(2).sqrt()
+        return Memory(torch.cat([x, (x + embedded) * scales], dim=1), segments)
+
+
+class ConvolutionalDecoder(nn.Module):
+    """A stack of convolutions that see no token to the right, each with attention to the source.
+
+    Source: Gehring et al. 2017, sections 3.2 and 3.3.
+    """
+
+    layers: Sequence[ConvolutionalDecoderLayer]
+
+    def __init__(
+        self,
+        embedding: TokenEmbedding,
+        layers: Sequence[ConvolutionalDecoderLayer],
+        *,
+        kernel_size: int,
+        output: nn.Linear,
+    ) -> None:
+        super().__init__()
+        self.embedding = embedding
+        self.layers = nn.ModuleList(layers)  # type: ignore[assignment]
+        self.offsets = range(1 - kernel_size, 1)
+        self.output = output
+
+    @property
+    def max_length(self) -> int | None:
+        """Longest target it can take, in tokens incl. bos."""
+        return self.embedding.positions.max_length
+
+    def forward(self, tgt_in: Tensor, segments: Segments, memory: Memory) -> Tensor:
+        """Return states (N, D), whose product with the output weight is the logits."""
+        layout = Layout(segments, memory.segments)
+        windows = Windows.of(segments, self.offsets)
+        embedded = self.embedding(tgt_in, segments.positions, longest=segments.max_length)
+        x: Tensor = embedded
+        for layer in self.layers:
+            x = layer(x, embedded, windows, memory=memory.states, layout=layout)
+        return x
+
+    def project(self, states: Tensor) -> Tensor:
+        """Return logits (.., V) of states (.., D)."""
+        logits: Tensor = self.output(states)
+        return logits
+
+    def output_weight(self) -> tuple[Tensor, Tensor | None]:
+        """Return weight (V, D) and bias (V,) or None of the projection to logits."""
+        return self.output.weight, self.output.bias
+
+    def source_attention(self, tgt_in: Tensor, segments: Segments, memory: Memory) -> Tensor:
+        """Return the weights of attention to the source (B, L, 1, T, S): see `Decoder`."""
+        source = source_of(memory.states, memory.segments)
+        layout = Layout(segments, memory.segments)
+        windows = Windows.of(segments, self.offsets)
+        embedded = self.embedding(tgt_in, segments.positions, longest=segments.max_length)
+        x, in_block, weights = embedded, unpack(embedded, segments), []
+        for layer in self.layers:
+            y = unpack(layer.block(x, windows), segments)
+            weights.append(layer.attention.weights(y, in_block, source)[:, None])
+            x = layer(x, embedded, windows, memory=memory.states, layout=layout)
+        return torch.stack(weights, dim=1)
+
+    def limited_to(self, tokens: Tensor) -> "ConvolutionalDecoder":
+        """Return a decoder with logits for some tokens (K,) only: see `models.interfaces`."""
+        limited = copy.copy(self)
+        limited._modules = {**self._modules, "output": rows_of(self.output, tokens)}
+        return limited
+
+    def init_state(self, memory: Memory, *, max_length: int) -> "ConvolutionalState":
+        """Return the state before the first token; see `models.interfaces.Decoder`."""
+        source = source_of(memory.states, memory.segments)
+        num_sentences, _, d_model = source.keys.shape
+        past = source.keys.new_zeros(
+            num_sentences, 1, len(self.layers), len(self.offsets) - 1, d_model
+        )
+        return ConvolutionalState(past=past, memories=[source], position=0)
+
+    def step(
+        self, tokens: Tensor, state: "ConvolutionalState"
+    ) -> tuple[Tensor, "ConvolutionalState"]:
+        """Read tokens (B, W); return logits of the next ones (B, W, V) and the new state."""
+        here = tokens.new_full((1,), state.position)
+        embedded = self.embedding(tokens, here, longest=state.position + 1)
+        (source,) = state.memories
+        x, windows = embedded, []
+        for layer, past in zip(self.layers, state.past.unbind(2), strict=True):
+            window = torch.cat([past, x[:, :, None]], dim=2)
+            windows.append(window)
+            x = layer.step(x, embedded, window, source)
+        past = torch.stack(windows, dim=2)[:, :, :, 1:]
+        return self.project(x), replace(state, past=past, position=state.position + 1)
+
+
+@dataclass(frozen=True)
+class ConvolutionalState:
+    """What the decoder remembers between steps.
+
+    Attributes:
+        past: The last inputs of each layer's convolution (B, W, L, K - 1, D): when a new one comes,
+            the oldest leaves.
+        memories: The source.
+        position: How many tokens each hypothesis has read.
+    """
+
+    past: Tensor
+    memories: list[Source]
+    position: int
+
+    def select(self, rows: Tensor, sentences: Tensor | None = None) -> "ConvolutionalState":
+        """Keep, repeat and reorder hypotheses: see `models.interfaces.DecoderState`."""
+        chosen = self.past.flatten(0, 1).index_select(0, rows.flatten())
+        memories = self.memories
+        if sentences is not None:
+            memories = [memory.select(sentences) for memory in memories]
+        return replace(self, past=chosen.view(*rows.shape, *chosen.shape[1:]), memories=memories)
