@@ -49,6 +49,11 @@ class LineFormatter(logging.Formatter):
         return printable(text)
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number and a noun that fits it: `1 line`, `2 lines`."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
 def printable(text: str) -> str:
     """Write control characters as escapes, except tab and line feed."""
     if text.isprintable():

@@ -127,6 +127,11 @@ def test_help_names_values_of_options_in_words_and_not_by_types_of_python(line: 
     assert not re.search(r"^ +-.* <(str|path|int|float|list)\b", result.stdout, re.MULTILINE)
 
 
+def test_no_summary_of_a_command_is_cut_off() -> None:
+    help_text = run("--help", COLUMNS="80")[1]
+    assert "..." not in help_text.partition("Commands:")[2]
+
+
 @pytest.mark.parametrize("line", LINES, ids=lambda line: " ".join(["tmt", *line]))
 def test_dash_h_is_help(line: list[str]) -> None:
     long, short = (CliRunner().invoke(app, [*line, option]) for option in ("--help", "-h"))

@@ -71,3 +71,20 @@ def test_json_and_per_token_exclude_each_other(files):
     result = run(*files, "--json", "--per-token")
     assert result.exit_code == 2
     assert "drop --per-token" in result.stderr
+
+
+@pytest.mark.parametrize("number", [3, 5])
+def test_one_side_can_come_from_stdin(files, number):
+    data = files[number].read_bytes()
+    arguments = ["score", *map(str, files)]
+    plain = CliRunner().invoke(app, arguments)
+    arguments[number + 1] = "-"
+    result = CliRunner().invoke(app, arguments, input=data)
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout == plain.stdout
+
+
+def test_both_sides_cannot_come_from_stdin(files):
+    result = run(*files[:2], "--src", "-", "--tgt", "-")
+    assert result.exit_code == 2
+    assert "stdin can be one of the two files only" in result.stderr

@@ -452,7 +452,7 @@ def test_phrases_come_from_a_file_with_as_many_lines(tiny_bundle, tmp_path, line
         assert {"blau", "rot"} <= set(result.stdout.splitlines()[0].replace(".", " ").split())
     else:
         assert result.exit_code == 3
-        assert "phrases has 1 lines but the input has more" in result.stderr
+        assert "phrases has 1 line but the input has more" in result.stderr
 
 
 def test_terms_of_a_glossary_are_counted(tiny_bundle, tmp_path):

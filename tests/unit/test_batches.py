@@ -161,7 +161,8 @@ def test_a_pair_longer_than_the_budget_is_named_at_the_start() -> None:
     with pytest.raises(DataError) as caught:
         BatchStream(Mixture([made_up(5), pairs], seed=1), max_tokens=30, seed=1)
     assert str(caught.value) == (
-        "pairs: pair 1 has 31 source and 8 target tokens, more than a batch may hold (30): raise "
+        "pairs: pair 1 of those that are kept has 31 source and 8 target tokens, more than a batch "
+        "may hold (30): raise "
         "training.max_tokens (or micro_batch_tokens, batch_warmup.start_tokens) to 31, or lower "
         "data.filters.max_length to 30"
     )

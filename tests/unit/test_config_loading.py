@@ -148,13 +148,13 @@ def test_defaults_are_the_base_model_of_the_paper() -> None:
         (
             "type: reverse",
             "type: revers",
-            "7:13: data.train.1.type: expected one of text, tsv, jsonl, parquet, hub, reverse, got "
-            "'revers'; did you mean 'reverse'?",
+            "7:13: data.train.1.type: expected one of text, tsv, csv, jsonl, parquet, hub, "
+            "reverse, got 'revers'; did you mean 'reverse'?",
         ),
         (
             "type: reverse\n      ",
             "",
-            "7:7: data.train.1.type: missing; expected one of text, tsv, jsonl, parquet, hub, "
+            "7:7: data.train.1.type: missing; expected one of text, tsv, csv, jsonl, parquet, hub, "
             "reverse",
         ),
         ("      num_pairs: 10\n", "", "7:7: data.train.1.num_pairs: missing; expected an integer"),

@@ -103,7 +103,7 @@ def test_a_list_of_json_objects_says_the_same(files, tiny_bundle):
         (['{"n_best": []}'], "list:1: expected an object"),
         (['{"text": 1, "log_prob": -1, "score": -1}'], "list:1: expected an object"),
         (['{"text": "a", "log_prob": -1, "score": NaN}'], "list:1: expected an object"),
-        (['{"text": "a", "log_prob": -1, "score": -1}'], "for 1 lines; there are 2"),
+        (['{"text": "a", "log_prob": -1, "score": -1}'], "for 1 line; there are 2"),
         (['{"text": "a", "log_prob": -1, "score": -1}'] * 3, "for 3 lines; there are 2"),
     ],
 )
@@ -130,7 +130,7 @@ def test_text_may_hold_the_separator():
         (["1 ||| a ||| F= 1 ||| -1"], "list:1: expected a candidate of source 0"),
         (["0 ||| a |||  ||| -1", "2 ||| a |||  ||| -1"], "list:2: expected a candidate"),
         (["0 ||| a |||  ||| -1", "1 ||| a |||  ||| -1", "0 ||| a |||  ||| -1"], "list:3: expected"),
-        (["0 ||| a |||  ||| -1"], "candidates for 1 lines; there are 2"),
+        (["0 ||| a |||  ||| -1"], "candidates for 1 line; there are 2"),
         ([], "candidates for 0 lines; there are 2"),
     ],
 )

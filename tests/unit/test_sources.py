@@ -67,12 +67,17 @@ def test_unequal_line_counts_name_both(tmp_path: Path, num_src: int, num_tgt: in
     assert message.startswith(f"{src} has {num_src} lines but {tgt} has {num_tgt}: ")
 
 
+def test_all_files_that_are_missing_are_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"a: no such file.*; .*b: no such file"):
+        open_(type="text", src=str(tmp_path / "a"), tgt=str(tmp_path / "b"))
+
+
 def test_files_are_checked_when_opened(tmp_path: Path) -> None:
     there = write(tmp_path / "x", "a\n")
     for src, tgt in [(str(tmp_path / "none"), there), (there, str(tmp_path / "none"))]:
         with pytest.raises(DataError, match="none: no such file"):
             open_(type="text", src=src, tgt=tgt)
-    for settings in [{"type": "tsv"}, {"type": "jsonl"}, {"type": "parquet"}]:
+    for settings in [{"type": name} for name in ("tsv", "csv", "jsonl", "parquet")]:
         with pytest.raises(DataError, match=str(tmp_path)):
             open_(path=str(tmp_path), **settings)
         with pytest.raises(DataError, match="none"):
@@ -116,8 +121,48 @@ def test_tsv_row_with_too_few_columns_is_named(tmp_path: Path) -> None:
     path = write(tmp_path / "x.tsv", "a\tb\nc\n")
     assert error_of(open_(type="tsv", path=path)) == (
         f"{path}:2: expected at least 2 columns separated by tabs; got 1. "
-        "Mend the line, or set src_column and tgt_column"
+        "Mend the line, set src_column and tgt_column, or take type: csv for commas and quotes"
     )
+
+
+# --- csv ------------------------------------------------------------------------------------------
+
+
+def test_csv_fields_in_quotes_may_hold_anything(tmp_path: Path) -> None:
+    text = 'a,"b, ""c"""\r\n\n"two\nlines",d\n" e ",\n'
+    path = write(tmp_path / "x.csv", text)
+    expected = [("a", 'b, "c"'), ("two lines", "d"), (" e ", "")]
+    assert list(open_(type="csv", path=path)) == expected
+    other = write(tmp_path / "y.csv", text.replace(",", ";"))
+    assert next(iter(open_(type="csv", path=other, delimiter=";"))) == ("a", 'b; "c"')
+
+
+def test_csv_columns_have_numbers_or_names_in_the_first_row(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.csv", "\ufeffid,de,en\n1,Hund,dog\n")
+    named = open_(type="csv", path=path, src_column="en", tgt_column="de")
+    assert list(named) == [("dog", "Hund")]
+    numbered = open_(type="csv", path=path, src_column=2, tgt_column=1)
+    assert list(numbered) == [("en", "de"), ("dog", "Hund")]
+    message = error_of(open_(type="csv", path=path, src_column="fr", tgt_column="de"))
+    assert "no column 'fr' in the first row; there are: id, de, en" in message
+    with pytest.raises(ValueError, match="names for both columns"):
+        open_(type="csv", path=path, src_column="en", tgt_column=1)
+    with pytest.raises(ValueError, match="cannot separate"):
+        open_(type="csv", path=path, delimiter='"')
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a,b\nc\n", ":2: expected at least 2 fields separated by ','; got 1"),
+        ('a,"b"c\n', ":1: not valid CSV"),
+        ('a,b\nc,"d\n', ":2: not valid CSV"),
+        ("a,b\0\n", ":1: "),
+    ],
+)
+def test_damaged_csv_is_named_with_its_line(tmp_path: Path, text: str, words: str) -> None:
+    path = write(tmp_path / "x.csv", text)
+    assert error_of(open_(type="csv", path=path)).startswith(path + words)
 
 
 # --- jsonl ----------------------------------------------------------------------------------------
@@ -353,6 +398,8 @@ def test_fingerprint_follows_content_and_choice_not_place(tmp_path: Path) -> Non
             open_(type="text", src=rows, tgt=lines),
             open_(type="tsv", path=lines),
             open_(type="tsv", path=lines, tgt_column=2),
+            open_(type="csv", path=lines, delimiter="\t"),
+            open_(type="csv", path=lines, delimiter="\t", tgt_column=2),
             *(open_(type="jsonl", path=rows, **fields) for fields in (ab, ba)),
             *(open_(type="parquet", path=table, **fields) for fields in (ab, ba)),
             *(open_(type="hub", path=str(folder / "hub"), split="train", **f) for f in (ab, ba)),

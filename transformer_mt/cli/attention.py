@@ -52,7 +52,7 @@ def attention(
     device: Device = "auto",
     precision: Precision = "fp32",
 ) -> None:
-    """Draw what the pieces of a translation attend to in the source.
+    """Draw what a translation attends to in its source.
 
     Each row is a piece of the translation; its weights on the pieces of the source sum to 1 with
     that of the end of the source, which is not shown.

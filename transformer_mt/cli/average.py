@@ -36,7 +36,7 @@ def average(
         typer.Option("--best", metavar="N", min=1, help="Take so many of the best checkpoints."),
     ] = None,
 ) -> None:
-    """Average the weights of the last or best checkpoints that a run has kept."""
+    """Average the weights of checkpoints that a run has kept."""
     if (last is None) == (best is None):
         raise ConfigError("give one of --last N and --best N")
 

@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 group = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Measure the speed and the memory of training and of translation on this machine.",
+    help="Measure speed and memory of training and translation.",
     epilog=examples(
         "tmt bench train --config base --seconds 60",
         "tmt bench decode --model runs/base --input test.en --json",

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from transformer_mt.errors import ConfigError, DataError
+from transformer_mt.log import counted
 
 if TYPE_CHECKING:
     from transformer_mt.decoding.requests import Line
@@ -59,8 +60,8 @@ def _joined(
             for path, its_lines in beside.items():
                 if number >= len(its_lines):
                     raise DataError(
-                        f"{path} has {len(its_lines)} lines but the input has more: line N of one "
-                        f"must belong to line N of the other"
+                        f"{path} has {counted(len(its_lines), 'line')} but the input has more: "
+                        f"line N of one must belong to line N of the other"
                     )
             columns = text.split("\t") if tab else [text]
             begin = columns[1] if tab == "prefix" and len(columns) > 1 else ""
@@ -80,6 +81,6 @@ def _joined(
     for path, its_lines in beside.items():
         if len(its_lines) > num_lines:
             raise DataError(
-                f"{path} has {len(its_lines)} lines but the input has {num_lines}: line N of one "
-                f"must belong to line N of the other"
+                f"{path} has {counted(len(its_lines), 'line')} but the input has {num_lines:,}: "
+                f"line N of one must belong to line N of the other"
             )

@@ -66,11 +66,14 @@ def evaluate(
         ),
     ] = [],  # noqa: B006 - typer reads the default; nothing changes it
     src: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Lines to translate; needs --ref.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Lines to translate, - for stdin; needs --ref."),
     ] = None,
     hyp: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Translations to score; needs --ref and no model."),
+        typer.Option(
+            metavar="FILE", help="Translations to score, - for stdin; needs --ref and no model."
+        ),
     ] = None,
     ref: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Reference translations.")
@@ -101,7 +104,7 @@ def evaluate(
     precision: Precision = "fp32",
     num_workers: NumWorkers = 1,
 ) -> None:
-    """Translate test sets and score them, or score finished translations.
+    """Translate and score test sets, or score translations.
 
     Without a metric, BLEU and chrF are computed. Each score stands with its sacreBLEU signature.
     """

@@ -52,7 +52,7 @@ def inspect(
     ] = 28,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
-    """Print a model's parameters by part, its arithmetic for each token, and its memory."""
+    """Print a model's parameters, arithmetic and memory, by part."""
     from transformer_mt.models.costs import count_flops, count_parameters, estimate_memory
 
     if config is None:

@@ -29,7 +29,10 @@ def plot(
         typer.Option("--output", "-o", metavar="FILE", help="The picture: .png, .svg or .pdf."),
     ] = Path("curve.png"),
 ) -> None:
-    """Draw loss, BLEU, chrF and learning rate of one or more runs over their steps."""
+    """Draw the learning curves of one or more runs.
+
+    They show loss, BLEU, chrF and learning rate over the steps.
+    """
     from transformer_mt.training.plotting import plot_runs
     from transformer_mt.training.run_directory import find_run
 

@@ -74,7 +74,9 @@ def rescore(
     device: Device = "auto",
     precision: Precision = "fp32",
 ) -> None:
-    """Rank an n-best list again by the weighted sum of its own scores and those of other models.
+    """Rank n-best lists again, by the scores of other models too.
+
+    Candidates are ranked by the weighted sum of the list's own score and those of the models.
 
     A model's score is the log-probability of a candidate after the length penalty of its config.
     The models may have other vocabularies than the one that wrote the list.

@@ -37,8 +37,8 @@ def register(app: typer.Typer) -> None:
 
 
 def score(
-    src: Annotated[Path, typer.Option(metavar="FILE", help="Source lines.")],
-    tgt: Annotated[Path, typer.Option(metavar="FILE", help="Target lines, as many.")],
+    src: Annotated[Path, typer.Option(metavar="FILE", help="Source lines; - for stdin.")],
+    tgt: Annotated[Path, typer.Option(metavar="FILE", help="Target lines, as many; - for stdin.")],
     model: ModelPaths = None,
     ensemble_weights: EnsembleWeights = None,
     output: Annotated[
@@ -62,7 +62,10 @@ def score(
     device: Device = "auto",
     precision: Precision = "fp32",
 ) -> None:
-    """Print the log-probability (natural logarithm) of each target line given its source line."""
+    """Print how probable given translations are.
+
+    It is the natural logarithm of the probability of each target line given its source line.
+    """
     if per_token and as_json:
         raise ConfigError("--json has the log-probabilities of tokens already: drop --per-token")
     check_output(output, src, tgt)

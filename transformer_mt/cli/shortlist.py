@@ -42,7 +42,7 @@ def shortlist(
         typer.Option(metavar="N", min=1, help="Training pairs to learn from, evenly chosen."),
     ] = 1_000_000,
 ) -> None:
-    """Learn a lexical shortlist from the training pairs of a model.
+    """Learn which target words go with a source word, for speed.
 
     The pairs are those that the model's config names; their tokenized corpora are found again.
     """

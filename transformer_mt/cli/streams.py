@@ -12,6 +12,9 @@ from pathlib import Path
 from typing import BinaryIO, Literal, TextIO, cast
 
 from transformer_mt.errors import ConfigError, DataError, TmtError
+from transformer_mt.log import counted
+
+STDIN = Path("-")
 
 
 def standard_input() -> BinaryIO:
@@ -79,20 +82,26 @@ def _lines(stream: BinaryIO, name: str, errors: Literal["strict", "replace"]) ->
 
 
 def parallel_lines(first: Path, second: Path) -> tuple[list[str], list[str]]:
-    """Read two files that must have the same number of lines.
+    """Read two files that must have the same number of lines; `-` is stdin.
 
     Raises:
+        ConfigError: If both are stdin.
         DataError: If one cannot be read, or their numbers of lines differ.
     """
     from transformer_mt.text.lines import read_lines
 
-    pair = list(read_lines(first)), list(read_lines(second))
+    if first == second == STDIN:
+        raise ConfigError("- stands for stdin, and stdin can be one of the two files only")
+    pair = [
+        list(_lines(standard_input(), "stdin", "strict") if path == STDIN else read_lines(path))
+        for path in (first, second)
+    ]
     if len(pair[0]) != len(pair[1]):
         raise DataError(
-            f"{first} has {len(pair[0])} lines but {second} has {len(pair[1])}: "
+            f"{first} has {counted(len(pair[0]), 'line')} but {second} has {len(pair[1]):,}: "
             f"line N of one must belong to line N of the other"
         )
-    return pair
+    return pair[0], pair[1]
 
 
 def check_output(path: Path | None, *inputs: Path | None) -> None:

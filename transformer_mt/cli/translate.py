@@ -67,6 +67,7 @@ from transformer_mt.cli.text_options import (
 )
 from transformer_mt.cli.translation_lines import Details, json_lines, n_best_lines
 from transformer_mt.errors import ConfigError
+from transformer_mt.log import counted
 
 logger = logging.getLogger(__name__)
 
@@ -270,8 +271,8 @@ def translate(
             num_terms_met += sum(translation.num_terms_met for translation in translations)
             show(num_lines, None)
     seconds = time.monotonic() - started
-    cut = f"; {num_cut} sentences too long for one piece, translated in parts" if num_cut else ""
-    logger.info("%d lines in %.1f s%s", num_lines, seconds, cut)
+    cut = f"; {counted(num_cut, 'sentence')} too long for one piece, translated in parts"
+    logger.info("%s in %.1f s%s", counted(num_lines, "line"), seconds, cut if num_cut else "")
     if protector is not None:
         logger.info("protected: %s", protector.counts)
     if glossary is not None:

@@ -31,7 +31,7 @@ def verify(
     ] = True,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object for each.")] = False,
 ) -> None:
-    """Check files against their hashes, and models against their scores."""
+    """Check files by their hashes, and models by their scores."""
     from transformer_mt.bundle import newest_run
     from transformer_mt.training.verification import verify as verify_directory
 

@@ -46,6 +46,32 @@ class TsvSource(Settings):
     """How many times an epoch sees each pair of this source."""
 
 
+class CsvSource(Settings):
+    """One file of comma-separated values: fields may stand in double quotes and hold line breaks.
+
+    A line break in a text becomes a space.
+    """
+
+    type: Literal["csv"]
+    path: str
+    """File, UTF-8; plain, .gz, .bz2, .xz or .zst."""
+    delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","
+    """What separates fields, such as `;`."""
+    src_column: Annotated[int, Field(ge=0)] | str = 0
+    """Column of the source text: its number, from 0, or its name in the first row."""
+    tgt_column: Annotated[int, Field(ge=0)] | str = 1
+    """Column of the target text, likewise."""
+    weight: Annotated[float, Field(gt=0)] = 1.0
+    """How many times an epoch sees each pair of this source."""
+
+    def contradictions(self) -> Iterator[tuple[str, str]]:
+        """Refuse a name beside a number: is the first row a pair, or not?"""
+        if isinstance(self.src_column, str) != isinstance(self.tgt_column, str):
+            yield "tgt_column", "give names for both columns, or numbers for both"
+        if self.delimiter in '"\r\n':
+            yield "delimiter", "a quote or a line break cannot separate fields"
+
+
 class JsonlSource(Settings):
     """One JSON object on each line."""
 
@@ -116,7 +142,7 @@ class ReverseSource(Settings):
 
 
 Source = Annotated[
-    TextSource | TsvSource | JsonlSource | ParquetSource | HubSource | ReverseSource,
+    TextSource | TsvSource | CsvSource | JsonlSource | ParquetSource | HubSource | ReverseSource,
     Field(discriminator="type"),
 ]
 

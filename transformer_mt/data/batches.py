@@ -367,15 +367,24 @@ def _span(lengths: Tensor, start: int, end: int) -> slice:
     return slice(int(lengths[:start].sum()), int(lengths[:end].sum()))
 
 
-def check_budget(pairs: TokenPairs, max_tokens: int) -> None:
-    """Raise DataError if the longest of the pairs is more than a batch may hold."""
+def check_budget(pairs: TokenPairs, max_tokens: int, *, name: str | None = None) -> None:
+    """Refuse pairs of which the longest is more than a batch may hold.
+
+    Args:
+        pairs: Of a corpus.
+        max_tokens: Of a batch.
+        name: The file that the user knows them by; None: that of the pairs.
+
+    Raises:
+        DataError: Names the longest.
+    """
     longest = max(pairs.longest())
     if longest > max_tokens:
         index = pairs.longest_pair()
         src, tgt = pairs.lengths(np.array([index]))[0].tolist()
         raise DataError(
-            f"{pairs.name}: pair {index} has {src} source and {tgt} target tokens, more than a "
-            f"batch may hold ({max_tokens}): raise training.max_tokens (or micro_batch_tokens, "
-            f"batch_warmup.start_tokens) to {longest}, or lower data.filters.max_length to "
-            f"{max_tokens}"
+            f"{name or pairs.name}: pair {index} of those that are kept has {src} source and {tgt} "
+            f"target tokens, more than a batch may hold ({max_tokens}): raise training.max_tokens "
+            f"(or micro_batch_tokens, batch_warmup.start_tokens) to {longest}, or lower "
+            f"data.filters.max_length to {max_tokens}"
         )

@@ -4,6 +4,7 @@ Lines are read by the rules of `text.lines`. What cannot be read is an error tha
 nothing is skipped or shifted in silence.
 """
 
+import csv
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from transformer_mt.data.cells import (
 )
 from transformer_mt.errors import DataError
 from transformer_mt.hashes import NO_HASHES, FileHashes
+from transformer_mt.log import counted
 from transformer_mt.text.lines import open_binary, read_lines
 
 
@@ -25,8 +27,7 @@ class TextPairs:
 
     def __init__(self, src_path: Path, tgt_path: Path) -> None:
         self.src_path, self.tgt_path = src_path, tgt_path
-        _check_readable(src_path)
-        _check_readable(tgt_path)
+        _check_readable(src_path, tgt_path)
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         src_lines, tgt_lines = read_lines(self.src_path), read_lines(self.tgt_path)
@@ -42,7 +43,7 @@ class TextPairs:
 
     def _unequal(self, num_src: int, num_tgt: int) -> DataError:
         return DataError(
-            f"{self.src_path} has {num_src} lines but {self.tgt_path} has {num_tgt}: "
+            f"{self.src_path} has {counted(num_src, 'line')} but {self.tgt_path} has {num_tgt:,}: "
             "line N of one must translate line N of the other"
         )
 
@@ -71,7 +72,8 @@ class TsvPairs:
             if len(columns) < num_needed:
                 raise DataError(
                     f"{self.path}:{number}: expected at least {num_needed} columns separated by "
-                    f"tabs; got {len(columns)}. Mend the line, or set src_column and tgt_column"
+                    f"tabs; got {len(columns)}. Mend the line, set src_column and tgt_column, or "
+                    f"take type: csv for commas and quotes"
                 )
             yield columns[self.src_column], columns[self.tgt_column]
 
@@ -82,6 +84,73 @@ class TsvPairs:
     def fingerprint(self, hashes: FileHashes = NO_HASHES) -> str:
         """Hash the file and the choice of columns."""
         return hash_values("tsv", hash_content(self.path, hashes), self.src_column, self.tgt_column)
+
+
+class CsvPairs:
+    """One file of comma-separated values (RFC 4180): fields may stand in double quotes.
+
+    Args:
+        path: The file.
+        delimiter: What separates fields.
+        src_column: Number, from 0, or name in the first row, which then holds no pair.
+        tgt_column: Likewise.
+    """
+
+    def __init__(
+        self, path: Path, *, delimiter: str, src_column: int | str, tgt_column: int | str
+    ) -> None:
+        self.path, self.delimiter = path, delimiter
+        self.columns = (src_column, tgt_column)
+        _check_readable(path)
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        places: list[int] | None = None
+        for number, row in self._rows():
+            if places is None:
+                places = [self._place(column, row) for column in self.columns]
+                if isinstance(self.columns[0], str):
+                    continue
+            place = f"{self.path}:{number}"
+            if len(row) <= max(places):
+                raise DataError(
+                    f"{place}: expected at least {max(places) + 1} fields separated by "
+                    f"'{self.delimiter}'; got {len(row)}. Mend the row, or set delimiter, "
+                    f"src_column and tgt_column"
+                )
+            src, tgt = (text_of(row[p], field=str(p), place=place) for p in places)
+            yield src, tgt
+
+    def _rows(self) -> Iterator[tuple[int, list[str]]]:
+        """Yield rows that are not blank, each with the number of its last line."""
+        lines = (f"{line}\n" for line in read_lines(self.path))
+        reader = csv.reader(lines, delimiter=self.delimiter, strict=True)
+        try:
+            for row in reader:
+                if row:
+                    yield reader.line_num, row
+        except csv.Error as error:
+            raise DataError(
+                f"{self.path}:{reader.line_num}: not valid CSV: {error}; a quote inside a field in "
+                f"quotes is written twice"
+            ) from error
+
+    def _place(self, column: int | str, first: list[str]) -> int:
+        if isinstance(column, int):
+            return column
+        if column not in first:
+            raise DataError(
+                f"{self.path}: no column '{column}' in the first row; there are: "
+                f"{', '.join(first[:20])}. Set src_column and tgt_column"
+            )
+        return first.index(column)
+
+    def describe(self) -> str:
+        """Name the file."""
+        return str(self.path)
+
+    def fingerprint(self, hashes: FileHashes = NO_HASHES) -> str:
+        """Hash the file and how it is read."""
+        return hash_values("csv", hash_content(self.path, hashes), self.delimiter, *self.columns)
 
 
 class JsonlPairs:
@@ -111,8 +180,16 @@ class JsonlPairs:
         return hash_values("jsonl", hash_content(self.path, hashes), self.src_field, self.tgt_field)
 
 
-def _check_readable(path: Path) -> None:
-    open_binary(path).close()
+def _check_readable(*paths: Path) -> None:
+    """Raise DataError that names each file that cannot be opened."""
+    mistakes = []
+    for path in dict.fromkeys(paths):
+        try:
+            open_binary(path).close()
+        except DataError as error:
+            mistakes.append(str(error))
+    if mistakes:
+        raise DataError("; ".join(mistakes))
 
 
 def _parse(line: str, place: str) -> dict[str, object]:

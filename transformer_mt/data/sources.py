@@ -1,7 +1,7 @@
 """Where sentence pairs come from: every kind of source of the settings, behind one protocol.
 
-Formats whose texts may hold line breaks (JSON lines, Parquet, hub) get a space for them, since a
-sentence is one line everywhere else; their missing values (null) are empty texts, which the
+Formats whose texts may hold line breaks (CSV, JSON lines, Parquet, hub) get a space for them, since
+a sentence is one line everywhere else; their missing values (null) are empty texts, which the
 filters count.
 """
 
@@ -14,10 +14,11 @@ import numpy as np
 
 from transformer_mt.config import data as config
 from transformer_mt.data.cells import hash_values
-from transformer_mt.data.line_sources import JsonlPairs, TextPairs, TsvPairs
+from transformer_mt.data.line_sources import CsvPairs, JsonlPairs, TextPairs, TsvPairs
 from transformer_mt.data.table_sources import HubPairs, ParquetPairs
 from transformer_mt.errors import DataError
 from transformer_mt.hashes import NO_HASHES, FileHashes
+from transformer_mt.log import counted
 
 logger = logging.getLogger(__name__)
 
@@ -86,13 +87,15 @@ def read_pairs(source: PairSource) -> tuple[list[str], list[str]]:
         raise DataError(f"{source.describe()}: holds no sentence pairs")
     num_blank = sum(1 for src, tgt in pairs if not (src.strip() and tgt.strip()))
     if num_blank == len(pairs):
-        raise DataError(f"{source.describe()}: in each of its {num_blank:,} pairs a side is blank")
+        raise DataError(
+            f"{source.describe()}: in each of its {counted(num_blank, 'pair')} a side is blank"
+        )
     if num_blank:
         logger.warning(
-            "%s: in %s of %s pairs a side is blank; they count in all scores",
+            "%s: in %s of %s a side is blank; they count in all scores",
             source.describe(),
             f"{num_blank:,}",
-            f"{len(pairs):,}",
+            counted(len(pairs), "pair"),
         )
     return [src for src, _ in pairs], [tgt for _, tgt in pairs]
 
@@ -103,6 +106,15 @@ def _open_text(source: config.TextSource, _src_field: str, _tgt_field: str) -> P
 
 def _open_tsv(source: config.TsvSource, _src_field: str, _tgt_field: str) -> PairSource:
     return TsvPairs(Path(source.path), src_column=source.src_column, tgt_column=source.tgt_column)
+
+
+def _open_csv(source: config.CsvSource, _src_field: str, _tgt_field: str) -> PairSource:
+    return CsvPairs(
+        Path(source.path),
+        delimiter=source.delimiter,
+        src_column=source.src_column,
+        tgt_column=source.tgt_column,
+    )
 
 
 def _open_jsonl(source: config.JsonlSource, src_field: str, tgt_field: str) -> PairSource:
@@ -144,6 +156,7 @@ def _open_reverse(source: config.ReverseSource, _src_field: str, _tgt_field: str
 _OPENERS: dict[str, Callable[[Any, str, str], PairSource]] = {
     "text": _open_text,
     "tsv": _open_tsv,
+    "csv": _open_csv,
     "jsonl": _open_jsonl,
     "parquet": _open_parquet,
     "hub": _open_hub,

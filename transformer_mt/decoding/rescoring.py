@@ -14,6 +14,7 @@ import numpy as np
 from transformer_mt.decoding.penalties import LengthPenalty
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import DataError
+from transformer_mt.log import counted
 
 SEPARATOR = " ||| "
 
@@ -124,7 +125,9 @@ def _json_groups(lines: Iterable[str], name: str, num_sources: int) -> Iterator[
 
 def _check_number(num_read: int, name: str, num_sources: int) -> None:
     if num_read != num_sources:
-        raise DataError(f"{name} has candidates for {num_read} lines; there are {num_sources}")
+        raise DataError(
+            f"{name} has candidates for {counted(num_read, 'line')}; there are {num_sources:,}"
+        )
 
 
 def rescore(

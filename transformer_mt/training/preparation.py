@@ -19,6 +19,7 @@ from transformer_mt.data.pairs import TokenPairs, tokenize_pairs
 from transformer_mt.data.sources import PairSource, open_source, read_pairs
 from transformer_mt.errors import ConfigError, DataError, ModelError
 from transformer_mt.hashes import FileHashes
+from transformer_mt.log import counted
 from transformer_mt.storage import new_directory, read_manifest, replace_file
 from transformer_mt.text.tokenizer import Tokenizers
 from transformer_mt.text.tokenizer_training import train_tokenizers
@@ -124,7 +125,7 @@ def prepare_data(config: Config, sources: Sources, run: RunDirectory, *, is_main
             corpus_dir=Path(data.corpus_dir),
             num_workers=data.num_workers,
         )
-        check_budget(corpus, config.training.least_batch)
+        check_budget(corpus, config.training.least_batch, name=source.describe())
         corpora.append(corpus)
     weights = [source.weight for source in data.train]
     if data.temperature is not None:
@@ -263,16 +264,16 @@ def _tell(facts: dict[str, Any]) -> None:
         report = part["report"]
         dropped = ", ".join(f"{reason} {count:,}" for reason, count in report["dropped"].items())
         logger.info(
-            "training on %s: %s of %s pairs%s, %s source and %s target tokens",
+            "training on %s: %s of %s%s, %s source and %s target tokens",
             part["source"],
             f"{report['kept']:,}",
-            f"{report['pairs']:,}",
+            counted(report["pairs"], "pair"),
             f" (dropped: {dropped})" if dropped else "",
             f"{part['src_tokens']:,}",
             f"{part['tgt_tokens']:,}",
         )
     valid = facts["valid"]
-    logger.info("validating on %s: %s pairs", valid["source"], valid["pairs"])
+    logger.info("validating on %s: %s", valid["source"], counted(valid["pairs"], "pair"))
     if valid["texts"] in [part["texts"] for part in facts["train"]]:
         logger.warning(
             "%s: is also training text: its scores say how much was learned by heart, not how well "
