@@ -27,8 +27,10 @@ def test_biases_are_zero_norms_are_one_and_all_else_is_drawn(init: str, changes:
             assert not parameter.any(), name
         elif "norm" in name:
             assert (parameter == 1).all(), name
+        elif name == "decoder.output.weight" and init == "child2019":
+            assert not parameter.any(), name
         else:
-            assert 0.005 < parameter.std() < 1, name
+            assert 0.002 < parameter.std() < 1, name
 
 
 def test_vaswani2017_is_glorot_for_each_projection() -> None:
@@ -67,6 +69,21 @@ def test_radford2019_shrinks_what_is_added_to_the_residual() -> None:
         ("decoder.output", 0.02),
     ):
         assert weights[f"{name}.weight"].std().item() == pytest.approx(deviation, rel=0.03), name
+
+
+def test_child2019_is_narrow_and_shrinks_what_is_added_to_the_residual() -> None:
+    weights = model("child2019", norm="pre", activation="gelu").state_dict()
+    for name, deviation in (
+        ("encoder.embedding", 0.125 / math.sqrt(D)),
+        ("encoder.layers.0.self_attention.qkv", 0.125 / math.sqrt(D)),
+        ("encoder.layers.0.self_attention.output", 0.125 / math.sqrt(D) / math.sqrt(2 * 2)),
+        ("encoder.layers.1.feed_forward.output", 0.125 / math.sqrt(FF) / math.sqrt(2 * 2)),
+        ("decoder.layers.1.feed_forward.output", 0.125 / math.sqrt(FF) / math.sqrt(3 * 2)),
+    ):
+        assert weights[f"{name}.weight"].std().item() == pytest.approx(deviation, rel=0.03), name
+    settings = TransformerSettings(d_model=D, d_ff=FF, num_heads=4, init="child2019")
+    tied = build_model(settings, src_vocab_size=300, tgt_vocab_size=300)
+    assert tied.decoder.output_weight()[0].any()
 
 
 def test_the_loss_of_fresh_weights_is_that_of_guessing() -> None:

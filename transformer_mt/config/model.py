@@ -63,10 +63,11 @@ class TransformerSettings(Settings):
     """On the attention weights."""
     activation_dropout: Share = 0.0
     """Inside the feed-forward blocks, after the activation."""
-    init: Literal["vaswani2017", "radford2019", "zhang2019"] = "vaswani2017"
+    init: Literal["vaswani2017", "radford2019", "zhang2019", "child2019"] = "vaswani2017"
     """First values of the weights: Glorot uniform as in tensor2tensor; normal with deviation 0.02
     and residual outputs scaled by depth (GPT-2); Glorot uniform scaled by depth (Zhang et al.
-    2019)."""
+    2019); normal with deviation 0.125 / sqrt(fan-in) and residual outputs scaled by depth (Child et
+    al. 2019, for `norm: pre`)."""
 
     absent = dict.fromkeys(
         ("cross_pattern", "cross_attention_pattern"),

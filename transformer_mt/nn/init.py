@@ -6,7 +6,7 @@ hold several projections one below the other (`qkv`, `key_value`, `convolution`)
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -46,15 +46,43 @@ def radford2019(model: nn.Module) -> None:
     """
     with torch.no_grad():
         weights = list(_fill_all_but_projections(model, lambda _: 0.02))
-        num_sublayers = {
-            side: sum(name.startswith(side) and _is_sublayer_output(name) for name, _ in weights)
-            for side in ("encoder.", "decoder.")
-        }
-        for name, projection in weights:
-            scale = 1.0
-            if _is_sublayer_output(name):
-                scale = num_sublayers[name[: name.index(".") + 1]] ** -0.5
-            nn.init.normal_(projection, std=0.02 * scale)
+        _fill_by_number_of_sublayers(weights, lambda _: 0.02)
+
+
+def child2019(model: nn.Module) -> None:
+    """Normal with deviation 0.125 fan_in^-0.5; outputs of sublayers scaled as in `radford2019`.
+
+    Embeddings have deviation 0.125 D^-0.5; an untied output matrix is zero.
+
+    Source: Child et al. 2019, sections 5.2 and 6: made for deep stacks of pre-norm layers. differs:
+    sublayers are counted as in `radford2019`; embeddings are then multiplied by sqrt(D) here.
+    """
+    with torch.no_grad():
+        weights = list(_fill_all_but_projections(model, lambda d_model: 0.125 * d_model**-0.5))
+        _fill_by_number_of_sublayers(weights, lambda weight: 0.125 * weight.shape[1] ** -0.5)
+        for name, parameter in model.named_parameters():
+            if name == "decoder.output.weight":  # known by another name if it is tied
+                nn.init.zeros_(parameter)
+
+
+def _fill_by_number_of_sublayers(
+    weights: Sequence[tuple[str, Tensor]], deviation: Callable[[Tensor], float]
+) -> None:
+    """Draw projections from normal distributions, narrower where they add to the residual.
+
+    Args:
+        weights: All projections, by name.
+        deviation: Of the projections that do not add to the residual.
+    """
+    num_sublayers = {
+        side: sum(name.startswith(side) and _is_sublayer_output(name) for name, _ in weights)
+        for side in ("encoder.", "decoder.")
+    }
+    for name, projection in weights:
+        scale = 1.0
+        if _is_sublayer_output(name):
+            scale = num_sublayers[name[: name.index(".") + 1]] ** -0.5
+        nn.init.normal_(projection, std=deviation(projection) * scale)
 
 
 Init = Callable[[nn.Module], None]
