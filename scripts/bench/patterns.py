@@ -1,0 +1,91 @@
+"""Time and memory of a training step against the length of a sentence, for each attention pattern.
+
+    python scripts/bench/patterns.py [--what layer|encoder] [--lengths 1024 2048 4096 8192]
+
+A layer is self-attention of a decoder with its projections, 4 heads of 64 channels; an encoder has
+two whole layers. `mask` rows compute scores of all queries and keys and hide some: on the CPU with
+the products of full attention, and with the fused kernel of torch.
+"""
+
+import argparse
+from collections.abc import Callable
+
+import torch
+
+from transformer_mt.benchmarks.lengths import (
+    StepCost,
+    by_mask,
+    encoder_step,
+    fitted_exponent,
+    layer_step,
+    measure,
+    settings_for,
+)
+from transformer_mt.config.model import TransformerSettings
+from transformer_mt.nn.attend import attend, attend_padded
+
+PATTERNS = ("full", "local", "strided", "fixed")
+CPU = torch.device("cpu")
+
+
+def settings(pattern: str, length: int) -> TransformerSettings:
+    """Return a small model with a pattern on both sides."""
+    chosen = settings_for(pattern, length)
+    return TransformerSettings.model_validate(
+        {
+            "d_model": 256,
+            "d_ff": 1024,
+            "num_heads": 4,
+            "num_encoder_layers": 2,
+            "num_decoder_layers": 1,
+            "encoder_pattern": chosen,
+            "decoder_pattern": chosen,
+        }
+    )
+
+
+def show(name: str, lengths: list[int], cost_of: Callable[[int], StepCost]) -> None:
+    """Measure and print a row."""
+    costs = [cost_of(length) for length in lengths]
+    cells = [f"{cost.seconds:.2f} s, {cost.memory_bytes / 2**20:,.0f} MiB" for cost in costs]
+    seconds = fitted_exponent(lengths, [cost.seconds for cost in costs])
+    memory = fitted_exponent(lengths, [max(1, cost.memory_bytes) for cost in costs])
+    print(f"| {' | '.join([name, *cells, f'{seconds:.2f}', f'{memory:.2f}'])} |", flush=True)
+
+
+def main() -> None:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(description="Measure attention patterns on this processor.")
+    parser.add_argument("--what", choices=("layer", "encoder"), default="layer")
+    parser.add_argument("--lengths", type=int, nargs="+", default=[1024, 2048, 4096, 8192])
+    options = parser.parse_args()
+    torch.manual_seed(1)
+    lengths: list[int] = options.lengths
+    heads = [f"{length:,} tokens" for length in lengths]
+    print(f"| pattern | {' | '.join(heads)} | exponent of time | of memory |")
+    print("|---" * (len(lengths) + 3) + "|")
+    measure(layer_step(settings("full", 256), 256, device=CPU), device=CPU)  # kernels are chosen
+    for label, step_of in rows(options.what).items():
+        show(label, lengths, lambda length, step_of=step_of: measure(step_of(length), device=CPU))
+
+
+def rows(what: str) -> dict[str, Callable[[int], Callable[[], object]]]:
+    """Return what is measured: a step for each length."""
+    if what == "encoder":
+        return {
+            name: lambda length, name=name: encoder_step(settings(name, length), length, device=CPU)
+            for name in PATTERNS
+        }
+    ways = {name: (name, attend) for name in PATTERNS}
+    ways |= {f"{name}, mask": (name, by_mask) for name in ("strided", "fixed")}
+    ways |= {"strided, fused mask": ("strided", attend_padded)}
+    return {
+        label: lambda length, name=name, way=way: layer_step(
+            settings(name, length), length, device=CPU, way=way
+        )
+        for label, (name, way) in ways.items()
+    }
+
+
+if __name__ == "__main__":
+    main()
