@@ -2,11 +2,13 @@
 
 import os
 import signal
+import sys
 
 import pytest
+import torch
 
 from transformer_mt.decoding import workers
-from transformer_mt.decoding.workers import Workers
+from transformer_mt.decoding.workers import Workers, fitting_num_workers
 from transformer_mt.errors import ConfigError, DataError, TmtError
 
 
@@ -54,3 +56,12 @@ def test_a_system_that_cannot_copy_processes_is_told_before_any_work(monkeypatch
     monkeypatch.setattr(workers, "get_all_start_methods", lambda: ["spawn"])
     with pytest.raises(ConfigError, match="--workers"):
         Workers(process_of, 2)
+
+
+def test_a_gpu_gets_one_process_and_a_processor_one_for_each_thread(monkeypatch) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    monkeypatch.setattr(sys, "platform", "linux")
+    assert fitting_num_workers(torch.device("cpu")) == 3
+    assert fitting_num_workers(torch.device("cuda")) == 1
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert fitting_num_workers(torch.device("cpu")) == 1

@@ -103,7 +103,7 @@ def decode(
         ),
     ] = None,
     precision: Precision = "fp32",
-    num_workers: NumWorkers = 1,
+    num_workers: NumWorkers = None,
     batch_tokens: BatchTokens = None,
     device: Device = "auto",
     seconds: Annotated[
@@ -131,16 +131,18 @@ def decode(
     from transformer_mt.benchmarks.decoding import measure_decoding
     from transformer_mt.benchmarks.machine import peak_memory_bytes
     from transformer_mt.bundle import count_parameters, find_bundle
+    from transformer_mt.decoding.workers import fitting_num_workers
 
     path = find_bundle(model)
     started = time.perf_counter()
     bundle = load_model(path, device=device, precision=precision)
+    place = next(bundle.model.parameters()).device
+    num_workers = num_workers or fitting_num_workers(place)
     given = {"beam_size": beam_size, "batch_tokens": batch_tokens, "num_workers": num_workers}
     translator = make_translator(bundle, given)
     load_seconds = time.perf_counter() - started
     logger.info("loaded in %.2f s; measuring", load_seconds)
     speed = measure_decoding(translator, lines, num_singles=num_singles, seconds=seconds)
-    place = next(bundle.model.parameters()).device
     decoding = bundle.config.decoding
     report = {
         **dataclasses.asdict(speed),

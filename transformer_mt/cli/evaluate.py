@@ -102,7 +102,7 @@ def evaluate(
     batch_tokens: BatchTokens = None,
     device: Device = "auto",
     precision: Precision = "fp32",
-    num_workers: NumWorkers = 1,
+    num_workers: NumWorkers = None,
 ) -> None:
     """Translate and score test sets, or score translations.
 
@@ -117,7 +117,7 @@ def evaluate(
             "--beam-size": beam_size, "--length-penalty": length_penalty,
             "--batch-tokens": batch_tokens, "--device": None if device == "auto" else device,
             "--precision": None if precision == "fp32" else precision,
-            "--workers": None if num_workers == 1 else num_workers,
+            "--workers": num_workers,
         }  # fmt: skip
         useless = {name for name, value in with_model.items() if value not in (None, [])}
         _check_files("--hyp", ref, useless)

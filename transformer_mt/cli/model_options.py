@@ -107,12 +107,13 @@ BatchTokens: TypeAlias = Annotated[
 ]
 
 NumWorkers: TypeAlias = Annotated[
-    int,
+    int | None,
     typer.Option(
         "--workers",
         metavar="N",
         min=1,
-        help="On the CPU: processes of one thread each that share the batches; for large files.",
+        help="On the CPU: processes of one thread each that share the batches. Default: one for "
+        "each thread of torch.",
     ),
 ]
 
@@ -206,7 +207,8 @@ def make_translator(
     Args:
         bundle: The model.
         given: Some of the fields of `SearchOptions`. What is missing or None is as in the model's
-            config, or the default where a config does not have it.
+            config, or the default where a config does not have it; for `num_workers`, None is as
+            many as fit the machine.
         glossary: A file of terms.
         split_sentences: See `Translator`.
         shortlist: A file of `tmt shortlist`.
@@ -220,11 +222,14 @@ def make_translator(
     from transformer_mt.decoding.glossary import read_glossary
     from transformer_mt.decoding.options import SearchOptions
     from transformer_mt.decoding.translator import Translator
+    from transformer_mt.decoding.workers import fitting_num_workers
     from transformer_mt.text.lines import read_lines
 
     place = next(bundle.model.parameters()).device
-    if given.get("num_workers", 1) != 1 and place.type != "cpu":
+    if given.get("num_workers") not in (None, 1) and place.type != "cpu":
         raise ConfigError(f"--workers is for the CPU, not for {place}: leave it out")
+    if "num_workers" in given and given["num_workers"] is None:
+        given = {**given, "num_workers": fitting_num_workers(place)}
     given = {name: value for name, value in given.items() if value is not None}
     settings = bundle.config.decoding
     changes = {name: given[name] for name in given if name in type(settings).model_fields}

@@ -156,7 +156,7 @@ def translate(
     batch_tokens: BatchTokens = None,
     device: Device = "auto",
     precision: Precision = "fp32",
-    num_workers: NumWorkers = 1,
+    num_workers: NumWorkers = None,
     errors: Annotated[
         Literal["strict", "replace"],
         typer.Option(

@@ -37,7 +37,7 @@ class DecodingSettings(Settings):
     """Greatest output length = factor * source length + offset, in tokens."""
     max_length_offset: Annotated[int, Field(ge=1, le=1_000_000)] = 50
     """See `max_length_factor`; the paper has factor 1 and offset 50."""
-    batch_tokens: PositiveInt = 4096
+    batch_tokens: PositiveInt = 8192
     """Source tokens times beam translated at once; a longer sentence is translated alone."""
 
 

@@ -1,6 +1,7 @@
 """Batches of sentences of like length, and what to do when one is too large for the device."""
 
 import logging
+import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
@@ -54,6 +55,20 @@ def batches_of_pairs(
         groups += [own[start : start + num] for start in range(0, len(own), num)]
     for batch in batches_of([sum(sizes[i] for i in group) for group in groups], max_tokens):
         yield [i for number in batch for i in groups[number]]
+
+
+def evenly_shared(lengths: Sequence[int], max_tokens: int, *, num_workers: int) -> int:
+    """Return how large batches should be, at most `max_tokens`, so that each worker gets as many.
+
+    What fits into one batch stays together.
+    """
+    total, longest = sum(lengths), max(lengths, default=0)
+    if total <= max_tokens:
+        return max_tokens
+    # A batch may lack up to the longest sentence of being full.
+    num_batches = math.ceil(total / max(1, max_tokens - longest))
+    num_batches += -num_batches % num_workers
+    return min(max_tokens, math.ceil(total / num_batches) + longest)
 
 
 def attempt(function: Callable[[], Result]) -> Result | None:

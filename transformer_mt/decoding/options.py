@@ -48,7 +48,7 @@ class SearchOptions:
     length_penalty_kind: LengthPenaltyKind = "gnmt"
     max_length_factor: float = 1.0
     max_length_offset: int = 50
-    batch_tokens: int = 4096
+    batch_tokens: int = 8192
     n_best: int = 1
     sample: bool = False
     temperature: float = 1.0

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from transformer_mt.bundle import Bundle
 from transformer_mt.data.lexicon import Lexicon
-from transformer_mt.decoding.batching import batches_of, batches_of_pairs, halving
+from transformer_mt.decoding.batching import batches_of, batches_of_pairs, evenly_shared, halving
 from transformer_mt.decoding.chunks import chunks_of
 from transformer_mt.decoding.coverage import rank_by_coverage
 from transformer_mt.decoding.documents import LinesInContext
@@ -180,8 +180,10 @@ class Translator:
         by_size = sorted(requests, key=lambda request: request.num_phrase_tokens)
         for num_extra, group in itertools.groupby(by_size, lambda r: r.num_phrase_tokens):
             some = list(group)
-            max_tokens = self._options.batch_tokens // (self._options.num_slots + num_extra)
-            for batch in batches_of([len(r.source) + 1 for r in some], max(1, max_tokens)):
+            lengths = [len(request.source) + 1 for request in some]
+            limit = max(1, self._options.batch_tokens // (self._options.num_slots + num_extra))
+            size = evenly_shared(lengths, limit, num_workers=self._options.num_workers)
+            for batch in batches_of(lengths, size):
                 yield [some[i] for i in batch]
 
     def translate_stream(self, lines: Iterable[str]) -> Iterator[Translation]:

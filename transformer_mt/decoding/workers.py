@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -14,6 +15,14 @@ from transformer_mt.errors import ConfigError, TmtError
 
 Batch = TypeVar("Batch")
 Result = TypeVar("Result")
+
+
+def fitting_num_workers(device: torch.device) -> int:
+    """Return with how many processes a long text is translated fastest: one for each thread.
+
+    Only where copied processes are the custom of the system, as Apple's libraries break in them.
+    """
+    return torch.get_num_threads() if device.type == "cpu" and sys.platform == "linux" else 1
 
 
 class Workers(Generic[Batch, Result]):
