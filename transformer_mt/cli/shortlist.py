@@ -40,7 +40,7 @@ def shortlist(
     max_pairs: Annotated[
         int,
         typer.Option(metavar="N", min=1, help="Training pairs to learn from, evenly chosen."),
-    ] = 1_000_000,
+    ] = 200_000,
 ) -> None:
     """Learn which target words go with a source word, for speed.
 

@@ -143,10 +143,15 @@ def _model_1(
     """Return links source * V + target (L,), rising, and the probability of target given source."""
     links = np.empty(0, dtype=np.int64)
     counts = np.empty(0, dtype=np.float32)
+    more: list[tuple[Ints, NDArray[np.float32]]] = []
     for own, inverse, sizes in _links(corpora, rows, tgt_vocab_size, "count"):
         # The first round: all tokens of a source are equally probable.
         expected = np.bincount(inverse, weights=np.repeat(1.0 / sizes, sizes))
-        links, counts = _added(links, counts, own, expected)
+        more.append((own, expected.astype(np.float32)))
+        if sum(len(own) for own, _ in more) > len(links):  # seldom: each time takes them all
+            links, counts = _joined([(links, counts), *more])
+            more = []
+    links, counts = _joined([(links, counts), *more])
     for number in range(1, ROUNDS):
         probs = _normalised(links, counts, tgt_vocab_size)
         counts = np.zeros_like(probs)
@@ -194,13 +199,13 @@ def _links_of(corpus: TokenPairs, rows: Ints, tgt_vocab_size: int) -> tuple[Ints
     return own, inverse, sizes
 
 
-def _added(
-    links: Ints, counts: NDArray[np.float32], more: Ints, more_counts: NDArray[Any]
+def _joined(
+    parts: Sequence[tuple[Ints, NDArray[np.float32]]],
 ) -> tuple[Ints, NDArray[np.float32]]:
-    """Join two lists of links, each rising, and add the counts of those that both have."""
-    joined, inverse = np.unique(np.concatenate((links, more)), return_inverse=True)
-    sums = np.bincount(inverse, weights=np.concatenate((counts, more_counts)))
-    return joined, sums.astype(np.float32)
+    """Join lists of links and add the counts of those that stand in several."""
+    links, inverse = np.unique(np.concatenate([own for own, _ in parts]), return_inverse=True)
+    sums = np.bincount(inverse, weights=np.concatenate([counts for _, counts in parts]))
+    return links, sums.astype(np.float32)
 
 
 def _normalised(
