@@ -25,8 +25,11 @@ from transformer_mt.nn.attend import (
     varlen_kernel,
 )
 from transformer_mt.nn.dropout import Dropout
+from transformer_mt.nn.flex import attend_flex, flex_kernel_for
 from transformer_mt.nn.loss import label_smoothed_linear_cross_entropy
 from transformer_mt.nn.packing import Segments
+from transformer_mt.nn.patterns import Pattern, fixed, strided
+from transformer_mt.nn.sparse import attend_sparsely
 from transformer_mt.training.distributed import World
 from transformer_mt.training.optimizers import build_adam
 from transformer_mt.training.update import Updater
@@ -47,19 +50,25 @@ def compare_attention(device: torch.device, *, head_dim: int, lengths: int) -> d
     """Compare values and gradients of every way to attend in packed sentences, in all types."""
     rng = np.random.default_rng(3)
     errors: dict[str, float] = {}
-    for kind, causal, cross in (
-        ("self", False, False),
-        ("causal", True, False),
-        ("cross", False, True),
+    for kind, causal, cross, pattern in (
+        ("self", False, False, None),
+        ("causal", True, False, None),
+        ("cross", False, True, None),
+        ("self strided", False, False, strided(8, split=False)),
+        ("causal fixed", True, False, fixed(16, 2, split=True)),
     ):
         queries = rng.integers(1, 60, lengths).tolist()
         keys = rng.integers(1, 60, lengths).tolist() if cross else queries
         shapes = [(sum(n), 4, head_dim) for n in (queries, keys, keys, queries)]
         tensors = [torch.from_numpy(rng.standard_normal(shape)) for shape in shapes]
-        right = functools.partial(_attend_plainly, lengths=(queries, keys), causal=causal)
+        right = functools.partial(
+            _attend_plainly, lengths=(queries, keys), causal=causal, pattern=pattern
+        )
         here = _segments(queries, device)
-        layout = Layout(here, _segments(keys, device) if cross else here, causal=causal)
-        for name, way in _ways_to_attend(device).items():
+        layout = Layout(
+            here, _segments(keys, device) if cross else here, causal=causal, pattern=pattern
+        )
+        for name, way in _ways_to_attend(device, pattern).items():
             found = functools.partial(_attend_packed, way=way, layout=layout, cross=cross)
             for precision in _precisions(device):
                 if way is attend_varlen and precision == "fp32":
@@ -73,16 +82,38 @@ def compare_attention(device: torch.device, *, head_dim: int, lengths: int) -> d
 Way = Callable[[tuple[Tensor, ...], Layout], Tensor]
 
 
-def _ways_to_attend(device: torch.device) -> dict[str, Way]:
+def _ways_to_attend(device: torch.device, pattern: Pattern | None) -> dict[str, Way]:
     """Return what can be used on a device, and what `attend` itself takes there."""
     no_dropout = Dropout(0.0)
     ways: dict[str, Way] = {
         "chosen": functools.partial(attend, dropout=no_dropout),
         "padded": functools.partial(attend_padded, dropout=no_dropout),
     }
-    if device.type == "cuda" and varlen_kernel() is not None:
+    if pattern is not None:
+        ways["blocks"] = _by_blocks
+        if device.type == "cuda":
+            ways["flex"] = _by_flex
+    elif device.type == "cuda" and varlen_kernel() is not None:
         ways["varlen"] = attend_varlen
     return ways
+
+
+def _by_blocks(projections: tuple[Tensor, ...], layout: Layout) -> Tensor:
+    assert layout.pattern is not None
+    return attend_sparsely(
+        projections[0],
+        layout.sparse_plan(),
+        layout.pattern,
+        causal=layout.causal,
+        dropout=Dropout(0.0),
+    )
+
+
+def _by_flex(projections: tuple[Tensor, ...], layout: Layout) -> Tensor:
+    """Fails where `flex_attention` cannot be used: `attend` would take blocks then."""
+    kernel = flex_kernel_for(projections[0])
+    assert kernel is not None, "flex_attention cannot be used here"
+    return attend_flex(projections[0], layout.block_mask(num_heads=projections[0].shape[2]), kernel)
 
 
 def _attend_packed(
@@ -94,20 +125,32 @@ def _attend_packed(
 
 
 def _attend_plainly(
-    q: Tensor, k: Tensor, v: Tensor, *, lengths: tuple[list[int], list[int]], causal: bool
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    lengths: tuple[list[int], list[int]],
+    causal: bool,
+    pattern: Pattern | None,
 ) -> Tensor:
     """Attend in one sentence after the other."""
     queries, keys = lengths
     rows = zip(torch.split(q, queries), torch.split(k, keys), torch.split(v, keys), strict=True)
-    return torch.cat([_plain_attention(*row, causal=causal) for row in rows])
+    return torch.cat([_plain_attention(*row, causal=causal, pattern=pattern) for row in rows])
 
 
-def _plain_attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool) -> Tensor:
+def _plain_attention(
+    q: Tensor, k: Tensor, v: Tensor, *, causal: bool, pattern: Pattern | None
+) -> Tensor:
     """Mix values (S, H, K) for queries (T, H, K) of one sentence; Vaswani et al. 2017, eq. 1."""
     scores = torch.einsum("thk,shk->hts", q, k) / math.sqrt(q.shape[-1])
     if causal:
         future = torch.ones(q.shape[0], k.shape[0], dtype=torch.bool).triu(1)
         scores = scores.masked_fill(future, -math.inf)
+    if pattern is not None:
+        places = torch.arange(q.shape[0])
+        seen = pattern.seen(places, places, num_heads=q.shape[1])
+        scores = scores.masked_fill(~seen, -math.inf)
     return torch.einsum("hts,shk->thk", scores.softmax(-1), v)
 
 

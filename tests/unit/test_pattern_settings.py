@@ -77,3 +77,12 @@ def test_a_pattern_that_makes_no_sense_is_one_line(setting: str, message: str) -
         parse_config(f"{GOOD}  {setting}\n", "x.yaml")
     assert str(caught.value).endswith(message)
     assert "\n" not in str(caught.value)
+
+
+def test_layers_with_a_pattern_are_not_compiled() -> None:
+    pattern = "  encoder_pattern: {type: local, window: 8}\n"
+    with pytest.raises(ConfigError) as caught:
+        parse_config(GOOD + pattern, "x.yaml", ["training.compile=layers"])
+    assert str(caught.value).endswith(
+        "layers does not go with model.encoder_pattern local: take auto or none"
+    )

@@ -3,14 +3,18 @@
 The sets are written as in Child et al. 2019, section 4.3, with positions from 0.
 """
 
+import logging
 import math
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
-from transformer_mt.nn import sparse
+from transformer_mt.nn import flex, sparse
 from transformer_mt.nn.attend import Layout, attend, attend_padded
 from transformer_mt.nn.dropout import Dropout
 from transformer_mt.nn.packing import Segments
@@ -200,6 +204,65 @@ def test_blocks_of_bf16_are_attended_in_fp32(enabled: bool) -> None:
         found = sparsely((qkv,), layout, dropout=NO_DROPOUT)
     assert found.dtype == torch.bfloat16
     torch.testing.assert_close(found.double(), expected, atol=0.01, rtol=0.01)
+
+
+# --- flex_attention: what the CPU can tell of it --------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # that it is slow without the compiler
+@pytest.mark.parametrize("causal", [False, True], ids=["encoder", "decoder"])
+@pytest.mark.parametrize("name", PATTERNS)
+def test_blocks_of_flex_attention_hold_all_that_is_seen(name: str, causal: bool) -> None:
+    """As torch computes it on the CPU, without the compiler and the backward pass."""
+    pattern, _ = PATTERNS[name]
+    torch.manual_seed(3)
+    segments = segments_of([150, 3, 70], num_tail_rows=5)
+    qkv = torch.randn(segments.num_rows, 3, NUM_HEADS, 16)
+    layout = Layout(segments, segments, causal=causal, pattern=pattern)
+    block_mask = layout.block_mask(num_heads=NUM_HEADS)
+    found = flex.attend_flex(qkv, block_mask, flex_attention)
+    expected = attend_padded((qkv,), layout, dropout=NO_DROPOUT)
+    torch.testing.assert_close(found[:-5], expected[:-5])
+    assert found.isfinite().all()
+    kinds = NUM_HEADS if "split" in name else None
+    theirs = create_block_mask(
+        block_mask.mask_mod, None, kinds, segments.num_rows, segments.num_rows, device="cpu"
+    )
+    assert torch.equal(block_mask.to_dense(), theirs.to_dense())
+
+
+def by_mask_mod(q: Tensor, k: Tensor, v: Tensor, block_mask: Any) -> Tensor:
+    """`flex_attention` with a matrix of all queries and keys, and a backward pass on the CPU."""
+    places = torch.arange(q.shape[2])
+    heads = torch.arange(q.shape[1])[:, None, None]
+    seen = block_mask.mask_mod(places, heads, places[:, None], places)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=seen)
+
+
+def half_wrong(*args: Any, **kwargs: Any) -> Tensor:
+    return by_mask_mod(*args, **kwargs) * 1.5
+
+
+def broken(*args: Any, **kwargs: Any) -> Tensor:
+    raise RuntimeError("no compiler here\nand more")
+
+
+@pytest.mark.parametrize(
+    ("kernel", "reason"),
+    [(by_mask_mod, None), (half_wrong, "wrong by 50.0%"), (broken, "RuntimeError: no compiler")],
+)
+def test_flex_attention_is_used_only_where_it_computes_what_it_should(
+    kernel: Callable[..., Tensor],
+    reason: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(torch, "compile", lambda function, dynamic: kernel)
+    with caplog.at_level(logging.WARNING, logger="transformer_mt"):
+        found = flex.tried_kernel.__wrapped__(torch.device("cpu"), torch.float32, 16)
+    assert found is (None if reason else kernel)
+    assert [reason in record.getMessage() for record in caplog.records] == [True] * bool(reason)
+    assert flex.flex_kernel_for(torch.zeros(1, 3, 1, 16)) is None  # on the CPU never
 
 
 def test_heads_that_cannot_be_divided_are_refused() -> None:

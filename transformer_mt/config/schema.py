@@ -13,6 +13,7 @@ from transformer_mt.config.base import PositiveInt, Settings
 from transformer_mt.config.data import DataSettings, TokenizerSettings
 from transformer_mt.config.families import ModelSettings
 from transformer_mt.config.model import TransformerSettings
+from transformer_mt.config.patterns import patterns_of
 from transformer_mt.config.training import TrainingSettings
 
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -87,5 +88,11 @@ class Config(Settings):
                 "'all' needs one vocabulary for both languages: set tokenizer.joint to true, or "
                 "tie_embeddings to target or none",
             )
+        for name, pattern in patterns_of(self.model).items():
+            if self.training.compile == "layers":
+                yield (
+                    "training.compile",
+                    f"layers does not go with model.{name} {pattern.type}: take auto or none",
+                )
         for setting, message in self.model.unfit_for(longest=self.data.filters.max_length):
             yield f"model.{setting}", message

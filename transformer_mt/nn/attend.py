@@ -1,8 +1,8 @@
 """Scaled dot-product attention inside the sentences of a packed batch.
 
 The one place where packed tokens meet across tokens. Ways to compute the same: `attend_varlen`
-(flash attention on CUDA), `attend_in_groups` (CPU), `attend_sparsely` (long sentences and a
-pattern), `attend_padded` (all else).
+(flash attention on CUDA), `attend_in_groups` (CPU), `attend_flex` (a pattern on CUDA),
+`attend_sparsely` (a pattern and long sentences), `attend_padded` (all else).
 """
 
 import inspect
@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from transformer_mt.nn.dropout import Dropout
+from transformer_mt.nn.flex import attend_flex, flex_kernel_for, make_block_mask
 from transformer_mt.nn.grouped import Plan, attend_in_groups, make_plan
 from transformer_mt.nn.packing import Segments, pack, unpack
 from transformer_mt.nn.patterns import Pattern
@@ -43,6 +44,7 @@ class Layout:
     causal: bool = False
     pattern: Pattern | None = None
     _plans: dict[tuple[int, ...], Plan] = field(default_factory=dict, init=False, repr=False)
+    _block_mask: list[Any] = field(default_factory=list, init=False, repr=False)
     _sparse_plan: list[SparsePlan] = field(default_factory=list, init=False, repr=False)
 
     def plan(self, projections: tuple[Tensor, ...]) -> Plan:
@@ -71,6 +73,14 @@ class Layout:
             )
             self._sparse_plan.append(plan)
         return self._sparse_plan[0]
+
+    def block_mask(self, *, num_heads: int) -> Any:
+        """Return the blocks of all packed tokens that meet by their pattern, for CUDA."""
+        assert self.pattern is not None
+        if not self._block_mask:
+            mask = make_block_mask(self.keys, self.pattern, causal=self.causal, num_heads=num_heads)
+            self._block_mask.append(mask)
+        return self._block_mask[0]
 
     def seen(self, *, num_heads: int) -> Tensor | None:
         """Return who sees whom in a padded block: broadcastable to (B, H, T, S); None: causal.
@@ -118,6 +128,9 @@ def attend(
     if (pattern := layout.pattern) is not None and is_worthwhile(
         pattern, layout.keys.max_length, causal=layout.causal
     ):
+        kernel = None if dropout.active else flex_kernel_for(x)
+        if kernel is not None:
+            return attend_flex(x, layout.block_mask(num_heads=x.shape[2]), kernel)
         plan = layout.sparse_plan()
         return attend_sparsely(x, plan, pattern, causal=layout.causal, dropout=dropout)
     # How sentences are grouped depends on their lengths, which a compiled layer must not.
