@@ -284,6 +284,31 @@ def test_attention_to_the_source_is_a_distribution_over_its_tokens(model, batch)
         assert not weights[b, ..., length:].any()
 
 
+@torch.no_grad()
+def test_self_attention_is_what_values_are_mixed_by(model, batch) -> None:
+    """Its rows sum to 1 and see no future; the last layer's block returns the sums they weigh."""
+    src, src_segments, tgt_in, segments = batch
+    memory = model.encode(src, src_segments)
+    own = model.encoder.self_attention(src, src_segments)
+    of_targets = model.decoder.self_attention(tgt_in, segments, memory)
+    if own is None:
+        assert of_targets is None
+        return
+    assert not of_targets.triu(1).any()
+    member = next(iter(getattr(model.encoder, "encoders", [model.encoder])))
+    decoder = next(iter(getattr(model.decoder, "decoders", [model.decoder])))
+    for weights, side, layout in ((own, member, src_segments), (of_targets, decoder, segments)):
+        block = side.layers[-1].self_attention
+        seen: list[Tensor] = []
+        block.register_forward_hook(lambda block, inputs, y, seen=seen: seen.extend((inputs[0], y)))
+        model(*batch)
+        torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]).double())
+        qkv = unpack(block._project(seen[0], layout.positions), layout)
+        mixed = weights[:, -1] @ qkv[:, :, 2].transpose(1, 2)
+        expected = block.output(mixed.transpose(1, 2).flatten(2))
+        torch.testing.assert_close(pack(expected, layout), seen[1])
+
+
 @pytest.mark.parametrize("name", ["post-relu-sinusoidal", "pre-relu-sinusoidal"])
 @torch.no_grad()
 def test_attention_to_the_source_is_what_values_are_mixed_by(name, batch) -> None:

@@ -1,6 +1,7 @@
 """Passes over given targets: how probable they are, and what they attend to."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -8,6 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from transformer_mt.decoding.search import score_targets
+from transformer_mt.errors import ConfigError
 from transformer_mt.models.interfaces import Memory
 from transformer_mt.models.seq2seq import Seq2Seq, evaluation_mode
 from transformer_mt.nn.packing import Segments
@@ -15,6 +17,21 @@ from transformer_mt.text.tokenizer import BOS_ID, EOS_ID
 
 Pair = tuple[Sequence[int], Sequence[int]]
 """Tokens of a source and of a target, without bos and eos."""
+
+
+@dataclass(frozen=True)
+class AllAttention:
+    """What the tokens of one pair attend to, in all layers and heads; None: there is no such thing.
+
+    Attributes:
+        encoder: Of the source, eos included, to itself (L, H, S, S).
+        decoder: Of the target after bos to itself (L, H, T, T).
+        source: Of the target after bos to the source (L, H, T, S).
+    """
+
+    encoder: NDArray[np.float32] | None
+    decoder: NDArray[np.float32] | None
+    source: NDArray[np.float32] | None
 
 
 def encode(model: Seq2Seq, sources: Sequence[Sequence[int]]) -> tuple[Memory, Tensor]:
@@ -55,6 +72,25 @@ def source_attention(
         reduce(matrix)[: len(target), : len(source)].float().cpu().numpy()
         for matrix, (source, target) in zip(weights, pairs, strict=True)
     ]
+
+
+@torch.inference_mode()
+def all_attention(model: Seq2Seq, pair: Pair) -> AllAttention:
+    """Return all weights of attention; a model without attention to the source has none there."""
+    with evaluation_mode(model):
+        src, _, src_segments = _pack(model, [[*pair[0], EOS_ID]])
+        tgt_in, _, segments = _pack(model, [[BOS_ID, *pair[1]]])
+        memory = model.encode(src, src_segments)
+        try:
+            source: Tensor | None = model.decoder.source_attention(tgt_in, segments, memory)
+        except ConfigError:
+            source = None
+        found = (
+            model.encoder.self_attention(src, src_segments),
+            model.decoder.self_attention(tgt_in, segments, memory),
+            source,
+        )
+    return AllAttention(*(None if x is None else x[0].float().cpu().numpy() for x in found))
 
 
 @torch.inference_mode()

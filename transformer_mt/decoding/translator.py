@@ -14,6 +14,7 @@ from torch import Tensor
 from transformer_mt.bundle import Bundle
 from transformer_mt.data.lexicon import Lexicon
 from transformer_mt.decoding.batching import batches_of, batches_of_pairs, evenly_shared, halving
+from transformer_mt.decoding.candidates import Selection
 from transformer_mt.decoding.chunks import chunks_of
 from transformer_mt.decoding.coverage import rank_by_coverage
 from transformer_mt.decoding.documents import LinesInContext
@@ -31,6 +32,7 @@ from transformer_mt.decoding.plan import plan_search
 from transformer_mt.decoding.requests import Line, Request, requests_for
 from transformer_mt.decoding.search import Hypothesis, beam_search
 from transformer_mt.decoding.shortlist import Shortlist
+from transformer_mt.decoding.trace import Trace
 from transformer_mt.decoding.translation import (
     NO_TEXT,
     Candidate,
@@ -267,8 +269,26 @@ class Translator:
         lengths = torch.tensor([source_length + 1])
         return int(self._options.max_lengths(lengths, longest=longest)) - 1
 
+    def trace(self, source: Sequence[int]) -> tuple[Hypothesis, Trace]:
+        """Search for the translation of one sentence; return the best one, and what was done.
+
+        Its tokens are in the order in which the model writes them.
+
+        Args:
+            source: Tokens without eos; at least one.
+        """
+        if self._lexicon is not None:
+            raise ValueError("a shortlist has numbers of its own: no trace")
+        trace = Trace(self._options.ranking, EOS_ID)
+        ((best, *_),) = self._search([Request(tuple(source))], watch=trace.watch)
+        return replace(best, tokens=self._turned(best.tokens)), trace
+
     @torch.inference_mode()
-    def _search(self, requests: Sequence[Request]) -> list[list[Hypothesis]]:
+    def _search(
+        self,
+        requests: Sequence[Request],
+        watch: Callable[[Selection], Selection] = lambda select: select,
+    ) -> list[list[Hypothesis]]:
         options, decoder = self._options, self._model.decoder
         shortlist = None
         if self._lexicon is not None:
@@ -276,7 +296,7 @@ class Translator:
         with evaluation_mode(self._model):
             memory, lengths = encode(self._model, [request.source for request in requests])
             limits = options.max_lengths(lengths, longest=decoder.max_length)
-            found = self._best(memory, requests, limits, shortlist)
+            found = self._best(memory, requests, limits, shortlist, watch)
             if strength := options.coverage_penalty:
                 found = rank_by_coverage(decoder, memory, found, strength=strength, bos_id=BOS_ID)
         return [
@@ -290,6 +310,7 @@ class Translator:
         requests: Sequence[Request],
         limits: Tensor,
         shortlist: Shortlist | None,
+        watch: Callable[[Selection], Selection],
     ) -> list[list[Hypothesis]]:
         options = self._options
         decoder: StepDecoder = self._model.decoder
@@ -319,7 +340,7 @@ class Translator:
             banned_ids=(PAD_ID, UNK_ID, BOS_ID),
             n_best=options.num_slots if options.coverage_penalty else options.n_best,
             rules=plan.rules,
-            select=plan.select,
+            select=watch(plan.select),
         )
         return found if shortlist is None else shortlist.restored(found)
 

@@ -67,6 +67,9 @@ class ConvolutionalEncoder(nn.Module):
         scales = F.pad(lengths, (0, segments.num_tail_rows))[:, None].to(x.dtype).div(2).sqrt()
         return Memory(torch.cat([x, (x + embedded) * scales], dim=1), segments)
 
+    def self_attention(self, src: Tensor, segments: Segments) -> None:
+        """Return nothing: there is none."""
+
 
 class ConvolutionalDecoder(nn.Module):
     """A stack of convolutions that see no token to the right, each with attention to the source.
@@ -113,6 +116,9 @@ class ConvolutionalDecoder(nn.Module):
     def output_weight(self) -> tuple[Tensor, Tensor | None]:
         """Return weight (V, D) and bias (V,) or None of the projection to logits."""
         return self.output.weight, self.output.bias
+
+    def self_attention(self, tgt_in: Tensor, segments: Segments, memory: Memory) -> None:
+        """Return nothing: there is none."""
 
     def source_attention(self, tgt_in: Tensor, segments: Segments, memory: Memory) -> Tensor:
         """Return the weights of attention to the source (B, L, 1, T, S): see `Decoder`."""

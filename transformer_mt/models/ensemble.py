@@ -64,6 +64,10 @@ class _Encoder(nn.Module):
         states = [encoder(src, segments).states for encoder in self.encoders]
         return Memory(torch.cat(states, dim=1), segments)
 
+    def self_attention(self, src: Tensor, segments: Segments) -> Tensor | None:
+        """Return the attention of the first member (B, L, H, S, S)."""
+        return self.encoders[0].self_attention(src, segments)
+
 
 class _Decoder(nn.Module):
     """All decoders; see `models.interfaces.Decoder`."""
@@ -109,6 +113,10 @@ class _Decoder(nn.Module):
     def output_weight(self) -> tuple[Tensor, Tensor | None]:
         """Refuse: an ensemble has no single projection, and is not trained."""
         raise TypeError("an ensemble cannot be trained")
+
+    def self_attention(self, tgt_in: Tensor, segments: Segments, memory: Memory) -> Tensor | None:
+        """Return the attention of the first member (B, L, H, T, T)."""
+        return self.decoders[0].self_attention(tgt_in, segments, self._members(memory)[0])
 
     def source_attention(self, tgt_in: Tensor, segments: Segments, memory: Memory) -> Tensor:
         """Return the attention of the first member (B, L, H, T, S)."""

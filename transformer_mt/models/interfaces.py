@@ -40,6 +40,15 @@ class Encoder(Protocol):
         """
         ...
 
+    def self_attention(self, src: Tensor, segments: Segments) -> Tensor | None:
+        """Return with what weights tokens attend to each other, in every layer and head.
+
+        Returns:
+            (B, L, H, S, S); each row sums to 1 over its sentence and is 0 where it may not look.
+            Rows behind the end of a sentence mean nothing. None: it has no such attention.
+        """
+        ...
+
 
 class DecoderState(Protocol):
     """What a decoder remembers between steps: B sentences with W rows (hypotheses) each."""
@@ -98,6 +107,10 @@ class Decoder(StepDecoder, Protocol):
 
     def output_weight(self) -> tuple[Tensor, Tensor | None]:
         """Return weight (V, D) and bias (V,) or None of the projection, for the loss in chunks."""
+        ...
+
+    def self_attention(self, tgt_in: Tensor, segments: Segments, memory: Memory) -> Tensor | None:
+        """Return with what weights targets attend to themselves (B, L, H, T, T): see `Encoder`."""
         ...
 
     def source_attention(self, tgt_in: Tensor, segments: Segments, memory: Memory) -> Tensor:

@@ -42,6 +42,9 @@ class RecurrentEncoder(nn.Module):
             x = layer(x, order.batch_sizes)
         return Memory(order.packed(x), segments)
 
+    def self_attention(self, src: Tensor, segments: Segments) -> None:
+        """Return nothing: there is none."""
+
 
 class RecurrentDecoder(nn.Module):
     """A stack of recurrent layers over the target, with attention to the source on top.
@@ -102,6 +105,9 @@ class RecurrentDecoder(nn.Module):
     def output_weight(self) -> tuple[Tensor, Tensor | None]:
         """Return weight (V, D) and bias (V,) or None of the projection to logits."""
         return self.output.weight, self.output.bias
+
+    def self_attention(self, tgt_in: Tensor, segments: Segments, memory: Memory) -> None:
+        """Return nothing: there is none."""
 
     def source_attention(self, tgt_in: Tensor, segments: Segments, memory: Memory) -> Tensor:
         """Return the weights of attention to the source (B, 1, 1, T, S): see `Decoder`.

@@ -61,6 +61,16 @@ class TransformerEncoder(nn.Module):
             x = layer(x, layout)
         return Memory(self.final_norm(x), segments)
 
+    def self_attention(self, src: Tensor, segments: Segments) -> Tensor:
+        """Return the weights of attention among tokens (B, L, H, S, S): see `Encoder`."""
+        layout = Layout(segments, segments, pattern=self.pattern)
+        x = self.embedding(src, segments.positions, longest=segments.max_length)
+        weights = []
+        for layer in self.layers:
+            x, of_layer = layer.forward_with_weights(x, layout)
+            weights.append(of_layer)
+        return torch.stack(weights, dim=1)
+
 
 class TransformerDecoder(nn.Module):
     """A stack of layers in which target tokens attend to those before them and to the source.
@@ -109,18 +119,29 @@ class TransformerDecoder(nn.Module):
         logits: Tensor = self.output(states)
         return logits
 
+    def self_attention(self, tgt_in: Tensor, segments: Segments, memory: Memory) -> Tensor:
+        """Return the weights of attention among targets (B, L, H, T, T): see `Decoder`."""
+        return self._attention(tgt_in, segments, memory)[0]
+
     def source_attention(self, tgt_in: Tensor, segments: Segments, memory: Memory) -> Tensor:
         """Return the weights of attention to the source (B, L, H, T, S): see `Decoder`."""
+        return self._attention(tgt_in, segments, memory)[1]
+
+    def _attention(
+        self, tgt_in: Tensor, segments: Segments, memory: Memory
+    ) -> tuple[Tensor, Tensor]:
+        """Return the weights of both kinds of attention."""
         layout = Layout(segments, segments, causal=True, pattern=self.pattern)
         memory_layout = Layout(segments, memory.segments)
         x = self.embedding(tgt_in, segments.positions, longest=segments.max_length)
-        weights = []
+        own, to_source = [], []
         for layer in self.layers:
-            x, of_layer = layer.forward_with_weights(
+            x, *weights = layer.forward_with_weights(
                 x, layout, memory=memory.states, memory_layout=memory_layout
             )
-            weights.append(of_layer)
-        return torch.stack(weights, dim=1)
+            own.append(weights[0])
+            to_source.append(weights[1])
+        return torch.stack(own, dim=1), torch.stack(to_source, dim=1)
 
     def output_weight(self) -> tuple[Tensor, Tensor | None]:
         """Return weight (V, D) and bias (V,) or None of the projection to logits."""

@@ -94,6 +94,20 @@ class SelfAttention(nn.Module):
         output: Tensor = self.output(mixed.flatten(1))
         return output
 
+    def weights(self, x: Tensor, layout: Layout) -> Tensor:
+        """Return the weights (B, H, T, T) by which `forward` mixes; 0 for what is not seen."""
+        qkv = unpack(self._project(x, layout.queries.positions), layout.queries)
+        q, k, _ = qkv.permute(2, 0, 3, 1, 4)
+        scores = q @ k.transpose(2, 3) * self.head_dim**-0.5
+        places = torch.arange(layout.keys.max_length, device=x.device)
+        if self.positions.bias is not None:
+            scores = scores + self.positions.bias(q, places, places)
+        seen = layout.seen(num_heads=self.num_heads)
+        if seen is None:
+            seen = places <= places[:, None]
+        weights: Tensor = scores.masked_fill(~seen, -torch.inf).softmax(dim=-1)
+        return weights
+
     def step(self, x: Tensor, layout: StepLayout, *, past: KeysValues) -> Tensor:
         """Attend from the next token of each hypothesis (B, W, D) to it and those before it.
 

@@ -142,9 +142,22 @@ class EncoderLayer(nn.Module):
 
     def forward(self, x: Tensor, layout: Layout) -> Tensor:
         """Map packed tokens (N, D) to (N, D)."""
-        x = self.residual(
-            x, lambda x: self.self_attention(x, layout), self.self_attention_norm, self.dropout
-        )
+        return self._sublayers(x, lambda x: self.self_attention(x, layout))
+
+    def forward_with_weights(self, x: Tensor, layout: Layout) -> tuple[Tensor, Tensor]:
+        """Do as `forward`, and return also the weights of self-attention (B, H, S, S)."""
+        weights = []
+
+        def attend_to_itself(x: Tensor) -> Tensor:
+            weights.append(self.self_attention.weights(x, layout))
+            mixed: Tensor = self.self_attention(x, layout)
+            return mixed
+
+        x = self._sublayers(x, attend_to_itself)
+        return x, weights[0]
+
+    def _sublayers(self, x: Tensor, self_attention: Sublayer) -> Tensor:
+        x = self.residual(x, self_attention, self.self_attention_norm, self.dropout)
         return self.residual(x, self.feed_forward, self.feed_forward_norm, self.dropout)
 
 
@@ -183,17 +196,26 @@ class DecoderLayer(nn.Module):
 
     def forward_with_weights(
         self, x: Tensor, layout: Layout, *, memory: Tensor, memory_layout: Layout
-    ) -> tuple[Tensor, Tensor]:
-        """Do as `forward`, and return also the weights of attention to the source (B, H, T, S)."""
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Do as `forward`, and return also the weights of attention.
+
+        Returns:
+            (Nt, D); weights among targets (B, H, T, T); weights on the source (B, H, T, S).
+        """
         weights = []
+
+        def attend_to_itself(x: Tensor) -> Tensor:
+            weights.append(self.self_attention.weights(x, layout))
+            mixed: Tensor = self.self_attention(x, layout)
+            return mixed
 
         def attend_to_source(x: Tensor) -> Tensor:
             weights.append(self.cross_attention.weights(x, memory, memory_layout))
             mixed: Tensor = self.cross_attention(x, memory, memory_layout)
             return mixed
 
-        x = self._sublayers(x, lambda x: self.self_attention(x, layout), attend_to_source)
-        return x, weights[0]
+        x = self._sublayers(x, attend_to_itself, attend_to_source)
+        return x, weights[0], weights[1]
 
     def step(
         self, x: Tensor, layout: StepLayout, *, past: KeysValues, memory: KeysValues
