@@ -11,14 +11,12 @@ from torch import Tensor
 from transformer_mt.config.families import ModelSettings
 from transformer_mt.config.model import TransformerSettings
 from transformer_mt.errors import ConfigError, DataError
-from transformer_mt.models import build
 from transformer_mt.models.build import FEED_FORWARDS, RESIDUALS, build_model
 from transformer_mt.models.ensemble import ensemble
 from transformer_mt.models.interfaces import Memory
 from transformer_mt.models.recurrent import RecurrentDecoder
 from transformer_mt.models.seq2seq import Seq2Seq
 from transformer_mt.nn.packing import Segments, pack, unpack
-from transformer_mt.nn.positions import Positions, sinusoids
 
 SMALL = {
     "d_model": 24,
@@ -28,6 +26,13 @@ SMALL = {
     "num_decoder_layers": 2,
 }
 POSITIONS = {"sinusoidal": {"type": "sinusoidal"}, "learned": {"type": "learned", "max_length": 20}}
+RELATIVE = {
+    "none": {"type": "none"},
+    "rotary": {"type": "rotary"},
+    "relative": {"type": "relative", "max_distance": 3},
+    "relative_bias": {"type": "relative_bias", "num_buckets": 8, "max_distance": 6},
+    "alibi": {"type": "alibi"},
+}
 VARIANTS = {
     "-".join(choices): {
         **SMALL,
@@ -59,6 +64,19 @@ VARIANTS |= {
     }
     for pattern, positions in itertools.product(PATTERNS, POSITIONS)
 }
+VARIANTS |= {name: {**SMALL, "positions": positions} for name, positions in RELATIVE.items()}
+VARIANTS |= {
+    f"{pattern}-{name}": {
+        **SMALL,
+        "num_heads": 4,
+        "encoder_pattern": PATTERNS[pattern],
+        "decoder_pattern": PATTERNS[pattern],
+        "positions": positions,
+    }
+    for pattern, (name, positions) in zip(
+        itertools.cycle(["local", "strided_split", "fixed_split"]), RELATIVE.items(), strict=False
+    )
+}
 RECURRENT = {"type": "recurrent", "d_model": 24, "num_encoder_layers": 2, "num_decoder_layers": 2}
 CONVOLUTIONAL = {
     "type": "convolutional",
@@ -82,58 +100,28 @@ FAMILY = {
 V = 30
 
 
-class Rotary(Positions):
-    """Turns pairs of channels (Su et al. 2021): stands for all schemes that rotate."""
-
-    def rotate(self, qkv: Tensor, positions: Tensor) -> Tensor:
-        half = qkv.shape[-1] // 2
-        rates = 10.0 ** -torch.arange(half, dtype=qkv.dtype)
-        angles = positions[:, None, None, None] * rates
-        first, second = qkv[..., :2, :, :].chunk(2, dim=-1)
-        sin, cos = angles.sin(), angles.cos()
-        turned = torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
-        return torch.cat([turned, qkv[..., 2:, :, :]], dim=-3)
-
-
-class ShawBias(Positions):
-    """Adds a product of queries and vectors of distances (Shaw et al. 2018): for all that bias."""
-
-    def bias(self, q: Tensor, q_positions: Tensor, k_positions: Tensor) -> Tensor:
-        distances = (q_positions[:, None] - k_positions).clamp(-4, 4)
-        vectors = sinusoids(9, q.shape[-1])[distances + 4].to(q)
-        return torch.einsum("bhtk,tsk->bhts", q, vectors)
-
-
-SCHEMES = {"rotary": Rotary, "bias": ShawBias}
 SRC_LENGTHS, TGT_LENGTHS = [4, 9, 1], [6, 2, 8]
 
 
 def test_all_variants_are_here() -> None:
-    assert len(VARIANTS) == 12 + 10
-    assert len(SCHEMES) == 2  # hooks that no scheme of ours uses yet
+    assert len(VARIANTS) == 12 + 10 + 10
 
 
 @pytest.fixture(
     params=[
         *VARIANTS,
         *FAMILY,
-        *SCHEMES,
-        *(f"fixed_split-{x}" for x in SCHEMES),
         "ensemble",
         "mixed ensemble",
     ]
 )
-def model(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Seq2Seq:
+def model(request: pytest.FixtureRequest) -> Seq2Seq:
     torch.manual_seed(2)
     if request.param == "ensemble":
         return ensemble([randomised(VARIANTS[name]) for name in [*VARIANTS][:2]], [2.0, 1.0])
     if request.param == "mixed ensemble":
         members = [VARIANTS["post-relu-sinusoidal"], FAMILY["lstm_general"]]
         return ensemble([randomised(settings) for settings in members], [2.0, 1.0])
-    pattern, _, scheme = request.param.rpartition("-")
-    if scheme in SCHEMES:
-        monkeypatch.setattr(build, "_positions", lambda *_: SCHEMES[scheme]())
-        return randomised(VARIANTS["fixed_split-sinusoidal"] if pattern else SMALL)
     return randomised((VARIANTS | FAMILY)[request.param])
 
 

@@ -23,7 +23,65 @@ class LearnedPositions(Settings):
     """Number of positions; longer sentences are refused."""
 
 
-Positions = Annotated[SinusoidalPositions | LearnedPositions, Field(discriminator="type")]
+class NoPositions(Settings):
+    """Nothing: attention takes a sentence for a bag of words, but for what masks tell."""
+
+    type: Literal["none"]
+
+
+class RotaryPositions(Settings):
+    """Queries and keys turned by angles that grow with the position (Su et al. 2021)."""
+
+    type: Literal["rotary"]
+    base: Annotated[float, Field(gt=1)] = 10_000.0
+    """The slowest channels turn about once in so many tokens."""
+
+
+class RelativePositions(Settings):
+    """A trained vector for each distance between two tokens (Shaw et al. 2018)."""
+
+    type: Literal["relative"]
+    max_distance: PositiveInt = 16
+    """Farther tokens count as this far."""
+
+
+class RelativeBias(Settings):
+    """A trained number for each head and range of distances (Raffel et al. 2020, T5)."""
+
+    type: Literal["relative_bias"]
+    num_buckets: Annotated[int, Field(ge=4)] = 32
+    """Ranges of distances; in the encoder half of them for each direction."""
+    max_distance: PositiveInt = 128
+    """All farther distances are one range."""
+
+    def contradictions(self) -> Iterator[tuple[str, str]]:
+        """Refuse ranges that cannot be cut."""
+        if self.num_buckets % 4:
+            yield "num_buckets", f"must be a multiple of 4, got {self.num_buckets}"
+        if self.max_distance <= self.num_buckets // 2:
+            yield (
+                "max_distance",
+                f"must be more than half of num_buckets {self.num_buckets}, got "
+                f"{self.max_distance}",
+            )
+
+
+class AlibiPositions(Settings):
+    """Scores that fall linearly with the distance (Press et al. 2022)."""
+
+    type: Literal["alibi"]
+
+
+Positions = Annotated[
+    SinusoidalPositions
+    | LearnedPositions
+    | RotaryPositions
+    | RelativePositions
+    | RelativeBias
+    | AlibiPositions
+    | NoPositions,
+    Field(discriminator="type"),
+]
 
 
 class TransformerSettings(Settings):
@@ -76,6 +134,11 @@ class TransformerSettings(Settings):
     )
 
     @property
+    def head_dim(self) -> int:
+        """Channels of a head."""
+        return self.d_model // self.num_heads
+
+    @property
     def num_attention_layers(self) -> int:
         """Layers of the decoder that attend to the source."""
         return self.num_decoder_layers
@@ -84,8 +147,15 @@ class TransformerSettings(Settings):
         """Refuse widths that do not divide."""
         if self.d_model % self.num_heads:
             yield "num_heads", f"{self.num_heads} heads do not divide d_model {self.d_model}"
-        if self.d_model % 2:
+        if self.positions.type == "sinusoidal" and self.d_model % 2:
             yield "d_model", f"must be even (half sines, half cosines), got {self.d_model}"
+        if self.positions.type == "rotary" and self.head_dim % 2:
+            yield (
+                "positions",
+                f"rotary turns pairs of channels, but d_model {self.d_model} / num_heads "
+                f"{self.num_heads} gives heads of {self.head_dim}: set num_heads "
+                "so that it is even",
+            )
         for name in ("encoder_pattern", "decoder_pattern"):
             for setting, message in misfits(getattr(self, name), num_heads=self.num_heads):
                 yield f"{name}.{setting}", message

@@ -1,7 +1,7 @@
 """From settings to a model: where models meet settings; other families have a module each."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -29,6 +29,14 @@ from transformer_mt.nn.layers import (
 )
 from transformer_mt.nn.patterns import Pattern, fixed, local, strided
 from transformer_mt.nn.positions import LearnedPositions, Positions, SinusoidalPositions
+from transformer_mt.nn.relative_positions import (
+    AlibiPositions,
+    RelativeBias,
+    RelativePositions,
+    RotaryPositions,
+)
+
+Side = Literal["source", "target"]
 
 RESIDUALS: dict[str, Residual] = {"post": post_norm, "pre": pre_norm}
 INITS: dict[str, Init] = {
@@ -59,11 +67,11 @@ def _transformer(
     d_model, dropout = settings.d_model, settings.dropout
     residual = RESIDUALS[settings.norm]
 
-    def embedding(vocab_size: int) -> TokenEmbedding:
+    def embedding(vocab_size: int, side: Side) -> TokenEmbedding:
         return TokenEmbedding(
             vocab_size,
             d_model,
-            positions=_positions(settings.positions, d_model),
+            positions=POSITIONS[settings.positions.type](settings.positions, settings, side),
             dropout=dropout if settings.embedding_dropout is None else settings.embedding_dropout,
         )
 
@@ -86,7 +94,8 @@ def _transformer(
     def final_norm() -> nn.Module:
         return nn.LayerNorm(d_model) if settings.norm == "pre" else nn.Identity()
 
-    src_embedding, tgt_embedding = embedding(src_vocab_size), embedding(tgt_vocab_size)
+    src_embedding = embedding(src_vocab_size, "source")
+    tgt_embedding = embedding(tgt_vocab_size, "target")
     encoder = TransformerEncoder(
         src_embedding,
         [
@@ -127,10 +136,29 @@ def _transformer(
     return model
 
 
-def _positions(settings: settings_of.Positions, d_model: int) -> Positions:
-    if settings.type == "learned":
-        return LearnedPositions(settings.max_length, d_model)
-    return SinusoidalPositions(d_model)
+def _relative_bias(
+    settings: settings_of.RelativeBias, model: TransformerSettings, side: Side
+) -> Positions:
+    return RelativeBias(
+        model.num_heads,
+        num_buckets=settings.num_buckets,
+        max_distance=settings.max_distance,
+        bidirectional=side == "source",
+    )
+
+
+# Each takes the settings of its name, those of the model, and whose positions they are.
+POSITIONS: dict[str, Callable[[Any, TransformerSettings, Side], Positions]] = {
+    "none": lambda settings, model, side: Positions(),
+    "sinusoidal": lambda settings, model, side: SinusoidalPositions(model.d_model),
+    "learned": lambda settings, model, side: LearnedPositions(settings.max_length, model.d_model),
+    "rotary": lambda settings, model, side: RotaryPositions(model.head_dim, base=settings.base),
+    "relative": lambda settings, model, side: RelativePositions(
+        model.head_dim, max_distance=settings.max_distance
+    ),
+    "relative_bias": _relative_bias,
+    "alibi": lambda settings, model, side: AlibiPositions(model.num_heads),
+}
 
 
 def _plain(activation: Callable[[Tensor], Tensor]) -> Callable[[int, int, float], nn.Module]:

@@ -1,13 +1,14 @@
 """Scaled dot-product attention inside the sentences of a packed batch.
 
 The one place where packed tokens meet across tokens. Ways to compute the same: `attend_varlen`
-(flash attention on CUDA), `attend_in_groups` (CPU), `attend_flex` (a pattern on CUDA),
-`attend_sparsely` (a pattern and long sentences), `attend_padded` (all else).
+(flash attention on CUDA), `attend_in_groups` (CPU), `attend_in_blocks` (CPU, where positions add to
+scores), `attend_flex` (a pattern on CUDA), `attend_sparsely` (a pattern and long sentences),
+`attend_padded` (all else).
 """
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -18,7 +19,8 @@ from torch import Tensor
 from transformer_mt.nn.dropout import Dropout
 from transformer_mt.nn.flex import attend_flex, flex_kernel_for, make_block_mask
 from transformer_mt.nn.grouped import Plan, attend_in_groups, make_plan
-from transformer_mt.nn.packing import Segments, pack, unpack
+from transformer_mt.nn.length_groups import Blocks, length_groups
+from transformer_mt.nn.packing import Segments, pack, take_rows, unpack
 from transformer_mt.nn.patterns import Pattern
 from transformer_mt.nn.positions import Bias
 from transformer_mt.nn.sparse import SparsePlan, attend_sparsely, is_worthwhile, make_sparse_plan
@@ -46,6 +48,7 @@ class Layout:
     _plans: dict[tuple[int, ...], Plan] = field(default_factory=dict, init=False, repr=False)
     _block_mask: list[Any] = field(default_factory=list, init=False, repr=False)
     _sparse_plan: list[SparsePlan] = field(default_factory=list, init=False, repr=False)
+    _blocks: list[Blocks] = field(default_factory=list, init=False, repr=False)
 
     def plan(self, projections: tuple[Tensor, ...]) -> Plan:
         """Return the groups in which the CPU attends to such projections."""
@@ -61,6 +64,12 @@ class Layout:
                 num_heads=num_heads,
             )
         return self._plans[kind]
+
+    def blocks(self) -> Blocks:
+        """Return the sentences of a self-attention in blocks of similar length."""
+        if not self._blocks:
+            self._blocks.append(Blocks.of(self.keys, length_groups(self.keys, self.keys)))
+        return self._blocks[0]
 
     def sparse_plan(self) -> SparsePlan:
         """Return the blocks in which sentences are attended by their pattern."""
@@ -124,7 +133,7 @@ def attend(
     """
     x = projections[0]
     if bias is not None:
-        return attend_padded(projections, layout, dropout=dropout, bias=bias)
+        return attend_in_blocks(x, layout, dropout=dropout, bias=bias)
     if (pattern := layout.pattern) is not None and is_worthwhile(
         pattern, layout.keys.max_length, causal=layout.causal
     ):
@@ -167,6 +176,23 @@ def attend_padded(
         dropout_p=dropout.p if dropout.active else 0.0,
     )
     return pack(mixed.transpose(1, 2), layout.queries)
+
+
+def attend_in_blocks(x: Tensor, layout: Layout, *, dropout: Dropout, bias: Bias) -> Tensor:
+    """Attend from each sentence to itself in padded blocks of sentences of similar length.
+
+    For what positions add to scores, which may have gradients of its own; see `attend`.
+    """
+    if x.device.type != "cpu" or torch.compiler.is_compiling():
+        return attend_padded((x,), layout, dropout=dropout, bias=bias)
+    blocks = layout.blocks()
+    parts = torch.split(take_rows(x, blocks.rows), [s.num_tokens for s in blocks.segments])
+    mixed = [
+        attend_padded((part,), replace(layout, queries=s, keys=s), dropout=dropout, bias=bias)
+        for part, s in zip(parts, blocks.segments, strict=True)
+    ]
+    packed = take_rows(torch.cat(mixed), blocks.places)
+    return F.pad(packed, (0, 0, 0, 0, 0, blocks.num_tail_rows))
 
 
 def attend_varlen(projections: tuple[Tensor, ...], layout: Layout) -> Tensor:

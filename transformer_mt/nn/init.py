@@ -1,8 +1,8 @@
 """First values of the weights, each rule named by its source.
 
 A rule fills all parameters of a model in place from torch's random numbers. It knows them by their
-names, which are a contract: `.bias`, `_norm.weight`, `embedding.`, `layers.N.`, and matrices that
-hold several projections one below the other (`qkv`, `key_value`, `convolution`).
+names, which are a contract: `.bias`, `_bias`, `_norm.weight`, `embedding.`, `layers.N.`, and
+matrices that hold several projections one below the other (`qkv`, `key_value`, `convolution`).
 """
 
 import re
@@ -96,7 +96,7 @@ def _fill_all_but_projections(
     The untied output matrix counts as an embedding, as in tensor2tensor.
     """
     for name, parameter in model.named_parameters():
-        if name.endswith(".bias"):
+        if name.endswith((".bias", "_bias")):
             nn.init.zeros_(parameter)
         elif name.endswith("_norm.weight"):
             nn.init.ones_(parameter)

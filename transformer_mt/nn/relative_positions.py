@@ -1,0 +1,156 @@
+"""Positional schemes that act in each self-attention: on queries and keys, or on their scores.
+
+What a token sees of another depends on the distance between them alone, wherever they stand.
+
+Letters: B sentences, H heads, K head size, T queries, S keys.
+"""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from transformer_mt.nn.positions import Positions
+
+
+class RotaryPositions(Positions):
+    """Turns pairs of channels of queries and keys by angles that grow with the position.
+
+    Source: Su et al. 2021, equation 34. differs: channel i is paired with channel i + K/2 instead
+    of its neighbour, as most programs do: the same channels in another order.
+    """
+
+    def __init__(self, head_dim: int, *, base: float = 10_000.0) -> None:
+        super().__init__()
+        if head_dim % 2:
+            raise ValueError(f"head_dim must be even, got {head_dim}")
+        self.head_dim, self.base = head_dim, base
+        # No buffers: tables are cheap to compute and have no place among the weights.
+        self._cos, self._sin = torch.empty(0, head_dim // 2), torch.empty(0, head_dim // 2)
+
+    def embed(self, x: Tensor, positions: Tensor, *, longest: int) -> Tensor:
+        """Leave embeddings as they are, and make room in the tables for `longest` positions."""
+        if self._cos.shape[0] < longest or self._cos.device != x.device:
+            rows = max(longest, 2 * self._cos.shape[0], 128)
+            exponents = torch.arange(0, self.head_dim, 2, dtype=torch.float64) / self.head_dim
+            angles = torch.arange(rows, dtype=torch.float64)[:, None] * self.base**-exponents
+            self._cos = angles.cos().to(x.device, torch.float32)
+            self._sin = angles.sin().to(x.device, torch.float32)
+        return x
+
+    def rotate(self, qkv: Tensor, positions: Tensor) -> Tensor:
+        """Turn queries and keys (.., 3, H, K) at `positions` (..)."""
+        cos, sin = (
+            F.embedding(positions, table).to(qkv.dtype)[..., None, None, :]
+            for table in (self._cos, self._sin)
+        )
+        first, second = qkv[..., :2, :, :].chunk(2, dim=-1)
+        turned = torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
+        return torch.cat([turned, qkv[..., 2:, :, :]], dim=-3)
+
+
+class RelativePositions(Positions):
+    """A trained vector for each distance, which meets queries as one more key.
+
+    Source: Shaw et al. 2018, section 3.2, equation 4. differs: none for values, which changed
+    nothing in their table 3; all layers of a side share the vectors.
+    """
+
+    def __init__(self, head_dim: int, *, max_distance: int = 16) -> None:
+        super().__init__()
+        self.max_distance = max_distance
+        self.keys = nn.Parameter(torch.empty(2 * max_distance + 1, head_dim))
+
+    def bias(self, q: Tensor, q_positions: Tensor, k_positions: Tensor) -> Tensor:
+        """Return (B, H, T, S): products of queries (B, H, T, K) with the vectors of distances."""
+        distance = k_positions - q_positions[:, None]
+        index = distance.clamp(-self.max_distance, self.max_distance) + self.max_distance
+        products = q @ self.keys.t().to(q.dtype) * q.shape[-1] ** -0.5
+        of_keys: Tensor = products.gather(-1, index.expand(*q.shape[:2], *index.shape))
+        return of_keys
+
+
+class RelativeBias(Positions):
+    """A trained number for each head and range of distances, added to scores.
+
+    Source: Raffel et al. 2020 (T5), section 2.1. differs: scores are divided by sqrt(K), as in the
+    rest of this program.
+    """
+
+    def __init__(
+        self,
+        num_heads: int,
+        *,
+        num_buckets: int = 32,
+        max_distance: int = 128,
+        bidirectional: bool,
+    ) -> None:
+        super().__init__()
+        self.max_distance, self.bidirectional = max_distance, bidirectional
+        self.bucket_bias = nn.Parameter(torch.empty(num_buckets, num_heads))
+
+    def bias(self, q: Tensor, q_positions: Tensor, k_positions: Tensor) -> Tensor:
+        """Return (1, H, T, S)."""
+        buckets = distance_buckets(
+            k_positions - q_positions[:, None],
+            num_buckets=self.bucket_bias.shape[0],
+            max_distance=self.max_distance,
+            bidirectional=self.bidirectional,
+        )
+        return F.embedding(buckets, self.bucket_bias).permute(2, 0, 1)[None].to(q.dtype)
+
+
+def distance_buckets(
+    distance: Tensor, *, num_buckets: int, max_distance: int, bidirectional: bool
+) -> Tensor:
+    """Number the range that each distance (key minus query) falls into.
+
+    Half of the ranges hold one distance each, the others grow geometrically up to `max_distance`;
+    all beyond share the last. Where keys may lie ahead, each direction has half of the ranges.
+
+    Source: Raffel et al. 2020, as in their Mesh TensorFlow program.
+    """
+    bucket = torch.zeros_like(distance)
+    if bidirectional:
+        num_buckets //= 2
+        bucket = bucket + (distance > 0) * num_buckets
+        distance = distance.abs()
+    else:
+        distance = (-distance).clamp(min=0)
+    num_exact = num_buckets // 2
+    share = (distance.clamp(min=1).float() / num_exact).log() / math.log(max_distance / num_exact)
+    far = num_exact + (share * (num_buckets - num_exact)).long()
+    return bucket + torch.where(distance < num_exact, distance, far.clamp(max=num_buckets - 1))
+
+
+class AlibiPositions(Positions):
+    """Scores fall linearly with the distance, at a rate that each head has fixed.
+
+    Source: Press et al. 2022, section 3. differs: in the encoder distances count in both
+    directions alike; the paper has decoders only.
+    """
+
+    def __init__(self, num_heads: int) -> None:
+        super().__init__()
+        self.num_heads = num_heads
+
+    def bias(self, q: Tensor, q_positions: Tensor, k_positions: Tensor) -> Tensor:
+        """Return (1, H, T, S)."""
+        distance = (k_positions - q_positions[:, None]).abs()
+        slopes = torch.tensor(alibi_slopes(self.num_heads), device=q.device)
+        return (distance * -slopes[:, None, None])[None].to(q.dtype)
+
+
+def alibi_slopes(num_heads: int) -> list[float]:
+    """Return the rate of each head: 2^(-8/H), 2^(-16/H), .. for H heads, a power of two.
+
+    Other numbers take those of the power below, then every second one of the power above.
+
+    Source: Press et al. 2022, section 3 and their program.
+    """
+    below = 1 << (num_heads.bit_length() - 1)
+    slopes = [2 ** (-8 * (head + 1) / below) for head in range(below)]
+    if below == num_heads:
+        return slopes
+    return slopes + alibi_slopes(2 * below)[::2][: num_heads - below]
