@@ -13,7 +13,7 @@ from typing import Any
 from transformer_mt import storage
 
 DEAD = 137
-_CALLS = ("fsync", "rename", "replace", "unlink", "rmdir", "mkdir", "truncate", "ftruncate")
+_CALLS = ("fsync", "rename", "replace", "unlink", "rmdir", "mkdir", "ftruncate")
 
 
 def run_in_child(
@@ -66,7 +66,8 @@ def dies_at(number: int, root: Path, *, loses_power: bool) -> None:
     """
     made = 0
     old = {path.stat().st_ino for path in _files(root)}
-    synced: set[tuple[int, int]] = set()
+    truncate = os.truncate
+    synced: dict[int, int] = {}  # by inode: bytes that are on the disk for certain
 
     def point() -> None:
         nonlocal made
@@ -75,8 +76,8 @@ def dies_at(number: int, root: Path, *, loses_power: bool) -> None:
             if loses_power:
                 for path in _files(root):
                     stat = path.stat()
-                    if stat.st_ino not in old and (stat.st_ino, stat.st_size) not in synced:
-                        os.truncate(path, stat.st_size // 2)
+                    safe = synced.get(stat.st_ino, stat.st_size if stat.st_ino in old else 0)
+                    truncate(path, min(stat.st_size, max(safe, stat.st_size // 2)))
             os._exit(DEAD)
 
     def counted(original: Callable[..., Any], is_sync: bool) -> Callable[..., Any]:
@@ -85,7 +86,7 @@ def dies_at(number: int, root: Path, *, loses_power: bool) -> None:
             result = original(*args, **kwargs)
             if is_sync:
                 stat = os.fstat(args[0])
-                synced.add((stat.st_ino, stat.st_size))
+                synced[stat.st_ino] = stat.st_size
             return result
 
         return call
@@ -97,10 +98,8 @@ def dies_at(number: int, root: Path, *, loses_power: bool) -> None:
 
     original_open = io.open
     io.open = builtins.open = opened  # type: ignore[assignment]
-    truncate = os.truncate
     for name in _CALLS:
         setattr(os, name, counted(getattr(os, name), name == "fsync"))
-    os.truncate, _ = truncate, os.truncate
     storage._exchange = counted(storage._exchange, False)
 
 

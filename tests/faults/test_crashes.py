@@ -14,6 +14,7 @@ from torch import Tensor
 from tests.faults.dying import DEAD, dies_at, run_in_child
 from tests.tiny_runs import metrics_without_times, weights_at
 from transformer_mt.bundle import load_bundle
+from transformer_mt.config.loading import load_config
 from transformer_mt.config.schema import Config
 from transformer_mt.training.checkpoint import list_checkpoints, step_of
 from transformer_mt.training.trainer import train
@@ -36,15 +37,49 @@ def assert_same_outcome(run: Path, expected: Path, step: int) -> None:
     assert [p for p in run.rglob("*") if ".tmp-" in p.name or p.name.endswith(".old")] == []
 
 
+MULTI30K = Path("data/multi30k/train.en")
+
+
+def multi30k(folder: Path, *, max_steps: int) -> Config:
+    """Settings of the first updates of `configs/multi30k_tiny.yaml`, validated by loss alone."""
+    if not MULTI30K.exists():
+        pytest.skip(f"needs {MULTI30K} (scripts/get_corpus.py multi30k)")
+    changes = {
+        "name": "tiny",
+        "data.corpus_dir": folder.parent / "corpora",
+        "training.max_minutes": "null",
+        "training.max_steps": max_steps,
+        "training.log_every_steps": 2,
+        "training.runs_dir": folder / "runs",
+        "training.checkpoints.keep_last": 1,
+        "training.validation.every_steps": 4,
+        "training.validation.metrics": "[]",
+        "training.validation.select_by": "loss",
+        "training.validation.num_samples": 1,
+    }
+    overrides = [f"{setting}={value}" for setting, value in changes.items()]
+    return load_config(Path("configs/multi30k_tiny.yaml"), overrides)
+
+
 @pytest.mark.parametrize("loses_power", [False, True], ids=["killed", "power lost"])
-@pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.sweep), 29])
+@pytest.mark.parametrize(
+    ("text", "every"),
+    [
+        pytest.param("digits", 1, marks=pytest.mark.sweep),
+        pytest.param("multi30k", 8, marks=pytest.mark.sweep),
+        ("digits", 29),
+    ],
+)
 def test_a_run_that_dies_at_any_write_is_finished_by_the_same_command(
-    run_config: Callable[..., Config], tmp_path: Path, every: int, loses_power: bool
+    run_config: Callable[..., Config], tmp_path: Path, text: str, every: int, loses_power: bool
 ) -> None:
     """Validations, best model, two checkpoints, pruning, the average and the result are written."""
-    changes = {"training__checkpoints__keep_last": 1, "training__max_steps": 8}
-    whole = Path(train(run_config("whole", **changes)).run_dir)
-    settings = run_config("dying", **changes)
+    if text == "multi30k":
+        whole_settings, settings = (multi30k(tmp_path / n, max_steps=8) for n in ("whole", "dying"))
+    else:
+        changes = {"training__checkpoints__keep_last": 1, "training__max_steps": 8}
+        whole_settings, settings = run_config("whole", **changes), run_config("dying", **changes)
+    whole = Path(train(whole_settings).run_dir)
     folder = Path(settings.training.runs_dir)
 
     def live_dangerously(number: int) -> None:
@@ -63,7 +98,7 @@ def test_a_run_that_dies_at_any_write_is_finished_by_the_same_command(
     assert_same_outcome(folder / "tiny", whole, 8)
 
 
-@pytest.mark.parametrize("num_kills", [pytest.param(200, marks=pytest.mark.sweep), 8])
+@pytest.mark.parametrize("num_kills", [pytest.param(260, marks=pytest.mark.sweep), 8])
 def test_a_run_that_is_killed_again_and_again_ends_as_if_it_never_was(
     run_config: Callable[..., Config], num_kills: int
 ) -> None:
