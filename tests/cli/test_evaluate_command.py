@@ -129,6 +129,12 @@ def test_scoring_files_imports_no_torch(files):
         (["--test-set", "first", "--output", "/dev/null/x"], 2, "/dev/null is no folder"),
         (["--output", "DE"], 2, "it is a file, but 2 test sets need a folder"),
         (["--test-set", "third"], 2, "has no test set 'third'; it has: valid, first, second"),
+        (["--figure", "x.png"], 2, "--figure has no effect without --by-length"),
+        (["--length-edges", "5"], 2, "--length-edges has no effect without --by-length"),
+        (["--by-length", "--length-edges", "9,5"], 2, "expected rising numbers from 1"),
+        (["--by-length", "--length-edges", "few"], 2, "expected rising numbers from 1"),
+        (["--by-length", "--figure", "x.bmp"], 2, "expected a name that ends in .png"),
+        (["--hyp", "DE", "--ref", "DE", "--by-length"], 2, "with --hyp --by-length would have no"),
         (["--hyp", "nowhere", "--ref", "DE"], 3, "nowhere: no such file"),
         (["--hyp", "SHORT", "--ref", "DE"], 3, "has 1 line but"),
         (["--src", "SHORT", "--ref", "DE"], 3, "has 1 line but"),
@@ -149,6 +155,58 @@ def test_mistakes_are_named_in_one_line(tiny_bundle, files, tmp_path, arguments,
     assert words in result.stderr
     assert "Traceback" not in result.stderr
     assert result.stdout == ""
+
+
+def test_scores_by_length_are_those_of_the_lines_of_that_length(
+    tiny_bundle, files, tiny_text, hypotheses
+):
+    arguments = ("--model", tiny_bundle, "--src", files[0], "--ref", files[1], "--by-length")
+    tokenizer = load_bundle(tiny_bundle).tokenizers.src
+    result = run(*arguments, "--bleu", "--length-edges", "6,9", "--json")
+    buckets = json.loads(result.stdout)["by_length"]
+    assert [(bucket["at_least"], bucket["at_most"]) for bucket in buckets] == [
+        (1, 6), (7, 9), (10, None),
+    ]  # fmt: skip
+    assert sum(bucket["num_sentences"] for bucket in buckets) == 30
+    for bucket in buckets:
+        lines = [
+            number
+            for number, source in enumerate(tiny_text[0])
+            if bucket["at_least"] <= len(tokenizer.encode(source)) + 1 <= (bucket["at_most"] or 99)
+        ]
+        (expected,) = score(
+            [hypotheses[line] for line in lines],
+            [tiny_text[1][line] for line in lines],
+            metrics=["bleu"],
+            tgt_lang="de",
+        )
+        assert bucket["num_sentences"] == len(lines)
+        assert bucket["scores"]["bleu"] == pytest.approx(expected.value)
+
+
+@pytest.mark.parametrize("suffix", ["png", "svg"])
+def test_scores_by_length_are_a_table_and_a_picture(tiny_bundle, files, tmp_path, suffix):
+    pytest.importorskip("matplotlib")
+    figure = tmp_path / f"figure.{suffix}"
+    arguments = ("--model", tiny_bundle, "--by-length", "--length-edges", 8)
+    result = run(*arguments, "--figure", figure)
+    assert result.exit_code == 0, result.stderr
+    first = result.stdout.splitlines()[2:5]
+    assert first[0].split() == ["source", "tokens", "sentences", "BLEU", "chrF"]
+    assert [line.split()[0] for line in first[1:]] == ["1-8", "9+"]
+    assert all(line.endswith("fewer than 50 sentences: rough") for line in first[1:])
+    assert figure.stat().st_size > 1000
+
+
+def test_without_matplotlib_a_picture_is_refused_before_anything_is_done(
+    tiny_bundle, tmp_path, monkeypatch
+):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    figure = tmp_path / "figure.png"
+    result = run("--model", tiny_bundle, "--by-length", "--figure", figure)
+    assert result.exit_code == 2
+    assert "pip install 'transformer_mt[plot]'" in result.stderr
+    assert "model:" not in result.stderr
 
 
 def test_a_missing_test_set_is_named_before_anything_is_translated(tiny_bundle, tmp_path):

@@ -13,6 +13,7 @@ PACKAGE = Path(__file__).parents[2] / "transformer_mt"
 LAYERS = [
     {"errors", "hashes"},
     {"config", "log", "storage", "versions"},
+    {"figures"},
     {"text", "metrics"},
     {"data", "nn"},
     {"models"},
@@ -21,11 +22,12 @@ LAYERS = [
     {"evaluation"},
     {"training", "export", "serving"},
     {"benchmarks"},
+    {"lab"},
     {"cli"},
     {"__main__"},
 ]
 RANK = {unit: rank for rank, units in enumerate(LAYERS) for unit in units}
-WITHOUT_TORCH = {unit for units in LAYERS[:3] for unit in units}
+WITHOUT_TORCH = {unit for units in LAYERS[:4] for unit in units}
 PICKLERS = {"pickle", "cloudpickle", "dill", "joblib", "shelve", "marshal"}
 VAGUE_NAMES = {"utils", "util", "helpers", "common", "constants", "misc"}
 

@@ -58,9 +58,10 @@ def attention(
     that of the end of the source, which is not shown.
     """
     from transformer_mt.decoding.alignment import attention_of, candidate_of
-    from transformer_mt.decoding.picture import check_picture, draw_attention
+    from transformer_mt.decoding.picture import draw_attention
+    from transformer_mt.figures import check_figure
 
-    check_picture(output)
+    check_figure(output)
     check_output(output)
     if not text.strip() or (target is not None and not target.strip()):
         raise DataError("expected some text; it is empty or blank")

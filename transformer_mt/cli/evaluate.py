@@ -3,13 +3,20 @@
 import json
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from transformer_mt.cli.help import examples
+from transformer_mt.cli.length_options import (
+    ByLength,
+    LengthEdges,
+    LengthFigure,
+    check_length_options,
+    length_records,
+    length_table,
+)
 from transformer_mt.cli.model_options import (
     BatchTokens,
     BeamSize,
@@ -27,12 +34,10 @@ from transformer_mt.config.training import MetricName
 from transformer_mt.errors import ConfigError
 
 if TYPE_CHECKING:
-    from transformer_mt.config.schema import Config
+    from transformer_mt.metrics.by_length import Bucket
     from transformer_mt.metrics.scores import Score
 
 logger = logging.getLogger(__name__)
-
-VALIDATION = "valid"
 
 # In the order of the output, as people write them.
 METRICS: dict[MetricName, str] = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER"}
@@ -46,6 +51,7 @@ def register(app: typer.Typer) -> None:
             "tmt evaluate --model runs/base --bleu --chrf --test-set newstest2014",
             "tmt evaluate --src test.en --ref test.de --output test.hyp",
             "tmt evaluate --hyp test.hyp --ref test.de --tgt-lang de --json",
+            "tmt evaluate --bleu --by-length --length-edges 10,20,30 --figure by_length.png",
         )
     )(evaluate)
 
@@ -94,6 +100,9 @@ def evaluate(
             "NAME.txt of this folder.",
         ),
     ] = None,
+    by_length: ByLength = False,
+    length_edges: LengthEdges = None,
+    figure: LengthFigure = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON object for each test set.")
     ] = False,
@@ -118,6 +127,7 @@ def evaluate(
             "--batch-tokens": batch_tokens, "--device": None if device == "auto" else device,
             "--precision": None if precision == "fp32" else precision,
             "--workers": num_workers,
+            "--by-length": by_length or None, "--length-edges": length_edges, "--figure": figure,
         }  # fmt: skip
         useless = {name for name, value in with_model.items() if value not in (None, [])}
         _check_files("--hyp", ref, useless)
@@ -125,11 +135,15 @@ def evaluate(
         return
     if src is not None or ref is not None:
         _check_files("--src", ref if src else None, {"--test-set"} if test_set else set())
+    edges = check_length_options(by_length, length_edges, figure)
+
+    from transformer_mt.data.test_sets import TestSet, read_test_sets
+
     test_sets = []
     if src is not None and ref is not None:  # read before the model: a wrong name fails at once
         test_sets = [TestSet(src.name, *parallel_lines(src, ref))]
     bundle = load_models(model, ensemble_weights, device=device, precision=precision)
-    test_sets = test_sets or _test_sets(bundle.config, test_set)
+    test_sets = test_sets or read_test_sets(bundle.config, test_set)
     if len(test_sets) == 1:
         check_output(output, src, ref)
     elif output is not None and output.exists() and not output.is_dir():
@@ -147,7 +161,10 @@ def evaluate(
     )
 
     from transformer_mt.evaluation import translate_and_score
+    from transformer_mt.metrics.by_length import draw_by_length, score_by_length
 
+    language = tgt_lang or bundle.config.data.tgt_lang
+    all_buckets: dict[str, list[Bucket]] = {}
     for test in test_sets:
         with progress_bar(test.name, " sentences") as on_progress:
             evaluation = translate_and_score(
@@ -155,21 +172,25 @@ def evaluate(
                 test.sources,
                 test.references,
                 metrics=metrics,
-                tgt_lang=tgt_lang or bundle.config.data.tgt_lang,
+                tgt_lang=language,
                 on_progress=on_progress,
             )
         if output is not None:
             _keep(evaluation.hypotheses, output, test.name if len(test_sets) > 1 else None)
-        _print(test.name, len(test.sources), evaluation.scores, as_json=as_json)
-
-
-@dataclass(frozen=True)
-class TestSet:
-    """Sources and their references."""
-
-    name: str
-    sources: list[str]
-    references: list[str]
+        buckets = None
+        if edges is not None:
+            buckets = all_buckets[test.name] = score_by_length(
+                evaluation.hypotheses,
+                test.references,
+                [len(ids) + 1 for ids in bundle.tokenizers.src.encode_batch(test.sources)],
+                metrics=metrics,
+                tgt_lang=language,
+                edges=edges,
+            )
+        _print(test.name, len(test.sources), evaluation.scores, buckets, as_json=as_json)
+    if figure is not None:
+        draw_by_length(all_buckets, figure, names={name: METRICS[name] for name in metrics})
+        logger.info("figure: %s", figure)
 
 
 def _check_files(option: str, ref: Path | None, useless: set[str]) -> None:
@@ -187,31 +208,7 @@ def _score_files(
     assert ref is not None
     hypotheses, references = parallel_lines(hyp, ref)
     scores = score(hypotheses, references, metrics=metrics, tgt_lang=tgt_lang or "")
-    _print(hyp.name, len(hypotheses), scores, as_json=as_json)
-
-
-def _test_sets(config: "Config", names: Sequence[str]) -> list[TestSet]:
-    """Read the named test sets of a config, or all of them."""
-    from transformer_mt.data.sources import open_source, read_pairs
-
-    sources = {VALIDATION: config.data.valid, **config.data.test}
-    for name in names:
-        if name not in sources:
-            raise ConfigError(
-                f"the model's config has no test set '{name}'; it has: {', '.join(sources)}"
-            )
-    if not names and not config.data.test:
-        raise ConfigError(
-            "the model's config names no test sets (data.test): give --src and --ref, or "
-            f"--test-set {VALIDATION} for the validation set"
-        )
-    test_sets = []
-    for name in names or config.data.test:
-        source = open_source(
-            sources[name], src_lang=config.data.src_lang, tgt_lang=config.data.tgt_lang
-        )
-        test_sets.append(TestSet(name, *read_pairs(source)))
-    return test_sets
+    _print(hyp.name, len(hypotheses), scores, None, as_json=as_json)
 
 
 def _keep(hypotheses: Sequence[str], path: Path, name: str | None) -> None:
@@ -222,9 +219,16 @@ def _keep(hypotheses: Sequence[str], path: Path, name: str | None) -> None:
         file.writelines(f"{hypothesis}\n" for hypothesis in hypotheses)
 
 
-def _print(name: str, num_lines: int, scores: Sequence["Score"], *, as_json: bool) -> None:
+def _print(
+    name: str,
+    num_lines: int,
+    scores: Sequence["Score"],
+    buckets: "Sequence[Bucket] | None",
+    *,
+    as_json: bool,
+) -> None:
     if as_json:
-        record = {
+        record: dict[str, object] = {
             "test_set": name,
             "num_lines": num_lines,
             "scores": [
@@ -237,7 +241,12 @@ def _print(name: str, num_lines: int, scores: Sequence["Score"], *, as_json: boo
                 for score in scores
             ],
         }
+        if buckets is not None:
+            record["by_length"] = length_records(buckets)
         typer.echo(json.dumps(record, ensure_ascii=False))
         return
     for score in scores:
         typer.echo(f"{name}: {METRICS[score.name]} = {score.value:.2f} ({score.signature})")
+    if buckets is not None:
+        for line in length_table(buckets, {score.name: METRICS[score.name] for score in scores}):
+            typer.echo(line)

@@ -8,30 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from transformer_mt.decoding.alignment import Attention
-from transformer_mt.errors import ConfigError
-from transformer_mt.storage import explain_write_errors
+from transformer_mt.figures import new_figure, save_figure
 
-SUFFIXES = (".png", ".svg", ".pdf")
 FIRST_FONT = "DejaVu Sans"
 """Comes with matplotlib."""
 INCHES_A_PIECE = 0.28
 MAX_INCHES = 40.0
 
 logger = logging.getLogger(__name__)
-
-
-def check_picture(path: Path) -> None:
-    """Refuse what cannot become a picture, before any work is done.
-
-    Raises:
-        ConfigError: If matplotlib is missing, or the name ends in none of `SUFFIXES`.
-    """
-    if path.suffix.lower() not in SUFFIXES:
-        raise ConfigError(f"{path}: expected a name that ends in {', '.join(SUFFIXES)}")
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError as error:
-        raise ConfigError("pictures need matplotlib: pip install 'transformer_mt[plot]'") from error
 
 
 def draw_attention(attention: Attention, path: Path, *, title: str) -> None:
@@ -48,10 +32,6 @@ def draw_attention(attention: Attention, path: Path, *, title: str) -> None:
     Raises:
         TmtError: When the picture cannot be written.
     """
-    # The object interface: no window system, no state shared with other plots.
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     columns, rows = map(_labels, (attention.source_tokens, attention.target_tokens))
     fonts, lacking = fonts_for("".join((*columns, *rows, title)))
     if lacking:
@@ -61,8 +41,7 @@ def draw_attention(attention: Attention, path: Path, *, title: str) -> None:
         )
     longest = max(len(columns), len(rows), 1)
     inches = min(INCHES_A_PIECE, MAX_INCHES / longest)
-    figure = Figure((inches * len(columns) + 2.2, inches * len(rows) + 1.6), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(inches * len(columns) + 2.2, inches * len(rows) + 1.6)
     axes = figure.subplots()
     image = axes.imshow(attention.weights, cmap="Blues", vmin=0, vmax=1, aspect="equal")
     style: dict[str, Any] = {"family": fonts, "fontsize": min(9.0, 32 * inches)}
@@ -71,10 +50,9 @@ def draw_attention(attention: Attention, path: Path, *, title: str) -> None:
     axes.tick_params(top=True, labeltop=True, bottom=False, labelbottom=False, length=2)
     axes.set_title(title, family=fonts, fontsize=9)
     figure.colorbar(image, ax=axes, shrink=0.6, label="weight")
-    with explain_write_errors(path), warnings.catch_warnings():
+    with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # told above
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=120)
+        save_figure(figure, path)
 
 
 def fonts_for(text: str) -> tuple[list[str], list[str]]:

@@ -4,15 +4,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from transformer_mt.errors import ConfigError
+from transformer_mt.figures import check_figure, new_figure, save_figure
 from transformer_mt.log import read_metrics
-from transformer_mt.storage import explain_write_errors
 from transformer_mt.training.run_directory import RunDirectory
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-SUFFIXES = (".png", ".svg", ".pdf")
 
 
 def plot_runs(runs: Sequence[RunDirectory], output_path: Path) -> None:
@@ -26,17 +23,8 @@ def plot_runs(runs: Sequence[RunDirectory], output_path: Path) -> None:
         ConfigError: When matplotlib is missing or the suffix is none it knows.
         TmtError: When the picture cannot be written.
     """
-    if output_path.suffix.lower() not in SUFFIXES:
-        raise ConfigError(f"{output_path}: expected a name that ends in {', '.join(SUFFIXES)}")
-    try:
-        # The object interface: no window system, no state shared with other plots.
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ConfigError("pictures need matplotlib: pip install 'transformer_mt[plot]'") from error
-
-    figure = Figure(figsize=(8, 9), layout="constrained")
-    FigureCanvasAgg(figure)
+    check_figure(output_path)
+    figure = new_figure(8, 9)
     loss, score, rate = figure.subplots(3, sharex=True)
     for number, run in enumerate(runs):
         color = f"C{number % 10}"
@@ -55,9 +43,7 @@ def plot_runs(runs: Sequence[RunDirectory], output_path: Path) -> None:
         axes.grid(alpha=0.3)
         if axes.get_legend_handles_labels()[0]:
             axes.legend(fontsize="small")
-    with explain_write_errors(output_path):
-        output_path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(output_path, dpi=120)
+    save_figure(figure, output_path)
 
 
 def _draw(axes: "Axes", records: Sequence[dict[str, Any]], key: str, **style: Any) -> None:

@@ -1,0 +1,46 @@
+"""The test sets that a config names."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from transformer_mt.config.schema import Config
+from transformer_mt.data.sources import open_source, read_pairs
+from transformer_mt.errors import ConfigError
+
+VALIDATION = "valid"
+
+
+@dataclass(frozen=True)
+class TestSet:
+    """Sources and their references."""
+
+    name: str
+    sources: list[str]
+    references: list[str]
+
+
+def read_test_sets(config: Config, names: Sequence[str]) -> list[TestSet]:
+    """Read the named test sets of a config, or all of them.
+
+    Raises:
+        ConfigError: If there is none, or none of that name.
+        DataError: If one cannot be read.
+    """
+    sources = {VALIDATION: config.data.valid, **config.data.test}
+    for name in names:
+        if name not in sources:
+            raise ConfigError(
+                f"the model's config has no test set '{name}'; it has: {', '.join(sources)}"
+            )
+    if not names and not config.data.test:
+        raise ConfigError(
+            "the model's config names no test sets (data.test): give --src and --ref, or "
+            f"--test-set {VALIDATION} for the validation set"
+        )
+    test_sets = []
+    for name in names or config.data.test:
+        source = open_source(
+            sources[name], src_lang=config.data.src_lang, tgt_lang=config.data.tgt_lang
+        )
+        test_sets.append(TestSet(name, *read_pairs(source)))
+    return test_sets

@@ -1,0 +1,132 @@
+"""Scores by the length of the source: whether a model forgets what is far away.
+
+Source: Bahdanau et al. 2015, figure 2.
+"""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from transformer_mt.config.training import MetricName
+from transformer_mt.errors import DataError
+from transformer_mt.figures import COLORS, MARKERS, new_figure, save_figure
+from transformer_mt.metrics.scores import Score, score
+
+DEFAULT_EDGES = (10, 20, 30, 40, 50, 60)
+FEW_SENTENCES = 50
+"""With fewer, the score of a bucket says little: BLEU of so few lines moves by many points."""
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """The sentences whose sources have similar lengths, and their scores.
+
+    Attributes:
+        at_least: Least length in tokens, end of sentence counted.
+        at_most: Greatest length; None = any.
+        num_sentences: How many; never 0.
+        scores: One for each metric; none where all references are blank.
+    """
+
+    at_least: int
+    at_most: int | None
+    num_sentences: int
+    scores: list[Score]
+
+    @property
+    def is_small(self) -> bool:
+        """Whether its scores rest on few sentences."""
+        return self.num_sentences < FEW_SENTENCES
+
+    @property
+    def name(self) -> str:
+        """The lengths, such as 11-20 or 61+."""
+        return f"{self.at_least}+" if self.at_most is None else f"{self.at_least}-{self.at_most}"
+
+
+def score_by_length(
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    lengths: Sequence[int],
+    *,
+    metrics: Sequence[MetricName],
+    tgt_lang: str,
+    edges: Sequence[int] = DEFAULT_EDGES,
+) -> list[Bucket]:
+    """Score translations apart by the lengths of their sources; empty buckets are left out.
+
+    Args:
+        hypotheses: Translations.
+        references: As many.
+        lengths: Of the sources, in tokens.
+        metrics: Which scores.
+        tgt_lang: See `scores.score`.
+        edges: The greatest length of each bucket, rising; one more takes what is longer.
+    """
+    members: list[list[int]] = [[] for _ in range(len(edges) + 1)]
+    for line, length in enumerate(lengths):
+        members[bisect_left(edges, length)].append(line)
+    buckets = []
+    for number, lines in enumerate(members):
+        if not lines:
+            continue
+        try:
+            scores = score(
+                [hypotheses[line] for line in lines],
+                [references[line] for line in lines],
+                metrics=metrics,
+                tgt_lang=tgt_lang,
+            )
+        except DataError:  # nothing but blank references
+            scores = []
+        at_least = edges[number - 1] + 1 if number else 1
+        at_most = edges[number] if number < len(edges) else None
+        buckets.append(Bucket(at_least, at_most, len(lines), scores))
+    return buckets
+
+
+def draw_by_length(
+    results: dict[str, list[Bucket]], path: Path, *, names: dict[MetricName, str]
+) -> None:
+    """Draw each metric over the lengths; buckets of few sentences are hollow.
+
+    Args:
+        results: By what the legend calls them; all made with the same edges and metrics.
+        path: The picture; its suffix names the format.
+        names: Of the metrics, as people write them, in the order wanted.
+
+    Raises:
+        ConfigError: If matplotlib is missing.
+        TmtError: When the picture cannot be written.
+    """
+    buckets = {bucket.at_least: bucket for result in results.values() for bucket in result}
+    places = {at_least: place for place, at_least in enumerate(sorted(buckets))}
+    figure = new_figure(1.6 + max(4.5, 0.8 * len(places)), 0.8 + 2.4 * len(names))
+    panels = figure.subplots(len(names), sharex=True, squeeze=False)[:, 0]
+    for axes, (metric, name) in zip(panels, names.items(), strict=True):
+        for number, (label, result) in enumerate(results.items()):
+            color, marker = COLORS[number % len(COLORS)], MARKERS[number % len(MARKERS)]
+            points = [
+                (places[bucket.at_least], found.value, bucket.is_small)
+                for bucket in result
+                for found in bucket.scores
+                if found.name == metric
+            ]
+            axes.plot([p[0] for p in points], [p[1] for p in points], color=color, label=label)
+            for place, value, is_small in points:
+                face = "white" if is_small else color
+                axes.plot(place, value, marker, color=color, markerfacecolor=face, markersize=6)
+        axes.set_ylabel(name)
+        axes.set_ylim(bottom=0)
+        axes.grid(alpha=0.3)
+    first = next(iter(results.values())) if len(results) == 1 else []
+    counts = {bucket.at_least: f"\n{bucket.num_sentences:,}" for bucket in first}
+    ticks = [buckets[at_least].name + counts.get(at_least, "") for at_least in places]
+    panels[-1].set_xticks(range(len(ticks)), ticks)
+    below = "; below: sentences" if counts else ""
+    panels[-1].set_xlabel(
+        f"length of the source in tokens{below}; hollow: fewer than {FEW_SENTENCES} sentences"
+    )
+    panels[0].legend(fontsize="small")
+    save_figure(figure, path)
