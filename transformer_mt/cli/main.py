@@ -35,6 +35,7 @@ COMMANDS = (
     "train",
     "translate",
     "evaluate",
+    "compare",
     "score",
     "rescore",
     "shortlist",
@@ -44,6 +45,7 @@ COMMANDS = (
     "plot",
     "inspect",
     "bench",
+    "lab",
     "tokenizer",
     "config",
 )

@@ -66,18 +66,22 @@ def score(
         raise DataError("nothing to score: all references are blank lines")
     scores = []
     for name in metrics:
-        kind = METRICS[name]
-        metric = kind.build(_plain_code(tgt_lang))
+        metric = build_metric(name, tgt_lang)
         value = metric.corpus_score(list(hypotheses), [list(references)]).score
         scores.append(
             Score(
                 name=name,
                 value=float(value),
                 signature=str(metric.get_signature()),
-                higher_is_better=kind.higher_is_better,
+                higher_is_better=METRICS[name].higher_is_better,
             )
         )
     return scores
+
+
+def build_metric(name: MetricName, tgt_lang: str) -> Metric:
+    """Return sacrebleu's metric, set up for a target language."""
+    return METRICS[name].build(_plain_code(tgt_lang))
 
 
 def words_of(tgt_lang: str) -> Callable[[str], list[str]]:

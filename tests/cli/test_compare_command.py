@@ -1,0 +1,163 @@
+"""`tmt compare`: runs that were made on the same text, and those that cannot be compared."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from tests.tiny_runs import tiny_config
+from transformer_mt.cli.main import app
+from transformer_mt.config.loading import dump_config
+from transformer_mt.decoding.translator import Translator
+
+
+def tmt(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory, corpus_dir) -> Path:
+    """A folder with the finished runs `tiny` and `other`."""
+    folder = tmp_path_factory.mktemp("compared")
+    for name, seed in (("tiny", 1), ("other", 2)):
+        config = tiny_config(
+            folder,
+            corpus_dir=corpus_dir,
+            name=name,
+            seed=seed,
+            data__test={"digits": {"type": "reverse", "num_pairs": 9, "seed": 3}},
+        )
+        path = folder / f"{name}.yaml"
+        path.write_text(dump_config(config))
+        result = tmt("--quiet", "train", "--config", path)
+        assert result.exit_code == 0, result.output
+    return folder / "runs"
+
+
+@pytest.fixture
+def changed(runs, tmp_path):
+    """Copy the run `tiny`, and change a word in the config of the copy."""
+
+    def change(old: str = "", new: str = "") -> Path:
+        copy = Path(shutil.copytree(runs / "tiny", tmp_path / "copy"))
+        text = (copy / "config.yaml").read_text()
+        assert old in text
+        (copy / "config.yaml").write_text(text.replace(old, new))
+        return copy
+
+    return change
+
+
+def test_scores_are_those_of_evaluate_and_facts_those_of_the_run(runs):
+    result = tmt("compare", runs / "tiny", runs / "other", "--json")
+    assert result.exit_code == 0, result.stderr
+    found = json.loads(result.stdout)
+    assert found["test_set"]["name"] == "digits"
+    assert found["test_set"]["num_lines"] == 9
+    for row, name in zip(found["runs"], ("tiny", "other"), strict=True):
+        evaluated = json.loads(tmt("evaluate", "--model", runs / name, "--json").stdout)
+        assert row["name"] == name
+        assert [score["value"] for score in row["scores"]] == pytest.approx(
+            [score["value"] for score in evaluated["scores"]]
+        )
+        ended = json.loads((runs / name / "result.json").read_text())
+        assert row["valid_nll_nats"] == ended["scores"]["nll_nats"]
+        assert row["num_updates"] == 6
+        assert row["num_tokens"] > 100
+        assert row["model"] == "transformer"
+    first, second = found["runs"]
+    assert [score["p_value"] for score in first["scores"]] == [None, None]
+    assert all(0 < score["p_value"] <= 1 for score in second["scores"])
+
+
+def test_a_second_comparison_translates_nothing_again_unless_the_search_changes(runs, monkeypatch):
+    arguments = ("compare", runs / "tiny", runs / "other")
+    before = tmt(*arguments)
+
+    def fail(*_, **__):
+        raise AssertionError("translated")
+
+    monkeypatch.setattr(Translator, "translate", fail)
+    assert tmt(*arguments).stdout == before.stdout
+    assert tmt(*arguments, "--beam-size", 2).exit_code == 1
+
+
+def test_a_damaged_memory_of_translations_is_made_anew(runs, changed):
+    copy = changed()
+    before = tmt("compare", copy)
+    assert before.exit_code == 0, before.stderr
+    (kept,) = (copy / "comparisons").glob("*.json")
+    for text in ("{", '{"hypotheses": ["too few"]}'):
+        kept.write_text(text)
+        assert tmt("compare", copy).stdout == before.stdout
+
+
+def test_a_table_is_for_people_or_for_a_page(runs):
+    table = tmt("compare", runs / "tiny", runs / "other").stdout.splitlines()
+    assert table[0].split()[:4] == ["run", "model", "parameters", "valid"]
+    assert [line.split()[0] for line in table[1:3]] == ["tiny", "other"]
+    assert table[4].startswith("digits, 9 lines; nrefs:1|")
+    page = tmt("compare", runs / "tiny", runs / "other", "--markdown").stdout.splitlines()
+    assert {line.count("|") for line in page[:4]} == {13}
+
+
+def test_own_files_serve_runs_without_a_test_set(runs, tmp_path):
+    for name in ("src", "ref"):
+        (tmp_path / name).write_text("1 2 3\n4 5\n")
+    result = tmt("compare", runs / "tiny", "--src", tmp_path / "src", "--ref", tmp_path / "ref")
+    assert result.exit_code == 0, result.stderr
+    assert "src, 2 lines" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "exit_code", "words"),
+    [
+        (["nowhere"], 4, "nowhere: expected the folder of a run"),
+        (["TINY", "--test-set", "news"], 2, "has no test set 'news'; it has: valid, digits"),
+        (["TINY", "--src", "x"], 2, "--src and --ref belong together"),
+        (["TINY", "--src", "x", "--ref", "x", "--test-set", "valid"], 2, "would have no effect"),
+        (["TINY", "--src", "none", "--ref", "none"], 3, "none: no such file"),
+        (["TINY", "--json", "--markdown"], 2, "exclude each other"),
+    ],
+)
+def test_mistakes_are_named_in_one_line(runs, arguments, exit_code, words):
+    result = tmt("compare", *(runs / "tiny" if word == "TINY" else word for word in arguments))
+    assert result.exit_code == exit_code, result.output
+    assert words in result.stderr
+    assert result.stdout == ""
+
+
+def test_runs_with_different_test_sets_are_refused_and_named(runs, changed):
+    other = changed("num_pairs: 9", "num_pairs: 10")
+    result = tmt("compare", runs / "tiny", other)
+    assert result.exit_code == 3
+    assert f"{other} has another test set (digits, 10 lines, hash " in result.stderr
+    assert f"than {runs / 'tiny'} (digits, 9 lines, hash " in result.stderr
+
+
+def test_a_run_that_is_not_finished_is_refused(changed):
+    copy = changed()
+    (copy / "result.json").unlink()
+    result = tmt("compare", copy)
+    assert result.exit_code == 4
+    assert f"{copy}: this run is not finished (it has no result.json)" in result.stderr
+
+
+def test_a_run_without_a_test_set_is_refused(run_config, changed):
+    copy = changed()
+    (copy / "config.yaml").write_text(dump_config(run_config()))
+    result = tmt("compare", copy)
+    assert result.exit_code == 2
+    assert f"{copy}: the model's config names no test sets (data.test)" in result.stderr
+
+
+def test_runs_into_different_languages_are_refused(runs, changed, tmp_path):
+    other = changed("tgt_lang: stigid", "tgt_lang: de")
+    for name in ("src", "ref"):
+        (tmp_path / name).write_text("1 2 3\n")
+    files = ("--src", tmp_path / "src", "--ref", tmp_path / "ref")
+    result = tmt("compare", runs / "tiny", other, *files)
+    assert result.exit_code == 2
+    assert "the runs translate into different languages: de, stigid" in result.stderr

@@ -1,0 +1,119 @@
+"""What the lab computes, against definitions; what it draws is looked at by people."""
+
+import csv
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from typer.testing import CliRunner, Result
+
+from transformer_mt.cli.main import app
+from transformer_mt.config.training import CosineSchedule, NoamSchedule, TrainingSettings
+from transformer_mt.lab.complexity import LAYERS, LayerCost, exponents, measure_complexity, step_of
+from transformer_mt.lab.scaling import jacobian_norms, measure_scaling
+from transformer_mt.lab.schedules import schedule_curves
+from transformer_mt.training.schedules import build_schedule
+
+
+def lab(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["lab", *map(str, arguments)])
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        TrainingSettings(max_steps=500, schedule=NoamSchedule(type="noam", warmup_steps=50)),
+        TrainingSettings(
+            max_steps=500,
+            lr=0.002,
+            schedule=CosineSchedule(type="cosine", warmup_steps=50, final_share=0.1),
+        ),
+    ],
+)
+def test_the_schedule_of_the_config_is_drawn_as_it_is_and_all_reach_its_peak(settings):
+    curves = schedule_curves(settings, d_model=16, num_steps=500, num_points=500)
+    own = build_schedule(settings, d_model=16)
+    assert curves.steps == list(range(1, 501))
+    assert curves.rates[curves.chosen] == [own(step, (step - 1) / 500) for step in curves.steps]
+    assert len(curves.rates) == 6
+    peaks = [rates[49] for rates in curves.rates.values()]
+    assert peaks == pytest.approx([own(50, 49 / 500)] * 6)
+    assert all(max(rates) == pytest.approx(peaks[0]) for rates in curves.rates.values())
+
+
+def test_the_norm_of_the_jacobian_is_that_of_autograd():
+    scores = torch.randn(3, 5, dtype=torch.float64)
+    found = jacobian_norms(scores.softmax(-1))
+    for row, norm in zip(scores, found, strict=True):
+        jacobian = torch.autograd.functional.jacobian(lambda x: x.softmax(-1), row)
+        assert norm.item() == pytest.approx(jacobian.norm().item())
+
+
+def test_only_without_the_division_scores_grow_with_the_root_of_d_k():
+    points = measure_scaling([4, 256], num_queries=512)
+    deviations = {(point.d_k, point.divided): point.score_deviation for point in points}
+    assert deviations[4, True] == pytest.approx(1, rel=0.05)
+    assert deviations[256, True] == pytest.approx(1, rel=0.05)
+    assert deviations[4, False] == pytest.approx(2, rel=0.05)
+    assert deviations[256, False] == pytest.approx(16, rel=0.05)
+    entropies = {(point.d_k, point.divided): point.entropy_nats for point in points}
+    assert entropies[256, False] < 0.2 * entropies[256, True]
+
+
+def test_exponents_are_those_of_the_greatest_lengths():
+    costs = [LayerCost("full", n, max(50, 3 * n**2), 7 * n) for n in (2, 4, 8, 16, 32)]
+    time, memory = exponents(costs)["full"]
+    assert (time, memory) == pytest.approx((2, 1))
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_every_layer_can_be_measured(layer):
+    step_of(layer, 40)()
+    (short, long) = measure_complexity([32, 40], layers=[layer])
+    assert (short.layer, short.length, long.length) == (layer, 32, 40)
+    assert short.seconds > 0
+    assert short.memory_bytes >= 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "num_rows"),
+    [
+        (["schedule", "--config", "base", "--steps", 2000], 500),
+        (["scaling", "--keys", 8], 18),
+        (["complexity", "--lengths", "32,64"], 2 * len(LAYERS)),
+    ],
+)
+def test_every_experiment_writes_two_pictures_and_its_numbers(tmp_path, arguments, num_rows):
+    pytest.importorskip("matplotlib")
+    result = lab(*arguments, "--output", tmp_path / "lab")
+    assert result.exit_code == 0, result.output
+    paths = [Path(line) for line in result.stdout.splitlines()[-3:]]
+    assert [path.name for path in paths] == [f"{arguments[0]}.{x}" for x in ("png", "svg", "csv")]
+    assert all(path.stat().st_size > 2000 for path in paths[:2])
+    with paths[2].open(newline="") as file:
+        assert len(list(csv.DictReader(file))) == num_rows
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["complexity", "--lengths", "64"], "expected two or more numbers from 32"),
+        (["complexity", "--lengths", "64,x"], "expected two or more numbers from 32"),
+        (["schedule", "--config", "nothing"], "nothing"),
+        (["scaling", "--output", "FILE"], "it is a file; name a folder"),
+    ],
+)
+def test_mistakes_are_named_in_one_line(tmp_path, arguments, words):
+    (tmp_path / "file").write_text("")
+    result = lab(*(tmp_path / "file" if word == "FILE" else word for word in arguments))
+    assert result.exit_code == 2
+    assert words in result.stderr
+
+
+def test_without_matplotlib_nothing_is_measured(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    result = lab("scaling")
+    assert result.exit_code == 2
+    assert "pip install 'transformer_mt[plot]'" in result.stderr
+    assert result.stdout == ""

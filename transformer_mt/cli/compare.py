@@ -1,0 +1,149 @@
+"""`tmt compare`: finished runs side by side."""
+
+import dataclasses
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from transformer_mt.cli.help import examples
+from transformer_mt.cli.model_options import BeamSize, Device, load_model, make_translator
+from transformer_mt.cli.streams import parallel_lines, progress_bar
+from transformer_mt.errors import ConfigError
+
+if TYPE_CHECKING:
+    from transformer_mt.data.test_sets import TestSet
+    from transformer_mt.lab.comparison import ComparedRun
+    from transformer_mt.metrics.significance import SureScore
+
+
+def register(app: typer.Typer) -> None:
+    """Add `tmt compare` to the program."""
+    app.command(
+        epilog=examples(
+            "tmt compare runs/base runs/rnn",
+            "tmt compare runs/a runs/b runs/c --test-set newstest2014 --markdown",
+            "tmt compare runs/base runs/rnn --src test.en --ref test.de --json",
+        )
+    )(compare)
+
+
+def compare(
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN..", help="Folders of runs; the first is compared.")
+    ],
+    test_set: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Test set of the configs, or `valid`. Default: the first of each config.",
+        ),
+    ] = None,
+    src: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Lines to translate; needs --ref.")
+    ] = None,
+    ref: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Reference translations; needs --src.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    as_markdown: Annotated[
+        bool, typer.Option("--markdown", help="A table for a Markdown page.")
+    ] = False,
+    beam_size: BeamSize = None,
+    device: Device = "auto",
+) -> None:
+    """Compare finished runs: size, cost, scores, chance.
+
+    Translates a test set with the best model of each run; the translations are kept in the run, so
+    that the same comparison is fast the next time. BLEU and chrF stand with half of their 95%
+    interval; p is how often chance alone makes such a difference to the first run (paired
+    bootstrap of 1000 samples). Validation loss is the negative log-likelihood in nats a token.
+    """
+    if (src is None) != (ref is None):
+        raise ConfigError("--src and --ref belong together: give both")
+    if src is not None and test_set is not None:
+        raise ConfigError("with --src --test-set would have no effect")
+    if as_json and as_markdown:
+        raise ConfigError("--json and --markdown exclude each other")
+
+    from transformer_mt.data.test_sets import TestSet
+    from transformer_mt.lab.comparison import common_test_set, compare_runs, read_facts
+    from transformer_mt.training.run_directory import find_run
+
+    found = [find_run(run) for run in runs]
+    for run in found:  # before anything is translated
+        read_facts(run)
+    if src is not None and ref is not None:
+        test = TestSet(src.name, *parallel_lines(src, ref))
+    else:
+        test = common_test_set(found, test_set)
+    search = {} if beam_size is None else {"beam_size": beam_size}
+
+    def translate(bundle: Path, sources: Sequence[str]) -> list[str]:
+        model = load_model(bundle, device=device, precision="fp32")
+        with progress_bar(bundle.parent.name, " sentences") as on_progress:
+            translator = make_translator(model, search)
+            return [found.text for found in translator.translate(sources, on_progress=on_progress)]
+
+    rows = compare_runs(found, test, translate=translate, search=search)
+    if as_json:
+        typer.echo(json.dumps(_record(test, rows), ensure_ascii=False))
+        return
+    table = [HEADINGS, *(_cells(row) for row in rows)]
+    for line in _markdown(table) if as_markdown else _aligned(table):
+        typer.echo(line)
+    signatures = ", ".join(score.signature for score in rows[0].scores)
+    typer.echo(f"\n{test.name}, {len(test.sources):,} lines; {signatures}")
+
+
+HEADINGS = [
+    "run", "model", "parameters", "valid nll", "BLEU", "p", "chrF", "p", "tokens/s", "updates",
+    "tokens", "minutes",
+]  # fmt: skip
+
+
+def _cells(row: "ComparedRun") -> list[str]:
+    facts = row.facts
+    cells = [facts.name, facts.model, f"{facts.num_parameters:,}"]
+    cells.append("-" if facts.valid_nll_nats is None else f"{facts.valid_nll_nats:.3f}")
+    for score in row.scores:
+        cells += [f"{score.value:.2f} ± {score.half_width:.2f}", _p_value(score)]
+    cells += [f"{facts.tokens_per_second:,.0f}", f"{facts.num_updates:,}"]
+    cells += [f"{facts.num_tokens:,}", f"{facts.seconds / 60:.1f}"]
+    return cells
+
+
+def _p_value(score: "SureScore") -> str:
+    return "" if score.p_value is None else f"{score.p_value:.3f}"
+
+
+def _aligned(table: list[list[str]]) -> Iterator[str]:
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for row in table:
+        cells = [row[0].ljust(widths[0]), row[1].ljust(widths[1])]
+        cells += [cell.rjust(width) for cell, width in zip(row[2:], widths[2:], strict=True)]
+        yield "  ".join(cells)
+
+
+def _markdown(table: list[list[str]]) -> Iterator[str]:
+    for number, row in enumerate(table):
+        yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |"
+        if number == 0:
+            yield f"|{'---|' * 2}{'---:|' * (len(row) - 2)}"
+
+
+def _record(test: "TestSet", rows: "Sequence[ComparedRun]") -> dict[str, Any]:
+    from transformer_mt.lab.comparison import hash_of
+
+    return {
+        "test_set": {"name": test.name, "num_lines": len(test.sources), "hash": hash_of(test)},
+        "runs": [
+            {
+                **dataclasses.asdict(row.facts),
+                "scores": [dataclasses.asdict(score) for score in row.scores],
+            }
+            for row in rows
+        ],
+    }

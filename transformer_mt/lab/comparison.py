@@ -1,0 +1,203 @@
+"""Finished runs side by side: what they cost, how good they are, and whether that is chance."""
+
+import hashlib
+import json
+import logging
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from transformer_mt import __version__
+from transformer_mt.bundle import FORMAT_VERSION, KIND, count_parameters
+from transformer_mt.config.loading import load_config
+from transformer_mt.config.schema import Config
+from transformer_mt.data.test_sets import TestSet, read_test_sets
+from transformer_mt.errors import ConfigError, DataError, ModelError, TmtError
+from transformer_mt.log import read_metrics
+from transformer_mt.metrics.significance import SureScore, compare_systems
+from transformer_mt.storage import read_manifest, replace_file
+from transformer_mt.training.run_directory import RunDirectory
+
+logger = logging.getLogger(__name__)
+
+CACHE = "comparisons"
+
+Translate = Callable[[Path, Sequence[str]], list[str]]
+"""From a bundle's folder and lines to their translations."""
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """What a finished run was, and what it cost.
+
+    Attributes:
+        name: Of its folder.
+        model: Type of the model.
+        num_parameters: Of the model in `best/`, tied ones counted once.
+        valid_nll_nats: Of that model, a target token; not of the smoothed loss, which cannot be
+            compared between runs that smooth differently.
+        num_updates: Made in all.
+        num_tokens: Target tokens trained on until the last report.
+        tokens_per_second: Target tokens, the median of all reports.
+        seconds: Trained until the last report, validations included.
+    """
+
+    name: str
+    model: str
+    num_parameters: int
+    valid_nll_nats: float | None
+    num_updates: int
+    num_tokens: int
+    tokens_per_second: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class ComparedRun:
+    """A row of the comparison."""
+
+    facts: RunFacts
+    scores: list[SureScore]
+
+
+def read_facts(run: RunDirectory) -> RunFacts:
+    """Read what a run left behind.
+
+    Raises:
+        ModelError: When it is not finished, or its files are damaged.
+    """
+    try:
+        result = json.loads(run.result_path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ModelError(
+            f"{run.root}: this run is not finished (it has no {run.result_path.name}): go on with "
+            "the same `tmt train` command, or leave it out"
+        ) from None
+    except ValueError as error:
+        raise ModelError(f"{run.result_path}: cannot be read as JSON: {error}") from error
+    records: list[dict[str, Any]] = read_metrics(run.metrics_path)
+    reports = [record for record in records if "tokens_per_second" in record]
+    last = reports[-1] if reports else {}
+    speeds = [float(record["tokens_per_second"]) for record in reports]
+    return RunFacts(
+        name=run.root.resolve().name,
+        model=load_config(run.config_path).model.type,
+        num_parameters=count_parameters(run.best_dir),
+        valid_nll_nats=result["scores"].get("nll_nats"),
+        num_updates=result["step"],
+        num_tokens=last.get("num_tokens", 0),
+        tokens_per_second=statistics.median(speeds) if speeds else 0.0,
+        seconds=last.get("seconds", 0.0),
+    )
+
+
+def common_test_set(runs: Sequence[RunDirectory], name: str | None) -> TestSet:
+    """Return the test set of all runs' configs, the named one or else their first.
+
+    Raises:
+        ConfigError: If a run has none.
+        DataError: If two runs have different ones; says which.
+    """
+    first: TestSet | None = None
+    for run in runs:
+        config = load_config(run.config_path)
+        names = [name] if name else list(config.data.test)[:1]
+        try:
+            (found,) = read_test_sets(config, names)
+        except ConfigError as error:
+            raise ConfigError(f"{run.root}: {error}") from error
+        if first is None:
+            first = found
+        elif hash_of(found) != hash_of(first):
+            raise DataError(
+                f"{run.root} has another test set ({_described(found)}) than {runs[0].root} "
+                f"({_described(first)}): scores of different texts cannot be compared; give one "
+                "for all with --src and --ref"
+            )
+    assert first is not None
+    return first
+
+
+def compare_runs(
+    runs: Sequence[RunDirectory],
+    test: TestSet,
+    *,
+    translate: Translate,
+    search: Mapping[str, object],
+    num_samples: int = 1000,
+) -> list[ComparedRun]:
+    """Score the best model of each run, and compare it with that of the first.
+
+    Args:
+        runs: Finished ones.
+        test: The same for all.
+        translate: Makes translations; those of an earlier comparison are used again.
+        search: What `translate` takes instead of the settings of a run, by name.
+        num_samples: See `compare_systems`.
+
+    Raises:
+        ConfigError: If runs translate into different languages.
+        ModelError: If a run is not finished, or its model is damaged.
+    """
+    facts = [read_facts(run) for run in runs]
+    configs = [load_config(run.config_path) for run in runs]
+    languages = sorted({config.data.tgt_lang for config in configs})
+    if len(languages) > 1:
+        raise ConfigError(f"the runs translate into different languages: {', '.join(languages)}")
+    searches = [{**config.decoding.model_dump(mode="json"), **search} for config in configs]
+    if any(other != searches[0] for other in searches):
+        logger.warning("the runs do not search alike: settings under decoding differ")
+    systems = [
+        _translations(run, config, test, translate=translate, search=how)
+        for run, config, how in zip(runs, configs, searches, strict=True)
+    ]
+    scores = compare_systems(
+        systems,
+        test.references,
+        metrics=["bleu", "chrf"],
+        tgt_lang=languages[0],
+        num_samples=num_samples,
+    )
+    return [ComparedRun(*row) for row in zip(facts, scores, strict=True)]
+
+
+def hash_of(test: TestSet) -> str:
+    """Return a hash of the sources and references of a test set; hexadecimal."""
+    return _hash([test.sources, test.references])
+
+
+def _translations(
+    run: RunDirectory,
+    config: Config,
+    test: TestSet,
+    *,
+    translate: Translate,
+    search: Mapping[str, object],
+) -> list[str]:
+    """Translate with the best model of a run, or find the translations made before."""
+    manifest = read_manifest(run.best_dir, KIND, newest_version=FORMAT_VERSION)
+    made_from = [test.sources, manifest["files"], dict(search), __version__]
+    path = run.root / CACHE / f"{_hash(made_from)[:16]}.json"
+    try:
+        known: list[str] = json.loads(path.read_text(encoding="utf-8"))["hypotheses"]
+        if len(known) == len(test.sources):
+            return known
+    except (OSError, ValueError, KeyError, TypeError):  # none yet, or damaged
+        pass
+    hypotheses = translate(run.best_dir, test.sources)
+    record = {"test_set": test.name, "search": dict(search), "hypotheses": hypotheses}
+    try:
+        replace_file(path, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+    except (OSError, TmtError) as error:  # a run that may only be read can be compared as well
+        logger.warning("translations are not kept: %s", error)
+    return hypotheses
+
+
+def _described(test: TestSet) -> str:
+    return f"{test.name}, {len(test.sources):,} lines, hash {hash_of(test)[:8]}"
+
+
+def _hash(value: object) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()

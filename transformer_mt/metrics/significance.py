@@ -1,0 +1,87 @@
+"""How sure scores are, and whether two systems differ by more than chance, by sacrebleu."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sacrebleu.significance import PairedTest, Result
+
+from transformer_mt.config.training import MetricName
+from transformer_mt.metrics.scores import build_metric
+
+NUM_SAMPLES = 1000
+
+
+@dataclass(frozen=True)
+class SureScore:
+    """A score of one system and what chance has to do with it.
+
+    Attributes:
+        name: Name of the metric, as in configs.
+        value: As of `scores.score`.
+        half_width: Of the interval that 95% of the test sets drawn from this one give.
+        p_value: How often chance alone makes a difference to the first system as large as the one
+            found; None for the first system.
+        signature: How sacrebleu computed it.
+    """
+
+    name: MetricName
+    value: float
+    half_width: float
+    p_value: float | None
+    signature: str
+
+
+def compare_systems(
+    systems: Sequence[Sequence[str]],
+    references: Sequence[str],
+    *,
+    metrics: Sequence[MetricName],
+    tgt_lang: str,
+    num_samples: int = NUM_SAMPLES,
+) -> list[list[SureScore]]:
+    """Score systems on one test set, and compare each with the first one by paired bootstrap.
+
+    Source: Koehn 2004, "Statistical Significance Tests for Machine Translation Evaluation".
+
+    Args:
+        systems: The translations of each, as many as references.
+        references: One for each line.
+        metrics: Which scores.
+        tgt_lang: See `scores.score`.
+        num_samples: Test sets to draw, with the same lines for all systems.
+
+    Returns:
+        For each system a score for each metric.
+    """
+    logging.getLogger("sacrebleu").setLevel(logging.WARNING)  # it tells each of its steps
+    test = PairedTest(
+        [(str(number), list(lines)) for number, lines in enumerate(systems)],
+        {name: build_metric(name, tgt_lang) for name in metrics},
+        [list(references)],
+        test_type="bs",
+        n_samples=num_samples,
+    )
+    signatures, results = test()
+    # Named by sacrebleu, in the order of `metrics`.
+    return [
+        [
+            SureScore(
+                name=name,
+                value=float(results[key][number].score),
+                half_width=float(results[key][number].ci),
+                p_value=_p_value(results[key], number),
+                signature=str(signature),
+            )
+            for name, (key, signature) in zip(metrics, signatures.items(), strict=True)
+        ]
+        for number in range(len(systems))
+    ]
+
+
+def _p_value(results: Sequence[Result], number: int) -> float | None:
+    if number == 0:
+        return None
+    if results[number].score == results[0].score:
+        return 1.0  # sacrebleu counts greater differences only, and finds none in equal systems
+    return float(results[number].p_value)
