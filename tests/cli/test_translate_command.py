@@ -82,7 +82,7 @@ def test_as_many_lines_come_out_as_go_in(tiny_bundle, data, num_lines):
     assert result.stdout_bytes.endswith(b"\n") or num_lines == 0
     assert b"\r" not in result.stdout_bytes
     blank_in = [not line.strip() for line in data.split(b"\n")[:num_lines]]
-    blank_out = [not line for line in result.stdout_bytes.split(b"\n")[:num_lines]]
+    blank_out = [not line.strip() for line in result.stdout_bytes.split(b"\n")[:num_lines]]
     assert [out for out, is_blank in zip(blank_out, blank_in, strict=True) if is_blank] == (
         [True] * sum(blank_in)
     )

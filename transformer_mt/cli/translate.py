@@ -166,9 +166,9 @@ def translate(
 ) -> None:
     """Translate text, one sentence on a line.
 
-    Line N of the output translates line N of the input; blank lines stay blank. Output begins
-    while later lines are still being read, and at a terminal every line is answered at once. A line
-    too long for the model is translated in parts, with a warning.
+    Line N of the output translates line N of the input; blank lines come back as they are. Output
+    begins while later lines are still being read, and at a terminal every line is answered at once.
+    A line too long for the model is translated in parts, with a warning.
     """
     if samples is not None and mbr is None:
         raise ConfigError("--samples has no effect without --mbr")

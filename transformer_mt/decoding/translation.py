@@ -52,7 +52,7 @@ class Translation:
     A line that was translated in parts has the sums of their log-probabilities and scores.
 
     Attributes:
-        n_best: Candidates, best first; at least one. A blank line has an empty one.
+        n_best: Candidates, best first; at least one. That of a blank line is the line.
         terms: Of the glossary, those that the source has.
         num_cut: How many of its sentences were too long to be translated in one piece.
     """

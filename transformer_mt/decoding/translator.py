@@ -123,10 +123,10 @@ class Translator:
     ) -> list[Translation]:
         """Translate lines; result N belongs to line N.
 
-        Blank lines stay empty. A model of documents reads each line after those before it, back to
-        a blank one; with a `first_line`, these are those of the last call. A sentence of more
-        tokens than the model has positions for, or saw in training, is translated in parts, with a
-        warning that names the line.
+        Blank lines come back as they are. A model of documents reads each line after those before
+        it, back to a blank one; with a `first_line`, these are those of the last call. A sentence
+        of more tokens than the model has positions for, or saw in training, is translated in parts,
+        with a warning that names the line.
 
         Args:
             lines: Any number of lines; mere text is a line that is free to become anything.
@@ -163,9 +163,9 @@ class Translator:
             if on_progress is not None:
                 on_progress(len(found), len(requests))
         return [
-            self._translation(line_parts, [found[request] for request in of_line], *about)
-            for line_parts, of_line, about in zip(
-                parts, requests_of, zip(terms, nums_cut, strict=True), strict=True
+            self._translation(line.text, line_parts, [found[r] for r in of_line], *about)
+            for line, line_parts, of_line, about in zip(
+                wanted, parts, requests_of, zip(terms, nums_cut, strict=True), strict=True
             )
         ]
 
@@ -346,14 +346,16 @@ class Translator:
 
     def _translation(
         self,
+        source: str,
         parts: Sequence[Part],
         found: Sequence[list[Hypothesis]],
         terms: Sequence[Sequence[Term]],
         num_cut: int,
     ) -> Translation:
         n_best = [self._candidate(rank, parts) for rank in zip(*found, strict=False)]
+        blank = "" if source.strip() else source.translate(NO_TEXT)
         every_term = list(dict.fromkeys(itertools.chain(*terms)))
-        return Translation(n_best or [Candidate("", [], 0.0, 0.0, [])], every_term, num_cut)
+        return Translation(n_best or [Candidate(blank, [], 0.0, 0.0, [])], every_term, num_cut)
 
     def _candidate(self, hypotheses: Sequence[Hypothesis], parts: Sequence[Part]) -> Candidate:
         tokenizer = self.tokenizers.tgt
