@@ -77,6 +77,21 @@ VARIANTS |= {
         itertools.cycle(["local", "strided_split", "fixed_split"]), RELATIVE.items(), strict=False
     )
 }
+PARTS = {
+    "multi_query": {"num_kv_heads": 1},
+    "grouped_query": {"num_heads": 6, "num_kv_heads": 2, "positions": POSITIONS["learned"]},
+    "grouped_query_fixed": {
+        "num_heads": 4,
+        "num_kv_heads": 2,
+        "decoder_pattern": PATTERNS["fixed_split"],
+    },
+    "grouped_query_rotary": {"num_heads": 4, "num_kv_heads": 2, "positions": RELATIVE["rotary"]},
+    "multi_query_bias": {"num_kv_heads": 1, "positions": RELATIVE["relative_bias"]},
+    "wide_heads": {"head_dim": 10, "positions": RELATIVE["relative"]},
+    "rms": {"norm_type": "rms", "norm": "pre"},
+    "shared": {"share_layers": True, "layer_dropout": 0.5},
+}
+VARIANTS |= {name: SMALL | changes for name, changes in PARTS.items()}
 RECURRENT = {"type": "recurrent", "d_model": 24, "num_encoder_layers": 2, "num_decoder_layers": 2}
 CONVOLUTIONAL = {
     "type": "convolutional",
@@ -104,7 +119,7 @@ SRC_LENGTHS, TGT_LENGTHS = [4, 9, 1], [6, 2, 8]
 
 
 def test_all_variants_are_here() -> None:
-    assert len(VARIANTS) == 12 + 10 + 10
+    assert len(VARIANTS) == 20 + 10 + 10 + len(PARTS)
 
 
 @pytest.fixture(
@@ -291,10 +306,11 @@ def test_self_attention_is_what_values_are_mixed_by(model, batch) -> None:
         block.register_forward_hook(lambda block, inputs, y, seen=seen: seen.extend((inputs[0], y)))
         model(*batch)
         torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]).double())
-        qkv = unpack(block._project(seen[0], layout.positions), layout)
+        # A shared layer was called several times: the last one counts.
+        qkv = unpack(block._project(seen[-2], layout.positions), layout)
         mixed = weights[:, -1] @ qkv[:, :, 2].transpose(1, 2)
         expected = block.output(mixed.transpose(1, 2).flatten(2))
-        torch.testing.assert_close(pack(expected, layout), seen[1])
+        torch.testing.assert_close(pack(expected, layout), seen[-1])
 
 
 @pytest.mark.parametrize("name", ["post-relu-sinusoidal", "pre-relu-sinusoidal"])

@@ -266,7 +266,7 @@ def test_defaults_are_the_base_model_of_the_paper() -> None:
         (
             "name: good",
             "name: good\nmodel: {num_heads: 7}",
-            "2:20: model.num_heads: 7 heads do not divide d_model 512",
+            "2:20: model.num_heads: 7 heads do not divide d_model 512: take 8, or set head_dim",
         ),
         (
             "name: good",

@@ -7,6 +7,7 @@ import pytest
 
 from transformer_mt.config.base import Settings
 from transformer_mt.config.loading import load_config
+from transformer_mt.config.model import LearnedPositions
 from transformer_mt.config.unused import unused_settings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,6 +36,7 @@ def test_all_recipes_are_found() -> None:
         "reverse",
         "multi30k_tiny",
         "multi30k_small",
+        "multi30k_deep_encoder",
         "tatoeba_small",
         "base",
         "big",
@@ -96,6 +98,44 @@ def test_base_and_big_are_the_papers_models() -> None:
         assert (decoding.beam_size, decoding.length_penalty) == (4, 0.6)
         assert (decoding.max_length_factor, decoding.max_length_offset) == (1.0, 50)
         assert (config.tokenizer.type, config.tokenizer.joint) == ("bpe", True)
+
+
+ABLATIONS = {
+    "table3_a_1_head": {"model.num_heads": 1},
+    "table3_a_2_heads": {"model.num_heads": 2},
+    "table3_a_8_heads": {"model.num_heads": 8},
+    "table3_a_16_heads": {"model.num_heads": 16},
+    "table3_b_key_size_8": {"model.head_dim": 8},
+    "table3_b_key_size_16": {"model.head_dim": 16},
+    "table3_c_2_layers": {"model.num_encoder_layers": 2, "model.num_decoder_layers": 2},
+    "table3_c_6_layers": {"model.num_encoder_layers": 6, "model.num_decoder_layers": 6},
+    "table3_c_width_64": {"model.d_model": 64},
+    "table3_c_width_256": {"model.d_model": 256},
+    "table3_c_inner_width_128": {"model.d_ff": 128},
+    "table3_c_inner_width_512": {"model.d_ff": 512},
+    "table3_d_no_dropout": {"model.dropout": 0.0},
+    "table3_d_more_dropout": {"model.dropout": 0.3},
+    "table3_d_no_smoothing": {"training.label_smoothing": 0.0},
+    "table3_d_more_smoothing": {"training.label_smoothing": 0.2},
+    "table3_e_learned_positions": {"model.positions": LearnedPositions(type="learned")},
+}
+
+
+def test_ablations_differ_from_their_base_in_what_their_row_says() -> None:
+    """Vaswani et al. 2017, table 3, rows A to E."""
+    folder = ROOT / "configs" / "ablations"
+    assert {path.stem for path in folder.glob("*.yaml")} == {"table3_base", *ABLATIONS}
+    base = load_config(folder / "table3_base.yaml")
+    for name, changes in ABLATIONS.items():
+        groups: dict[str, dict[str, object]] = {"model": {}, "training": {}}
+        for setting, value in changes.items():
+            group, _, key = setting.partition(".")
+            groups[group][key] = value
+        expected = base.model_copy(
+            update={"name": name}
+            | {group: getattr(base, group).model_copy(update=groups[group]) for group in groups}
+        )
+        assert load_config(folder / f"{name}.yaml") == expected
 
 
 @recipes

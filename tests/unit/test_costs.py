@@ -65,6 +65,27 @@ def test_flops_of_base_are_three_times_two_for_each_weight() -> None:
     assert flops.target_attention == 6 * 6 * 2 * d * 28 * 1.5
 
 
+def test_flops_count_shared_keys_once_and_heads_of_any_size() -> None:
+    d, ff, vocab_size, length = 32, 64, 100, 10
+    settings = TransformerSettings(**SMALL, head_dim=10, num_kv_heads=2)
+    flops = count_flops(on_paper(settings, vocab_size), settings, length=length)
+    query_and_output, keys_and_values = 2 * d * 40, 2 * d * 20
+    attention, feed_forward = query_and_output + keys_and_values, 2 * d * ff
+    assert flops.source == 6 * (2 * (attention + feed_forward) + 3 * keys_and_values)
+    assert flops.target == 6 * (3 * (attention + query_and_output + feed_forward) + vocab_size * d)
+    assert flops.source_attention == 6 * 2 * 2 * 40 * length
+    assert flops.target_attention == 6 * 3 * 3 * 40 * length
+
+
+def test_a_shared_layer_has_its_parameters_once_and_its_arithmetic_each_time() -> None:
+    alone, shared = (TransformerSettings(**SMALL, share_layers=shared) for shared in (False, True))
+    models = [on_paper(settings, 100) for settings in (alone, shared)]
+    parameters = [count_parameters(model) for model in models]
+    assert parameters[0].keys() == parameters[1].keys()
+    assert parameters[1]["decoder.feed_forward"] * 3 == parameters[0]["decoder.feed_forward"]
+    assert count_flops(models[0], alone, length=9) == count_flops(models[1], shared, length=9)
+
+
 def test_flops_of_recurrent_models_count_each_gate_once_for_each_token() -> None:
     d, vocab_size = 32, 100
     settings = TypeAdapter(ModelSettings).validate_python(
@@ -128,6 +149,11 @@ RECURRENT = {"type": "recurrent", "d_model": 32, "num_encoder_layers": 2, "num_d
         {"dropout": 0.0, "activation": "gelu"},
         {"norm": "pre", "activation": "swiglu", "embedding_dropout": 0.0},
         {"attention_dropout": 0.1, "activation_dropout": 0.1},
+        {"num_kv_heads": 2},
+        {"activation": "reglu"},
+        {"activation": "geglu", "norm_type": "rms"},
+        {"share_layers": True},
+        {"num_kv_heads": 1, "head_dim": 24, "norm": "pre"},
         CONVOLUTIONAL,
         CONVOLUTIONAL | {"kernel_size": 5, "dropout": 0.0},
         RECURRENT | {"cell": "gru", "attention": "additive"},

@@ -1,5 +1,7 @@
 """Layers against those of torch, with all weights copied."""
 
+import math
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -13,9 +15,11 @@ from transformer_mt.nn.layers import (
     EncoderLayer,
     FeedForward,
     GatedFeedForward,
+    LayerDropout,
     TokenEmbedding,
     post_norm,
     pre_norm,
+    rms_norm,
 )
 from transformer_mt.nn.packing import Segments, unpack
 from transformer_mt.nn.positions import Positions
@@ -141,6 +145,32 @@ def test_gated_feed_forward_multiplies_inner_channels_by_the_gate() -> None:
     gate = block.gate(x)
     expected = block.output(gate * torch.sigmoid(gate) * block.input(x))
     torch.testing.assert_close(block(x), expected)
+
+
+def test_rms_norm_divides_by_the_root_of_the_mean_square() -> None:
+    norm = rms_norm(D_MODEL)
+    nn.init.normal_(norm.weight)
+    x = torch.randn(5, D_MODEL)
+    expected = torch.stack([norm.weight * row / math.sqrt((row**2).mean()) for row in x])
+    torch.testing.assert_close(norm(x), expected)
+
+
+def test_layer_dropout_leaves_out_its_share_of_layers_while_training() -> None:
+    dropout = LayerDropout(0.3)
+    drawn = [dropout.drops() for _ in range(5000)]
+    assert sum(drawn) / len(drawn) == pytest.approx(0.3, abs=0.02)
+    dropout.eval()
+    assert not any(dropout.drops() for _ in range(50))
+
+
+def test_a_layer_left_out_has_gradients_of_zero() -> None:
+    """Not none: ranks that left out other layers wait for them."""
+    layer, x = FeedForward(D_MODEL, D_FF), torch.randn(5, D_MODEL, requires_grad=True)
+    y = LayerDropout(0.5).without(layer, x)
+    assert torch.equal(y, x)
+    y.sum().backward()
+    assert torch.equal(x.grad, torch.ones_like(x))
+    assert all(not weight.grad.any() for weight in layer.parameters())
 
 
 def test_embedding_is_scaled_before_positions_are_added() -> None:

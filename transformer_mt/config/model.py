@@ -95,15 +95,22 @@ class TransformerSettings(Settings):
     d_ff: PositiveInt = 2048
     """Inner width of the feed-forward blocks."""
     num_heads: PositiveInt = 8
-    """Attention heads; each has d_model / num_heads channels."""
+    """Attention heads."""
+    head_dim: PositiveInt | None = None
+    """Channels of each head; default d_model / num_heads."""
+    num_kv_heads: PositiveInt | None = None
+    """Heads of keys and values, each shared by as many heads of queries: with fewer of them,
+    translating needs less memory (Ainslie et al. 2023; 1: Shazeer 2019); default num_heads."""
     num_encoder_layers: PositiveInt = 6
     """Encoder layers."""
     num_decoder_layers: PositiveInt = 6
     """Decoder layers."""
     norm: Literal["post", "pre"] = "post"
-    """Layer normalisation after the residual sum (the paper) or before the sublayer."""
-    activation: Literal["relu", "gelu", "swiglu"] = "relu"
-    """Inside the feed-forward blocks; swiglu is gated (Shazeer 2020) and has three matrices."""
+    """Normalisation after the residual sum (the paper) or before the sublayer."""
+    norm_type: Literal["layer", "rms"] = "layer"
+    """Layer normalisation, or division by the root of the mean square (Zhang and Sennrich 2019)."""
+    activation: Literal["relu", "gelu", "reglu", "geglu", "swiglu"] = "relu"
+    """Inside the feed-forward blocks; names in glu are gated (Shazeer 2020): three matrices."""
     positions: Positions = SinusoidalPositions()
     """How tokens learn where they stand."""
     encoder_pattern: Pattern = FullPattern()
@@ -121,6 +128,10 @@ class TransformerSettings(Settings):
     """On the attention weights."""
     activation_dropout: Share = 0.0
     """Inside the feed-forward blocks, after the activation."""
+    layer_dropout: Share = 0.0
+    """Probability to leave out a whole layer while training (Fan et al. 2020)."""
+    share_layers: bool = False
+    """Apply one layer of each side again and again (Dehghani et al. 2019, Lan et al. 2020)."""
     init: Literal["vaswani2017", "radford2019", "zhang2019", "child2019"] = "vaswani2017"
     """First values of the weights: Glorot uniform as in tensor2tensor; normal with deviation 0.02
     and residual outputs scaled by depth (GPT-2); Glorot uniform scaled by depth (Zhang et al.
@@ -134,9 +145,9 @@ class TransformerSettings(Settings):
     )
 
     @property
-    def head_dim(self) -> int:
-        """Channels of a head."""
-        return self.d_model // self.num_heads
+    def channels_of_head(self) -> int:
+        """K."""
+        return self.head_dim or self.d_model // self.num_heads
 
     @property
     def num_attention_layers(self) -> int:
@@ -145,16 +156,43 @@ class TransformerSettings(Settings):
 
     def contradictions(self) -> Iterator[tuple[str, str]]:
         """Refuse widths that do not divide."""
-        if self.d_model % self.num_heads:
-            yield "num_heads", f"{self.num_heads} heads do not divide d_model {self.d_model}"
+        if self.head_dim is None and self.d_model % self.num_heads:
+            yield (
+                "num_heads",
+                f"{self.num_heads} heads do not divide d_model {self.d_model}: take "
+                f"{_nearest_divisor(self.num_heads, self.d_model)}, or set head_dim",
+            )
+        if self.share_layers and max(self.num_encoder_layers, self.num_decoder_layers) == 1:
+            yield (
+                "share_layers",
+                "nothing to share: num_encoder_layers and num_decoder_layers are 1: take false",
+            )
+        if self.share_layers and self.init == "zhang2019":
+            yield (
+                "init",
+                "zhang2019 scales each layer by its depth, but with share_layers one layer is at "
+                "all depths: take vaswani2017",
+            )
+        kv_heads = self.num_kv_heads
+        if kv_heads is not None and self.num_heads % kv_heads:
+            yield (
+                "num_kv_heads",
+                f"{kv_heads} does not divide num_heads {self.num_heads}: take "
+                f"{_nearest_divisor(kv_heads, self.num_heads)}",
+            )
         if self.positions.type == "sinusoidal" and self.d_model % 2:
             yield "d_model", f"must be even (half sines, half cosines), got {self.d_model}"
-        if self.positions.type == "rotary" and self.head_dim % 2:
+        if self.positions.type == "rotary" and self.channels_of_head % 2:
+            given = f"head_dim is {self.head_dim}"
+            if self.head_dim is None:
+                given = (
+                    f"d_model {self.d_model} / num_heads {self.num_heads} gives heads of "
+                    f"{self.channels_of_head}"
+                )
             yield (
                 "positions",
-                f"rotary turns pairs of channels, but d_model {self.d_model} / num_heads "
-                f"{self.num_heads} gives heads of {self.head_dim}: set num_heads "
-                "so that it is even",
+                f"rotary turns pairs of channels, but {given}: set head_dim "
+                f"{self.channels_of_head + 1}",
             )
         for name in ("encoder_pattern", "decoder_pattern"):
             for setting, message in misfits(getattr(self, name), num_heads=self.num_heads):
@@ -169,3 +207,8 @@ class TransformerSettings(Settings):
         for name in ("encoder_pattern", "decoder_pattern"):
             for setting, message in hides_nothing(getattr(self, name), longest=longest):
                 yield f"{name}.{setting}", message
+
+
+def _nearest_divisor(number: int, of: int) -> int:
+    divisors = (n for n in range(1, of + 1) if of % n == 0)
+    return min(divisors, key=lambda n: abs(n - number))

@@ -1,7 +1,7 @@
 """From settings to a model: where models meet settings; other families have a module each."""
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -22,10 +22,12 @@ from transformer_mt.nn.layers import (
     EncoderLayer,
     FeedForward,
     GatedFeedForward,
+    Norm,
     Residual,
     TokenEmbedding,
     post_norm,
     pre_norm,
+    rms_norm,
 )
 from transformer_mt.nn.patterns import Pattern, fixed, local, strided
 from transformer_mt.nn.positions import LearnedPositions, Positions, SinusoidalPositions
@@ -38,6 +40,9 @@ from transformer_mt.nn.relative_positions import (
 
 Side = Literal["source", "target"]
 
+Layer = TypeVar("Layer", EncoderLayer, DecoderLayer)
+
+NORMS: dict[str, Norm] = {"layer": nn.LayerNorm, "rms": rms_norm}
 RESIDUALS: dict[str, Residual] = {"post": post_norm, "pre": pre_norm}
 INITS: dict[str, Init] = {
     "vaswani2017": vaswani2017,
@@ -65,7 +70,7 @@ def _transformer(
     settings: TransformerSettings, src_vocab_size: int, tgt_vocab_size: int
 ) -> Seq2Seq:
     d_model, dropout = settings.d_model, settings.dropout
-    residual = RESIDUALS[settings.norm]
+    residual, norm = RESIDUALS[settings.norm], NORMS[settings.norm_type]
 
     def embedding(vocab_size: int, side: Side) -> TokenEmbedding:
         return TokenEmbedding(
@@ -80,11 +85,19 @@ def _transformer(
             d_model,
             settings.num_heads,
             positions=positions,
+            head_dim=settings.head_dim,
+            num_kv_heads=settings.num_kv_heads,
             dropout=settings.attention_dropout,
         )
 
     def cross_attention() -> CrossAttention:
-        return CrossAttention(d_model, settings.num_heads, dropout=settings.attention_dropout)
+        return CrossAttention(
+            d_model,
+            settings.num_heads,
+            head_dim=settings.head_dim,
+            num_kv_heads=settings.num_kv_heads,
+            dropout=settings.attention_dropout,
+        )
 
     def feed_forward() -> nn.Module:
         return FEED_FORWARDS[settings.activation](
@@ -92,39 +105,48 @@ def _transformer(
         )
 
     def final_norm() -> nn.Module:
-        return nn.LayerNorm(d_model) if settings.norm == "pre" else nn.Identity()
+        return norm(d_model) if settings.norm == "pre" else nn.Identity()
+
+    def encoder_layer() -> EncoderLayer:
+        return EncoderLayer(
+            d_model,
+            self_attention(src_embedding.positions),
+            feed_forward(),
+            residual=residual,
+            dropout=dropout,
+            norm=norm,
+        )
+
+    def decoder_layer() -> DecoderLayer:
+        return DecoderLayer(
+            d_model,
+            self_attention(tgt_embedding.positions),
+            cross_attention(),
+            feed_forward(),
+            residual=residual,
+            dropout=dropout,
+            norm=norm,
+        )
+
+    def stack(layer: Callable[[], Layer], num_layers: int) -> list[Layer]:
+        if settings.share_layers:
+            return [layer()] * num_layers
+        return [layer() for _ in range(num_layers)]
 
     src_embedding = embedding(src_vocab_size, "source")
     tgt_embedding = embedding(tgt_vocab_size, "target")
     encoder = TransformerEncoder(
         src_embedding,
-        [
-            EncoderLayer(
-                d_model,
-                self_attention(src_embedding.positions),
-                feed_forward(),
-                residual=residual,
-                dropout=dropout,
-            )
-            for _ in range(settings.num_encoder_layers)
-        ],
+        stack(encoder_layer, settings.num_encoder_layers),
         final_norm=final_norm(),
+        layer_dropout=settings.layer_dropout,
         pattern=PATTERNS[settings.encoder_pattern.type](settings.encoder_pattern),
     )
     decoder = TransformerDecoder(
         tgt_embedding,
-        [
-            DecoderLayer(
-                d_model,
-                self_attention(tgt_embedding.positions),
-                cross_attention(),
-                feed_forward(),
-                residual=residual,
-                dropout=dropout,
-            )
-            for _ in range(settings.num_decoder_layers)
-        ],
+        stack(decoder_layer, settings.num_decoder_layers),
         final_norm=final_norm(),
+        layer_dropout=settings.layer_dropout,
         # No bias: the output is tied to the embedding, which has none (section 3.4).
         output=nn.Linear(d_model, tgt_vocab_size, bias=False),
         pattern=PATTERNS[settings.decoder_pattern.type](settings.decoder_pattern),
@@ -152,9 +174,11 @@ POSITIONS: dict[str, Callable[[Any, TransformerSettings, Side], Positions]] = {
     "none": lambda settings, model, side: Positions(),
     "sinusoidal": lambda settings, model, side: SinusoidalPositions(model.d_model),
     "learned": lambda settings, model, side: LearnedPositions(settings.max_length, model.d_model),
-    "rotary": lambda settings, model, side: RotaryPositions(model.head_dim, base=settings.base),
+    "rotary": lambda settings, model, side: RotaryPositions(
+        model.channels_of_head, base=settings.base
+    ),
     "relative": lambda settings, model, side: RelativePositions(
-        model.head_dim, max_distance=settings.max_distance
+        model.channels_of_head, max_distance=settings.max_distance
     ),
     "relative_bias": _relative_bias,
     "alibi": lambda settings, model, side: AlibiPositions(model.num_heads),
@@ -167,10 +191,18 @@ def _plain(activation: Callable[[Tensor], Tensor]) -> Callable[[int, int, float]
     )
 
 
+def _gated(activation: Callable[[Tensor], Tensor]) -> Callable[[int, int, float], nn.Module]:
+    return lambda d_model, d_ff, dropout: GatedFeedForward(
+        d_model, d_ff, activation=activation, dropout=dropout
+    )
+
+
 FEED_FORWARDS: dict[str, Callable[[int, int, float], nn.Module]] = {
     "relu": _plain(F.relu),
     "gelu": _plain(F.gelu),
-    "swiglu": lambda d_model, d_ff, dropout: GatedFeedForward(d_model, d_ff, dropout=dropout),
+    "reglu": _gated(F.relu),
+    "geglu": _gated(F.gelu),
+    "swiglu": _gated(F.silu),
 }
 
 

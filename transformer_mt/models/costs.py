@@ -74,7 +74,7 @@ def count_parameters(model: nn.Module) -> dict[str, int]:
         sizes[id(parameter)] = parameter.numel()
     counts: dict[str, int] = {}
     for key, parts in uses.items():
-        part = " = ".join(parts)
+        part = " = ".join(dict.fromkeys(parts))
         counts[part] = counts.get(part, 0) + sizes[key]
     return counts
 
@@ -85,12 +85,14 @@ def weight_matrices(
     """Yield each use of a weight matrix (out, in) in a product, and with which tokens it is."""
     for name, weight in model.named_parameters(remove_duplicate=False):
         if weight.dim() == 2 and not _NO_PRODUCT_WITH_TOKENS.search(name):
-            reads_source = name.startswith("encoder.") or ".key" in name
+            reads_source = name.startswith("encoder.") or (
+                ".key" in name and ".self_attention." not in name
+            )
             yield "source" if reads_source else "target", weight
 
 
 def count_flops(model: nn.Module, settings: ModelSettings, *, length: int) -> Flops:
-    """Return the arithmetic of training on a token.
+    """Return the arithmetic of training on a token, with no layer left out.
 
     Args:
         model: As built from `settings`.

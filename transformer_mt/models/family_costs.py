@@ -25,7 +25,7 @@ class FamilyCosts(NamedTuple):
 def _attention_of_transformer(settings: TransformerSettings) -> tuple[int, int]:
     # Queries times keys, and weights times values. Half of the keys of masked self-attention lie in
     # the future.
-    one = 2 * settings.d_model
+    one = 2 * settings.num_heads * settings.channels_of_head
     return one * settings.num_encoder_layers, one * settings.num_decoder_layers * 3 // 2
 
 
@@ -34,19 +34,21 @@ def _kept_by_transformer(settings: TransformerSettings, length: int) -> Iterator
     has_dropout = settings.dropout > 0
     of_embedding = settings.embedding_dropout
     embedding = d_model * (1 + ((settings.dropout if of_embedding is None else of_embedding) > 0))
-    # Of each sublayer: input and output of its norm, and its dropout mask.
-    around = d_model * (2 + has_dropout)
-    # Queries, keys and values; their mixture.
-    self_attention = 4 * d_model
-    cross_attention = 2 * d_model
+    # Of each sublayer: input and output of its norm, and its dropout mask. RMS norm is no one
+    # operator on the CPU, and keeps its quotient, too.
+    around = d_model * (2 + has_dropout + (settings.norm_type == "rms"))
+    # Queries, keys and values, copied for all heads; their mixture.
+    of_heads = settings.num_heads * settings.channels_of_head
+    self_attention = 4 * of_heads
+    cross_attention = 2 * of_heads
     weights = settings.num_heads * length * (1 + (settings.attention_dropout > 0))
-    inner = {"relu": 1, "gelu": 2, "swiglu": 4}[settings.activation]
+    inner = {"relu": 1, "gelu": 2, "reglu": 3, "geglu": 4, "swiglu": 4}[settings.activation]
     inner += 2 * (settings.activation_dropout > 0)
     feed_forward = inner * settings.d_ff
     yield (
         embedding
         + settings.num_encoder_layers * (self_attention + weights + feed_forward + 2 * around)
-        + settings.num_decoder_layers * 2 * d_model  # keys and values of the source
+        + settings.num_decoder_layers * 2 * of_heads  # keys and values of the source
     )
     yield (
         embedding

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from transformer_mt.models.interfaces import Memory
 from transformer_mt.nn.attend import Layout
 from transformer_mt.nn.attention import KeysValues, StepLayout
-from transformer_mt.nn.layers import DecoderLayer, EncoderLayer, TokenEmbedding
+from transformer_mt.nn.layers import DecoderLayer, EncoderLayer, LayerDropout, TokenEmbedding
 from transformer_mt.nn.packing import Segments
 from transformer_mt.nn.patterns import Pattern
 from transformer_mt.nn.prepacked import rows_of
@@ -41,9 +41,11 @@ class TransformerEncoder(nn.Module):
         *,
         final_norm: nn.Module,
         pattern: Pattern | None = None,
+        layer_dropout: float = 0.0,
     ) -> None:
         super().__init__()
         self.pattern = pattern
+        self.layer_dropout = LayerDropout(layer_dropout)
         self.embedding = embedding
         self.layers = nn.ModuleList(layers)  # type: ignore[assignment]
         self.final_norm = final_norm
@@ -58,7 +60,10 @@ class TransformerEncoder(nn.Module):
         layout = Layout(segments, segments, pattern=self.pattern)
         x = self.embedding(src, segments.positions, longest=segments.max_length)
         for layer in self.layers:
-            x = layer(x, layout)
+            if self.layer_dropout.drops():
+                x = self.layer_dropout.without(layer, x)
+            else:
+                x = layer(x, layout)
         return Memory(self.final_norm(x), segments)
 
     def self_attention(self, src: Tensor, segments: Segments) -> Tensor:
@@ -91,9 +96,11 @@ class TransformerDecoder(nn.Module):
         final_norm: nn.Module,
         output: nn.Linear,
         pattern: Pattern | None = None,
+        layer_dropout: float = 0.0,
     ) -> None:
         super().__init__()
         self.pattern = pattern
+        self.layer_dropout = LayerDropout(layer_dropout)
         self.embedding = embedding
         self.layers = nn.ModuleList(layers)  # type: ignore[assignment]
         self.final_norm = final_norm
@@ -110,7 +117,10 @@ class TransformerDecoder(nn.Module):
         memory_layout = Layout(segments, memory.segments)
         x = self.embedding(tgt_in, segments.positions, longest=segments.max_length)
         for layer in self.layers:
-            x = layer(x, layout, memory=memory.states, memory_layout=memory_layout)
+            if self.layer_dropout.drops():
+                x = self.layer_dropout.without(layer, x)
+            else:
+                x = layer(x, layout, memory=memory.states, memory_layout=memory_layout)
         states: Tensor = self.final_norm(x)
         return states
 
@@ -200,11 +210,11 @@ class TransformerState:
     """What the decoder remembers between steps: see `nn.attention.StepLayout`.
 
     Attributes:
-        pasts: For each layer, keys and values in the slots of each sentence (B, H, slots, K).
+        pasts: For each layer, keys and values in the slots of each sentence (B, G, slots, K).
         slot_positions: Place in their sentence of the tokens in each slot (slots,), int64.
         past_bias: Which slots are the past of a hypothesis (B, W, slots): 0, and -inf for others;
             None: all filled ones.
-        memories: For each layer, keys and values of the source (B, H, S, K).
+        memories: For each layer, keys and values of the source (B, G, S, K).
         memory_bias: (B, 1, 1, S): 0 for a real source token, -inf for padding; None: all are real.
         num_slots: How many slots are filled.
         position: How many tokens each hypothesis has read.

@@ -1,7 +1,7 @@
 """Multi-head attention over packed sentences, and one step at a time.
 
 Letters: B sentences, N packed tokens, S source length, T target length, D d_model, H heads,
-K head size, W beam.
+G heads of keys and values, K head size, W beam.
 """
 
 from dataclasses import dataclass
@@ -24,8 +24,8 @@ class KeysValues(NamedTuple):
     """Keys and values of B sentences in a padded block.
 
     Attributes:
-        keys: (B, H, L, K).
-        values: (B, H, L, K).
+        keys: (B, G, L, K).
+        values: (B, G, L, K).
     """
 
     keys: Tensor
@@ -72,17 +72,32 @@ class SelfAttention(nn.Module):
     """Multi-head attention of a sequence to itself.
 
     Source: Vaswani et al. 2017, section 3.2.2. The projections to queries, keys and values are one
-    matrix (3D, D).
+    matrix (3HK, D). With `num_kv_heads` below `num_heads`, H / G heads in a row share their keys
+    and values (Ainslie et al. 2023; with one for all of them, Shazeer 2019), and the projections
+    are two matrices (HK, D) and (2GK, D).
     """
 
     def __init__(
-        self, d_model: int, num_heads: int, *, positions: Positions, dropout: float = 0.0
+        self,
+        d_model: int,
+        num_heads: int,
+        *,
+        positions: Positions,
+        head_dim: int | None = None,
+        num_kv_heads: int | None = None,
+        dropout: float = 0.0,
     ) -> None:
+        """Take sizes; by default, `head_dim` is D / H, and each head has its own keys."""
         super().__init__()
-        self.num_heads = num_heads
-        self.head_dim = _head_dim(d_model, num_heads)
-        self.qkv = nn.Linear(d_model, 3 * d_model)
-        self.output = nn.Linear(d_model, d_model)
+        self.num_heads, self.num_kv_heads = num_heads, _num_kv_heads(num_heads, num_kv_heads)
+        self.head_dim = head_dim or _head_dim(d_model, num_heads)
+        width = num_heads * self.head_dim
+        if self.num_kv_heads == num_heads:
+            self.qkv = nn.Linear(d_model, 3 * width)
+        else:
+            self.query = nn.Linear(d_model, width)
+            self.key_value = nn.Linear(d_model, 2 * self.num_kv_heads * self.head_dim)
+        self.output = nn.Linear(width, d_model)
         self.dropout = Dropout(dropout)
         # In a tuple, so that the scheme is not registered as a part of each layer.
         self._positions = (positions,)
@@ -111,12 +126,13 @@ class SelfAttention(nn.Module):
     def step(self, x: Tensor, layout: StepLayout, *, past: KeysValues) -> Tensor:
         """Attend from the next token of each hypothesis (B, W, D) to it and those before it.
 
-        `past` (B, H, slots, K) takes up the new keys and values.
+        `past` (B, G, slots, K) takes up the new keys and values.
         """
         here = layout.slot_positions[layout.slots]
         q, k, v = self._project(x, here).permute(2, 0, 3, 1, 4)
-        past.keys[:, :, layout.slots] = k
-        past.values[:, :, layout.slots] = v
+        one_of_each = slice(None, None, self.num_heads // self.num_kv_heads)
+        past.keys[:, :, layout.slots] = k[:, one_of_each]
+        past.values[:, :, layout.slots] = v[:, one_of_each]
         keys, values = (part[:, :, : layout.slots.stop] for part in past)
         bias = layout.past_bias
         if self.positions.bias is not None:
@@ -133,11 +149,17 @@ class SelfAttention(nn.Module):
 
     def room(self, num_sentences: int, num_slots: int, *, like: Tensor) -> KeysValues:
         """Return empty slots, typed and placed as `like`."""
-        shape = (num_sentences, self.num_heads, num_slots, self.head_dim)
+        shape = (num_sentences, self.num_kv_heads, num_slots, self.head_dim)
         return KeysValues(like.new_empty(shape), like.new_empty(shape))
 
     def _project(self, x: Tensor, positions: Tensor) -> Tensor:
-        qkv = self.qkv(x).view(*x.shape[:-1], 3, self.num_heads, self.head_dim)
+        """Return queries, keys and values (.., 3, H, K); heads that share keys have copies."""
+        if self.num_kv_heads == self.num_heads:
+            qkv = self.qkv(x).unflatten(-1, (3, self.num_heads, self.head_dim))
+        else:
+            q = self.query(x).unflatten(-1, (1, self.num_heads, self.head_dim))
+            kv = self.key_value(x).unflatten(-1, (2, self.num_kv_heads, self.head_dim))
+            qkv = torch.cat([q, _for_each_head(kv, self.num_heads)], dim=-3)
         return self.positions.rotate(qkv, positions)
 
 
@@ -145,22 +167,32 @@ class CrossAttention(nn.Module):
     """Multi-head attention from the decoder to the encoder's states.
 
     Source: Vaswani et al. 2017, section 3.2.3. The projections to keys and values are one matrix
-    (2D, D).
+    (2GK, D); for `num_kv_heads` see `SelfAttention`.
     """
 
-    def __init__(self, d_model: int, num_heads: int, *, dropout: float = 0.0) -> None:
+    def __init__(
+        self,
+        d_model: int,
+        num_heads: int,
+        *,
+        head_dim: int | None = None,
+        num_kv_heads: int | None = None,
+        dropout: float = 0.0,
+    ) -> None:
+        """Take sizes; by default, `head_dim` is D / H, and each head has its own keys."""
         super().__init__()
-        self.num_heads = num_heads
-        self.head_dim = _head_dim(d_model, num_heads)
-        self.query = nn.Linear(d_model, d_model)
-        self.key_value = nn.Linear(d_model, 2 * d_model)
-        self.output = nn.Linear(d_model, d_model)
+        self.num_heads, self.num_kv_heads = num_heads, _num_kv_heads(num_heads, num_kv_heads)
+        self.head_dim = head_dim or _head_dim(d_model, num_heads)
+        width = num_heads * self.head_dim
+        self.query = nn.Linear(d_model, width)
+        self.key_value = nn.Linear(d_model, 2 * self.num_kv_heads * self.head_dim)
+        self.output = nn.Linear(width, d_model)
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor, memory: Tensor, layout: Layout) -> Tensor:
         """Attend from packed target tokens (Nt, D) to packed states (Ns, D) of the source."""
         q = self.query(x).view(-1, 1, self.num_heads, self.head_dim)
-        kv = self.key_value(memory).view(-1, 2, self.num_heads, self.head_dim)
+        kv = _for_each_head(self._keys_values(memory), self.num_heads)
         mixed = attend((q, kv), layout, dropout=self.dropout)
         output: Tensor = self.output(mixed.flatten(1))
         return output
@@ -168,7 +200,7 @@ class CrossAttention(nn.Module):
     def weights(self, x: Tensor, memory: Tensor, layout: Layout) -> Tensor:
         """Return the weights (B, H, T, S) by which `forward` mixes; 0 for padding of the source."""
         q = self.query(x).view(-1, self.num_heads, self.head_dim)
-        kv = self.key_value(memory).view(-1, 2, self.num_heads, self.head_dim)
+        kv = _for_each_head(self._keys_values(memory), self.num_heads)
         q, k = unpack(q, layout.queries).transpose(1, 2), unpack(kv[:, 0], layout.keys)
         scores = q @ k.permute(0, 2, 3, 1) * self.head_dim**-0.5
         real = layout.keys.padding_mask()[:, None, None, :]
@@ -177,20 +209,43 @@ class CrossAttention(nn.Module):
 
     def keys_values(self, memory: Tensor, segments: Segments) -> KeysValues:
         """Compute keys and values of packed source states (Ns, D), once for all steps."""
-        kv = self.key_value(memory).view(-1, 2, self.num_heads, self.head_dim)
-        keys, values = unpack(kv, segments).permute(2, 0, 3, 1, 4).contiguous()
-        return KeysValues(keys, values)
+        kv = unpack(self._keys_values(memory), segments)
+        return KeysValues(*kv.permute(2, 0, 3, 1, 4).contiguous())
 
     def step(self, x: Tensor, layout: StepLayout, *, memory: KeysValues) -> Tensor:
-        """Attend from the next token of each hypothesis (B, W, D) to `memory` (B, H, S, K)."""
+        """Attend from the next token of each hypothesis (B, W, D) to `memory` (B, G, S, K)."""
         q = self.query(x).unflatten(-1, (self.num_heads, self.head_dim)).transpose(1, 2)
         mixed = _attend_step(q, *memory, layout.memory_bias)
         output: Tensor = self.output(mixed.transpose(1, 2).flatten(2))
         return output
 
+    def _keys_values(self, memory: Tensor) -> Tensor:
+        kv: Tensor = self.key_value(memory).view(-1, 2, self.num_kv_heads, self.head_dim)
+        return kv
+
 
 def _attend_step(q: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None) -> Tensor:
-    """Attend from the few queries (B, H, W, K) of a step to keys and values (B, H, L, K)."""
+    """Attend from the few queries (B, H, W, K) of a step to keys and values (B, G, L, K).
+
+    `bias` broadcasts to (B, H, W, L).
+    """
+    num_sentences, num_heads, num_queries, head_dim = q.shape
+    num_groups = keys.shape[1]
+    if num_groups == num_heads:
+        return _attend_step_of_heads(q, keys, values, bias)
+    # Heads that share keys become more queries of one head.
+    rows = num_heads // num_groups * num_queries
+    q = q.reshape(num_sentences, num_groups, rows, head_dim)
+    if bias is not None and bias.shape[1] > 1:
+        bias = bias.expand(-1, -1, num_queries, -1).reshape(len(bias), num_groups, rows, -1)
+    elif bias is not None and bias.shape[2] > 1:
+        bias = bias.repeat(1, 1, num_heads // num_groups, 1)
+    mixed = _attend_step_of_heads(q, keys, values, bias)
+    return mixed.reshape(num_sentences, num_heads, num_queries, head_dim)
+
+
+def _attend_step_of_heads(q: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None) -> Tensor:
+    """Do as `_attend_step` where each head has keys of its own."""
     many = len(q) >= _MANY_SENTENCES
     if not (many and q.device.type == "cpu" and q.dtype == torch.float32):
         return F.scaled_dot_product_attention(q, keys, values, attn_mask=bias)
@@ -201,6 +256,20 @@ def _attend_step(q: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None) -
         scores += bias
     mixed: Tensor = scores.softmax(-1) @ values
     return mixed
+
+
+def _for_each_head(kv: Tensor, num_heads: int) -> Tensor:
+    """Copy keys or values (.., G, K) for all heads that share them: (.., H, K)."""
+    num_shared = num_heads // kv.shape[-2]
+    return kv if num_shared == 1 else kv.repeat_interleave(num_shared, dim=-2)
+
+
+def _num_kv_heads(num_heads: int, num_kv_heads: int | None) -> int:
+    if num_kv_heads is None:
+        return num_heads
+    if num_heads % num_kv_heads:
+        raise ValueError(f"num_heads {num_heads} does not divide into num_kv_heads {num_kv_heads}")
+    return num_kv_heads
 
 
 def _head_dim(d_model: int, num_heads: int) -> int:

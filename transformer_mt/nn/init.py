@@ -46,7 +46,7 @@ def radford2019(model: nn.Module) -> None:
     """
     with torch.no_grad():
         weights = list(_fill_all_but_projections(model, lambda _: 0.02))
-        _fill_by_number_of_sublayers(weights, lambda _: 0.02)
+        _fill_by_number_of_sublayers(model, weights, lambda _: 0.02)
 
 
 def child2019(model: nn.Module) -> None:
@@ -59,23 +59,25 @@ def child2019(model: nn.Module) -> None:
     """
     with torch.no_grad():
         weights = list(_fill_all_but_projections(model, lambda d_model: 0.125 * d_model**-0.5))
-        _fill_by_number_of_sublayers(weights, lambda weight: 0.125 * weight.shape[1] ** -0.5)
+        _fill_by_number_of_sublayers(model, weights, lambda weight: 0.125 * weight.shape[1] ** -0.5)
         for name, parameter in model.named_parameters():
             if name == "decoder.output.weight":  # known by another name if it is tied
                 nn.init.zeros_(parameter)
 
 
 def _fill_by_number_of_sublayers(
-    weights: Sequence[tuple[str, Tensor]], deviation: Callable[[Tensor], float]
+    model: nn.Module, weights: Sequence[tuple[str, Tensor]], deviation: Callable[[Tensor], float]
 ) -> None:
     """Draw projections from normal distributions, narrower where they add to the residual.
 
     Args:
+        model: Its layers are counted as often as they are applied.
         weights: All projections, by name.
         deviation: Of the projections that do not add to the residual.
     """
+    names = [name for name, _ in model.named_parameters(remove_duplicate=False)]
     num_sublayers = {
-        side: sum(name.startswith(side) and _is_sublayer_output(name) for name, _ in weights)
+        side: sum(name.startswith(f"{side}layers.") and _is_sublayer_output(name) for name in names)
         for side in ("encoder.", "decoder.")
     }
     for name, projection in weights:

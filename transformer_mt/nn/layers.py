@@ -74,7 +74,8 @@ class FeedForward(nn.Module):
 class GatedFeedForward(nn.Module):
     """A feed-forward block whose inner channels are multiplied by a gate.
 
-    Source: Shazeer 2020, equation 6: with `silu` this is SwiGLU. differs: has biases.
+    Source: Shazeer 2020, equations 5 and 6: with `silu`, `gelu`, `relu` this is SwiGLU, GEGLU,
+    ReGLU. differs: has biases.
     """
 
     def __init__(
@@ -100,10 +101,11 @@ class GatedFeedForward(nn.Module):
 
 
 Sublayer = Callable[[Tensor], Tensor]
-Residual = Callable[[Tensor, Sublayer, nn.LayerNorm, Dropout], Tensor]
+Norm = Callable[[int], nn.Module]
+Residual = Callable[[Tensor, Sublayer, nn.Module, Dropout], Tensor]
 
 
-def post_norm(x: Tensor, sublayer: Sublayer, norm: nn.LayerNorm, dropout: Dropout) -> Tensor:
+def post_norm(x: Tensor, sublayer: Sublayer, norm: nn.Module, dropout: Dropout) -> Tensor:
     """Return norm(x + dropout(sublayer(x))).
 
     Source: Vaswani et al. 2017, sections 3.1 and 5.4.
@@ -112,7 +114,7 @@ def post_norm(x: Tensor, sublayer: Sublayer, norm: nn.LayerNorm, dropout: Dropou
     return normed
 
 
-def pre_norm(x: Tensor, sublayer: Sublayer, norm: nn.LayerNorm, dropout: Dropout) -> Tensor:
+def pre_norm(x: Tensor, sublayer: Sublayer, norm: nn.Module, dropout: Dropout) -> Tensor:
     """Return x + dropout(sublayer(norm(x))); what comes after the last layer must be normed too.
 
     Source: tensor2tensor since version 1.4 (`transformer_base_v2`); Xiong et al. 2020.
@@ -131,12 +133,13 @@ class EncoderLayer(nn.Module):
         *,
         residual: Residual,
         dropout: float,
+        norm: Norm = nn.LayerNorm,
     ) -> None:
         super().__init__()
         self.self_attention = self_attention
-        self.self_attention_norm = nn.LayerNorm(d_model)
+        self.self_attention_norm = norm(d_model)
         self.feed_forward = feed_forward
-        self.feed_forward_norm = nn.LayerNorm(d_model)
+        self.feed_forward_norm = norm(d_model)
         self.residual = residual
         self.dropout = Dropout(dropout)
 
@@ -173,14 +176,15 @@ class DecoderLayer(nn.Module):
         *,
         residual: Residual,
         dropout: float,
+        norm: Norm = nn.LayerNorm,
     ) -> None:
         super().__init__()
         self.self_attention = self_attention
-        self.self_attention_norm = nn.LayerNorm(d_model)
+        self.self_attention_norm = norm(d_model)
         self.cross_attention = cross_attention
-        self.cross_attention_norm = nn.LayerNorm(d_model)
+        self.cross_attention_norm = norm(d_model)
         self.feed_forward = feed_forward
-        self.feed_forward_norm = nn.LayerNorm(d_model)
+        self.feed_forward_norm = norm(d_model)
         self.residual = residual
         self.dropout = Dropout(dropout)
 
@@ -238,3 +242,33 @@ class DecoderLayer(nn.Module):
         x = self.residual(x, self_attention, self.self_attention_norm, self.dropout)
         x = self.residual(x, cross_attention, self.cross_attention_norm, self.dropout)
         return self.residual(x, self.feed_forward, self.feed_forward_norm, self.dropout)
+
+
+def rms_norm(d_model: int) -> nn.Module:
+    """Return a norm that divides by the root of the mean square, without mean and bias.
+
+    Source: Zhang and Sennrich 2019.
+    """
+    return nn.RMSNorm(d_model, eps=1e-6)
+
+
+class LayerDropout(nn.Module):
+    """Leaves out whole layers while training, each with probability `p`.
+
+    Source: Fan et al. 2020, section 3 (LayerDrop).
+    """
+
+    def __init__(self, p: float) -> None:
+        super().__init__()
+        self.p = p
+
+    def drops(self) -> bool:
+        """Draw whether to leave out the next layer."""
+        return self.training and self.p > 0 and torch.rand(()).item() < self.p
+
+    def without(self, layer: nn.Module, x: Tensor) -> Tensor:
+        """Return `x` as it is, with a gradient of zero for each weight of `layer`.
+
+        Ranks that draw differently exchange the gradients of all weights nevertheless.
+        """
+        return x + 0.0 * sum(weight.sum() for weight in layer.parameters())

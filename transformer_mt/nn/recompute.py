@@ -39,7 +39,7 @@ def recompute_layers(model: nn.Module, which: Literal["layers", "selective"]) ->
         contexts["context_fn"] = partial(create_selective_checkpoint_contexts, _kept())
     for name, layers in model.named_modules():
         if name.rpartition(".")[2] == "layers" and isinstance(layers, nn.ModuleList):
-            for layer in layers:
+            for layer in dict.fromkeys(layers):  # a shared one once
                 layer.forward = _recomputed(layer.forward, contexts)
 
 
