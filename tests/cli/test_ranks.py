@@ -111,6 +111,21 @@ def test_several_ranks_equal_one(run_config, one, tmp_path, monkeypatch, num_ran
     assert len({bytes(state.tolist()) for state in states}) == num_ranks
 
 
+def test_several_ranks_with_weights_in_bf16_equal_one(run_config, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    changes = CHANGES | {"training__precision": "bf16", "training__weights": "bf16"}
+    expected = metrics_without_times(Path(train(run_config("one", **changes)).run_dir))
+    write(run_config("several", **changes))
+    code, stderr = end_of(start(*TORCHRUN, "--nproc-per-node", 2, *TRAIN))
+    assert code == 0, stderr
+    losses, expected_losses = (
+        [record["loss_nats"] for record in records if "loss_nats" in record]
+        for records in (metrics_without_times(Path("several/runs/tiny")), expected)
+    )
+    assert len(losses) == STEPS // 2
+    assert losses == pytest.approx(expected_losses, rel=0.01)
+
+
 def test_a_run_may_change_its_number_of_ranks_and_how_they_share(
     run_config, one, tmp_path, monkeypatch
 ):

@@ -219,6 +219,11 @@ def test_defaults_are_the_base_model_of_the_paper() -> None:
         ),
         (
             "  max_steps: 100",
+            "  max_steps: 1\n  weights: bf16",
+            "12:12: training.weights: bf16 goes with precision bf16, not with fp32: set both",
+        ),
+        (
+            "  max_steps: 100",
             "  max_steps: 1\n  validation:\n    metrics: []",
             "12:3: training.validation.select_by: bleu is not in metrics: add it there, or set "
             "select_by to loss",

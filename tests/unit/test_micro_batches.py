@@ -7,10 +7,12 @@ import torch
 
 from tests.tiny_runs import interrupt_at, metrics_without_times, weights_at
 from transformer_mt.config.training import BatchWarmupSettings
+from transformer_mt.data.batches import uniform_batch
 from transformer_mt.errors import ConfigError, DataError, InterruptedRun
 from transformer_mt.training.micro_batches import (
     Split,
     largest_micro_batch,
+    row_multiple,
     split_update,
     update_tokens,
 )
@@ -105,9 +107,41 @@ def test_auto_takes_what_fits_and_a_run_that_goes_on_takes_the_same(
     assert [len(micro_batches) for micro_batches in batches] == [3, 3, 3]
 
 
+@pytest.mark.parametrize("warmup", [None, {"start_tokens": 64, "steps": 6}])
+def test_with_a_static_shape_micro_batches_of_one_size_have_one_number_of_rows(
+    run_config, monkeypatch, warmup
+):
+    seen = set()
+    original = Updater.__call__
+
+    def update(self, micro_batches, **arguments):
+        seen.update((len(batch.src), len(batch.tgt_out)) for batch in micro_batches)
+        original(self, micro_batches, **arguments)
+
+    monkeypatch.setattr(Updater, "__call__", update)
+    config = run_config(
+        data__train=[{"type": "reverse", "num_pairs": 150}],
+        training__max_steps=10,  # more than an epoch
+        training__micro_batch_tokens=128,
+        training__batch_warmup=warmup,
+        training__static_shape=True,
+        training__validation={"every_steps": 10, "metrics": [], "select_by": "loss"},
+    )
+    train(config)
+    assert seen == ({(160, 160)} if warmup is None else {(96, 96), (160, 160)})
+
+
+def test_a_static_shape_has_room_for_a_pair_as_long_as_the_budget():
+    for num_tokens in (1, 31, 32, 33, 25_000):
+        rows = row_multiple(num_tokens, static_shape=True)
+        assert num_tokens < rows <= num_tokens + 32
+        batch = uniform_batch(num_tokens, length=num_tokens, row_multiple=rows)
+        assert len(batch.src) == len(batch.tgt_out) == rows
+    assert row_multiple(25_000, static_shape=False) == 32
+
+
 def test_a_try_changes_neither_weights_nor_random_numbers(run_config, monkeypatch):
     from tests.unit.test_out_of_memory import SmallDevice
-    from transformer_mt.data.batches import uniform_batch
 
     seen = []
     original = Updater.__call__
@@ -142,7 +176,8 @@ def test_a_pair_longer_than_a_batch_is_named_before_a_model_is_built(
 ):
     monkeypatch.setattr("transformer_mt.training.trainer.Trainer", None)
     with pytest.raises(
-        DataError, match=r"pair \d+ has \d+ source and \d+ target tokens, more than "
+        DataError,
+        match=r"pair \d+ of those that are kept has \d+ source and \d+ target tokens, more than ",
     ):
         train(run_config(**changes))
 

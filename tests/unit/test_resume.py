@@ -22,24 +22,26 @@ TWO_SOURCES = [
 
 
 @pytest.mark.parametrize(
-    ("precision", "optimizer", "sources"),
+    ("precision", "weights", "optimizer", "sources"),
     [
-        ("fp32", "adam", None),
-        ("bf16", "adam", None),
-        ("fp16", "adam", None),
-        ("fp32", "muon", None),
-        ("fp16", "muon", None),
-        ("fp32", "adam", TWO_SOURCES),
+        ("fp32", "fp32", "adam", None),
+        ("bf16", "fp32", "adam", None),
+        ("bf16", "bf16", "adam", None),
+        ("fp16", "fp32", "adam", None),
+        ("fp32", "fp32", "muon", None),
+        ("fp16", "fp32", "muon", None),
+        ("fp32", "fp32", "adam", TWO_SOURCES),
     ],
 )
 def test_n_steps_and_n_resumed_steps_equal_2n_steps_to_the_bit(
-    run_config, monkeypatch, precision, optimizer, sources
+    run_config, monkeypatch, precision, weights, optimizer, sources
 ):
     changes = {
         **({"data__train": sources} if sources else {}),
         "training__max_steps": 24,
         "training__micro_batch_tokens": 128,
         "training__precision": precision,
+        "training__weights": weights,
         "training__optimizer": {"type": optimizer},
     }
     whole = run_config("whole", **changes)
@@ -67,6 +69,8 @@ def test_n_steps_and_n_resumed_steps_equal_2n_steps_to_the_bit(
     expected, found = weights_at(whole_run, 24), weights_at(run, 24)
     assert expected.keys() == found.keys()
     assert all(torch.equal(tensor, found[name]) for name, tensor in expected.items())
+    kept = {tensor.dtype for name, tensor in found.items() if name.startswith("model:")}
+    assert kept == {torch.float32}
     for folder in ("best", "averaged"):
         a, b = (json.loads((r / folder / "manifest.json").read_text()) for r in (run, whole_run))
         assert a["scores"] == b["scores"]

@@ -192,6 +192,10 @@ class TrainingSettings(Settings):
     update, shared among the devices."""
     batch_warmup: BatchWarmupSettings | None = None
     """Begin with smaller updates; default none."""
+    static_shape: bool = False
+    """Pad every micro-batch to the same number of rows on both sides, the smallest multiple of 32
+    above its budget of tokens: all matrix products then have one shape, and all ranks equal work.
+    Without it, to the next multiple of 32."""
     lr: Annotated[float, Field(gt=0)] | None = None
     """Peak learning rate; every schedule but `noam` needs it."""
     schedule: Schedule = NoamSchedule(type="noam")
@@ -212,6 +216,10 @@ class TrainingSettings(Settings):
     """A process that does not answer the others for so long is given up, and all stop."""
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
     """Arithmetic of matrix products; weights and optimizer stay in fp32."""
+    weights: Literal["fp32", "bf16"] = "fp32"
+    """Type of the weights that the layers compute with. `bf16`, for precision bf16: they and all
+    activations are in bf16, as a copy that is made anew for each update; the weights that are
+    updated and kept, and the optimizer, stay in fp32 all the same."""
     compile: Literal["auto", "layers", "none"] = "auto"
     """Put each layer and the loss through torch.compile: fewer, larger operators, after some
     seconds to make them. auto does so on CUDA alone, and never with attention patterns; on the CPU
@@ -259,6 +267,10 @@ class TrainingSettings(Settings):
             yield "", "set at least one of max_steps, max_epochs, max_total_tokens, max_minutes"
         if self.parallel == "fsdp" and self.precision == "fp16":
             yield "parallel", "fsdp has no loss scaling for precision fp16: take bf16, or ddp"
+        if self.weights == "bf16" and self.precision != "bf16":
+            yield "weights", f"bf16 goes with precision bf16, not with {self.precision}: set both"
+        if self.parallel == "fsdp" and self.weights == "bf16":
+            yield "parallel", "fsdp has no weights bf16: set weights to fp32, or take ddp"
         if self.parallel == "fsdp" and self.optimizer.type == "muon":
             yield "parallel", "fsdp has no whole matrices for optimizer muon: take adamw, or ddp"
         if self.largest_batch > self.max_tokens:

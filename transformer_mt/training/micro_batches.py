@@ -14,7 +14,7 @@ from itertools import islice
 import torch
 
 from transformer_mt.config.schema import Config
-from transformer_mt.config.training import BatchWarmupSettings
+from transformer_mt.config.training import BatchWarmupSettings, TrainingSettings
 from transformer_mt.data.batches import Batch, BatchStream, Position, check_budget, uniform_batch
 from transformer_mt.errors import ConfigError
 from transformer_mt.training.distributed import World
@@ -55,6 +55,14 @@ def split_update(max_tokens: int, *, micro_batch_tokens: int | None, num_ranks: 
     largest = micro_batch_tokens or max_tokens
     accumulation = -(-max_tokens // (min(largest, max_tokens) * num_ranks))
     return Split(accumulation, max_tokens // (accumulation * num_ranks))
+
+
+def row_multiple(num_tokens: int, *, static_shape: bool) -> int:
+    """Return what the rows of micro-batches of `num_tokens` are to be a multiple of.
+
+    With `static_shape` it is more than the tokens that a side can have: each has just so many rows.
+    """
+    return ROW_MULTIPLE * (num_tokens // ROW_MULTIPLE + 1) if static_shape else ROW_MULTIPLE
 
 
 def update_tokens(step: int, max_tokens: int, warmup: BatchWarmupSettings | None) -> int:
@@ -128,7 +136,9 @@ class Updates:
             sampling=self._config.tokenizer.sampling,
             tokenizers=self._data.tokenizers,
             reverse_target=self._config.data.reverse_target,
-            row_multiple=ROW_MULTIPLE,
+            row_multiple=row_multiple(
+                split.tokens, static_shape=self._config.training.static_shape
+            ),
             pin_memory=self._device.type == "cuda",
         )
 
@@ -152,12 +162,12 @@ def open_updates(
     settings = config.training
     micro_batch_tokens = settings.micro_batch_tokens
     if micro_batch_tokens == "auto":
-        micro_batch_tokens = _find(settings.max_tokens, data, state, updater, world, device)
+        micro_batch_tokens = _find(settings, data, state, updater, world, device)
     return Updates(config, data, micro_batch_tokens=micro_batch_tokens, world=world, device=device)
 
 
 def _find(
-    max_tokens: int,
+    settings: TrainingSettings,
     data: Data,
     state: TrainState,
     updater: Updater,
@@ -172,12 +182,14 @@ def _find(
             if device.type == "cpu":
                 return num_tokens <= max(ENOUGH_TOKENS_CPU, longest)
             batch = uniform_batch(
-                num_tokens, length=min(longest, num_tokens), row_multiple=ROW_MULTIPLE
+                num_tokens,
+                length=min(longest, num_tokens),
+                row_multiple=row_multiple(num_tokens, static_shape=settings.static_shape),
             )
             return updater.has_room_for(batch)
 
         state.micro_batch_tokens = largest_micro_batch(
-            max_tokens, num_ranks=world.size, least=longest, fits=fits
+            settings.max_tokens, num_ranks=world.size, least=longest, fits=fits
         )
         logger.info("micro-batches of %s target tokens fit", f"{state.micro_batch_tokens:,}")
     return state.micro_batch_tokens

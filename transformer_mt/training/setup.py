@@ -25,6 +25,7 @@ from transformer_mt.training.run_directory import RunDirectory
 from transformer_mt.training.sharding import copy_weights, shard
 from transformer_mt.training.state import TrainState
 from transformer_mt.training.update import Updater
+from transformer_mt.training.working_weights import WorkingWeights
 
 logger = logging.getLogger(__name__)
 
@@ -49,9 +50,12 @@ def build_updater(config: Config, model: Seq2Seq, *, world: World, device: torch
             model = shard(model, world, device)
         else:
             logger.warning("training.parallel: fsdp has no effect with one process")
+    working = WorkingWeights(model) if settings.weights == "bf16" else None
     # After sharding: a layer is gathered again before it is computed again.
     if settings.activation_checkpointing != "none":
-        recompute_layers(model, settings.activation_checkpointing)
+        recompute_layers(
+            model if working is None else working.model, settings.activation_checkpointing
+        )
     return Updater(
         model,
         build_optimizer(model, settings),
@@ -62,6 +66,7 @@ def build_updater(config: Config, model: Seq2Seq, *, world: World, device: torch
         clip_norm=settings.clip_norm,
         compiled=settings.compile == "layers"
         or (settings.compile == "auto" and device.type == "cuda" and not patterns_of(config.model)),
+        working=working,
     )
 
 

@@ -1,6 +1,7 @@
 """One update of the weights, from the micro-batches that make it up."""
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import TypeVar
 
@@ -17,6 +18,7 @@ from transformer_mt.training.compilation import compile_layers
 from transformer_mt.training.distributed import World
 from transformer_mt.training.optimizers import apply_update, set_learning_rate
 from transformer_mt.training.sharding import whole
+from transformer_mt.training.working_weights import WorkingWeights
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 MAX_UNUSABLE_IN_A_ROW = 10
@@ -53,7 +55,7 @@ class Updater:
 
     Attributes:
         trained: The model whose weights are updated.
-        with_loss: The same as a function of a batch, on this rank alone.
+        with_loss: It, or its working copy, as a function of a batch, on this rank alone.
         optimizer: What updates them.
         scaler: Scale of the loss under fp16; does nothing otherwise.
         splits_in_a_row: How many updates up to the last one had to be split for want of memory.
@@ -70,8 +72,10 @@ class Updater:
         label_smoothing: float,
         clip_norm: float | None,
         compiled: bool = False,
+        working: WorkingWeights | None = None,
     ) -> None:
         self.trained, self.optimizer = model, optimizer
+        self._working = working
         self.scaler = torch.amp.GradScaler(device.type, enabled=precision == "fp16")
         self._weights = [weight for weight in model.parameters() if weight.requires_grad]
         self._world = world
@@ -80,9 +84,15 @@ class Updater:
         self._clip_norm = clip_norm
         self.splits_in_a_row = 0
         self.tally = torch.zeros(7, device=device)
-        with_loss = ModelWithLoss(model, label_smoothing=label_smoothing, compiled=compiled).train()
+        with_loss = ModelWithLoss(
+            model if working is None else working.model,
+            label_smoothing=label_smoothing,
+            compiled=compiled,
+        ).train()
         if compiled:
-            with_loss.compiled = compile_layers(with_loss, device=device, autocast=self.autocast())
+            with_loss.compiled = compile_layers(
+                with_loss, device=device, autocast=self._forward_context()
+            )
         self.with_loss = with_loss
         self.model = world.replicate(with_loss, device)
         # The ranks of a sharded model meet in each pass: one that repeats a pass would be alone.
@@ -116,10 +126,14 @@ class Updater:
         Raises:
             TmtError: When that is not possible.
         """
+        if self._working is not None:
+            self._working.refresh()
         parts, is_split = list(micro_batches), False
         while (losses := self._accumulate_if_it_fits(parts, num_tokens)) is None:
-            self.optimizer.zero_grad(set_to_none=True)
+            self._drop_gradients()
             parts, is_split = [half for part in parts for half in part.halves()], True
+        if self._working is not None:
+            self._working.hand_over_gradients()
         self.splits_in_a_row = self.splits_in_a_row + 1 if is_split else 0
         return losses
 
@@ -143,7 +157,7 @@ class Updater:
         devices = [self._device] if self._device.type == "cuda" else []
         with torch.random.fork_rng(devices), self._world.exchange(self.model, now=False):
             fits = attempt(compute) is not None
-        self.optimizer.zero_grad(set_to_none=True)
+        self._drop_gradients()
         return self._world.sum_numbers([float(not fits)]) == [0.0]
 
     def apply(self, losses: Tensor, *, num_tokens: float, lr: float) -> None:
@@ -160,7 +174,7 @@ class Updater:
             self.scaler.update()
         else:
             apply_update(self.optimizer, unusable)
-        self.optimizer.zero_grad(set_to_none=True)
+        self._drop_gradients()
         self._count(losses, num_tokens, norm, unusable)
 
     def total_tally(self) -> list[float]:
@@ -260,16 +274,27 @@ class Updater:
 
     def _forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return the two loss sums of a micro-batch."""
-        with self.autocast():
+        with self._forward_context():
             losses: tuple[Tensor, Tensor] = self.model(batch.to(self._device))
         return losses
+
+    def _forward_context(self) -> AbstractContextManager[object]:
+        """Return the context of the precision of the run; a working copy has it by itself."""
+        return self.autocast() if self._working is None else nullcontext()
 
     def _backward(self, losses: tuple[Tensor, Tensor], num_tokens: float) -> Tensor:
         """Add the gradient of a micro-batch; return its two loss sums, detached."""
         # Data parallelism takes the mean over ranks; the sum is wanted.
         loss = self.scaler.scale(losses[0] * (self._world.size / num_tokens))
         loss.backward()  # type: ignore[no-untyped-call]
+        if self._working is not None and self._world.size == 1:
+            # Sums of many micro-batches are exact; with ranks, their exchange must come first.
+            self._working.hand_over_gradients()
         return torch.stack(losses).detach()
+
+    def _drop_gradients(self) -> None:
+        self.optimizer.zero_grad(set_to_none=True)
+        self.with_loss.zero_grad(set_to_none=True)  # those of a working copy
 
     def _count(self, losses: Tensor, num_tokens: float, norm: Tensor, unusable: Tensor) -> None:
         usable = 1 - unusable
