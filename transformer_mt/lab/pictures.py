@@ -123,4 +123,5 @@ def _logarithmic(axes: "Axes", lengths: Sequence[int]) -> None:
     axes.set_xticks(lengths, [f"{length:,}" for length in lengths])
     axes.set_xlabel("length n (tokens)")
     axes.grid(alpha=0.3)
-    axes.legend(fontsize="x-small", title="growth at the greatest lengths", alignment="left")
+    title = "growth at the three greatest lengths"
+    axes.legend(fontsize="x-small", title=title, title_fontsize="x-small", alignment="left")
