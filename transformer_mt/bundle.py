@@ -213,6 +213,10 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """
     with os_errors_of_safetensors():
         save_file({name: t.detach().cpu().contiguous() for name, t in tensors.items()}, path)
+    # safetensors lets nobody but the owner read its files; these are as readable as all others.
+    umask = os.umask(0)
+    os.umask(umask)
+    path.chmod(0o666 & ~umask)
 
 
 def _check_names(

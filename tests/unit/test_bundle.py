@@ -1,6 +1,7 @@
 """Model bundles: what goes in comes out, and what does not fit is named."""
 
 import json
+import os
 import re
 
 import pytest
@@ -175,3 +176,9 @@ def test_a_checkpoint_is_no_model_and_it_says_how_to_make_one(tmp_path):
         (checkpoint / name).write_text("{}")
     with pytest.raises(ModelError, match=r"step-4: a checkpoint.*tmt average --run .*mine --last"):
         find_bundle(checkpoint)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs file modes")
+def test_weights_are_as_readable_as_all_other_files(tiny_bundle):
+    modes = {path.stat().st_mode & 0o777 for path in tiny_bundle.iterdir()}
+    assert len(modes) == 1

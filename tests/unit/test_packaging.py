@@ -42,7 +42,7 @@ def test_make_lists_the_documented_targets() -> None:
     ).stdout
     targets = [line.split()[0] for line in listed.splitlines()]
     assert targets == (
-        "help setup demo test test-all lint types check bench clean".split()  # noqa: SIM905
+        "help setup demo test test-all test-faults lint types check bench clean".split()  # noqa: SIM905
     )
 
 

@@ -2,7 +2,9 @@
 
 import os
 import signal
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -65,3 +67,29 @@ def test_a_gpu_gets_one_process_and_a_processor_one_for_each_thread(monkeypatch)
     assert fitting_num_workers(torch.device("cuda")) == 1
     monkeypatch.setattr(sys, "platform", "darwin")
     assert fitting_num_workers(torch.device("cpu")) == 1
+
+
+SLOW = """
+import time
+from transformer_mt.decoding.workers import Workers
+def slow(batch):
+    print("at work", flush=True)
+    time.sleep(600)
+list(Workers(slow, 2).map(range(4)))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_workers_end_when_their_parent_does(number: signal.Signals) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", SLOW],
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "at work\n"
+    process.send_signal(number)
+    process.communicate(timeout=20)  # waits until nobody holds its output any more
+    assert process.returncode == -number

@@ -2,15 +2,13 @@
 
 import logging
 import os
-import signal
-import threading
 from collections import Counter, deque
 from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from itertools import chain, islice
-from multiprocessing import get_context, parent_process
+from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
@@ -28,6 +26,7 @@ from transformer_mt.data.filters import (
 from transformer_mt.data.pairs import Ints, pack_sentences
 from transformer_mt.data.word_cache import WordCache
 from transformer_mt.errors import DataError
+from transformer_mt.processes import serve_parent
 from transformer_mt.text.tokenizer import Tokenizer, Tokenizers
 
 _CHUNK_PAIRS = 8192
@@ -262,17 +261,7 @@ _encoder: _Encoder
 def _start_worker(encoder: _Encoder) -> None:
     global _encoder
     _encoder = encoder
-    # Ctrl-C reaches the whole group: the parent alone answers it, and ends the workers.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    """Leave no orphan when the parent is killed: the pool's pipes alone would wait for ever."""
-    parent = parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
+    serve_parent()
 
 
 def _encode_in_worker(texts: Texts, report: FilterReport) -> EncodedPairs:

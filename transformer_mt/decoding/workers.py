@@ -1,7 +1,6 @@
 """Processes that share the batches of one text, each on one thread."""
 
 import os
-import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -12,6 +11,7 @@ from typing import Generic, TypeVar, cast
 import torch
 
 from transformer_mt.errors import ConfigError, TmtError
+from transformer_mt.processes import serve_parent
 
 Batch = TypeVar("Batch")
 Result = TypeVar("Result")
@@ -79,8 +79,7 @@ def _begin(function: Callable[[Batch], Result]) -> None:
     global _work
     _work = function
     torch.set_num_threads(1)
-    # Ctrl-C reaches all processes of a terminal; the first one decides.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    serve_parent()
 
 
 _work: Callable[..., object] = os.abort

@@ -1,0 +1,24 @@
+"""Processes that help another one, and end with it."""
+
+import os
+import signal
+import threading
+from multiprocessing import parent_process
+
+
+def serve_parent() -> None:
+    """Make this process a helper: its parent answers Ctrl-C for both, and leaves no orphan.
+
+    To be called once, in a process that `multiprocessing` started. When the parent is killed, the
+    pipes between them alone would wait for ever.
+    """
+    # Ctrl-C reaches all processes of a terminal; the parent alone answers it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
