@@ -46,8 +46,10 @@ class Windows:
 
     def gather(self, x: Tensor) -> Tensor:
         """Return for each of (N, D) the tokens that it sees side by side (N, K * D), or zeros."""
-        shifted = (x.roll(-offset, 0) for offset in self.offsets)
-        seen = [part.where(inside, 0) for part, inside in zip(shifted, self.inside, strict=True)]
+        seen = [
+            x.roll(-offset, 0) * inside.to(x.dtype) if offset else x
+            for offset, inside in zip(self.offsets, self.inside, strict=True)
+        ]
         return torch.cat(seen, dim=1)
 
 

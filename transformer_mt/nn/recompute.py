@@ -32,7 +32,8 @@ def recompute_layers(model: nn.Module, which: Literal["layers", "selective"]) ->
     Args:
         model: Changed in place; to be called after it was copied or sharded, if it is.
         which: `layers` keeps the input of each layer and computes all again; `selective` also keeps
-            the results of matrix products and fused attention, and computes the cheap rest again.
+            the results of matrix products and fused attention, and computes the cheap rest again;
+            of recurrent layers it keeps no more than `layers` does.
     """
     contexts: dict[str, Any] = {}
     if which == "selective":
@@ -40,7 +41,9 @@ def recompute_layers(model: nn.Module, which: Literal["layers", "selective"]) ->
     for name, layers in model.named_modules():
         if name.rpartition(".")[2] == "layers" and isinstance(layers, nn.ModuleList):
             for layer in dict.fromkeys(layers):  # a shared one once
-                layer.forward = _recomputed(layer.forward, contexts)
+                # torch's recurrent kernels write into results that would be kept.
+                is_recurrent = any(isinstance(part, nn.RNNBase) for part in layer.modules())
+                layer.forward = _recomputed(layer.forward, {} if is_recurrent else contexts)
 
 
 def _recomputed(forward: Callable[..., Any], contexts: dict[str, Any]) -> Callable[..., Any]:
