@@ -10,7 +10,9 @@ from typer.testing import CliRunner, Result
 
 from transformer_mt.cli.main import app
 from transformer_mt.config.training import CosineSchedule, NoamSchedule, TrainingSettings
+from transformer_mt.lab import memory
 from transformer_mt.lab.complexity import LAYERS, LayerCost, exponents, measure_complexity, step_of
+from transformer_mt.lab.memory import MODELS, MemoryPoint, draw_batch, lengths_of, measure_memory
 from transformer_mt.lab.scaling import jacobian_norms, measure_scaling
 from transformer_mt.lab.schedules import schedule_curves
 from transformer_mt.training.schedules import build_schedule
@@ -74,6 +76,51 @@ def test_every_layer_can_be_measured(layer):
     assert (short.layer, short.length, long.length) == (layer, 32, 40)
     assert short.seconds > 0
     assert short.memory_bytes >= 0
+
+
+def test_the_tasks_ask_for_what_they_say():
+    def batch(task):
+        return draw_batch(task, 5, num_sequences=3, generator=torch.Generator().manual_seed(1))
+
+    src, first = batch("recall")
+    assert src.shape == (3, 5)
+    assert 4 <= src.min() <= src.max() < 20
+    assert first.tolist() == src[:, :1].tolist()
+    assert batch("copy")[1].tolist() == src.tolist()
+    assert batch("reverse")[1].tolist() == [line[::-1] for line in src.tolist()]
+
+
+def test_training_comes_to_the_greatest_length_in_its_middle():
+    lengths = list(lengths_of(200, longest=100, seed=1))
+    assert max(lengths[:10]) <= 10
+    assert max(lengths[100:]) > 90
+    assert min(lengths) >= 1
+
+
+def test_a_model_learns_to_recall_and_chance_is_one_in_sixteen():
+    name = "LSTM, attention"
+    (untrained,) = measure_memory("recall", models=[name], distances=[3], num_updates=1)
+    (trained,) = measure_memory("recall", models=[name], distances=[3], num_updates=80)
+    assert untrained.accuracy < 0.3
+    assert trained.accuracy > 0.9
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_model_can_be_trained(name):
+    points = measure_memory("copy", models=[name], distances=[2, 6], num_updates=1)
+    assert [(point.model, point.distance) for point in points] == [(name, 2), (name, 6)]
+
+
+def test_what_models_remember_is_a_table_and_a_figure(tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
+    points = [MemoryPoint(model, n, 1 / n) for model in MODELS for n in (5, 10)]
+    monkeypatch.setattr(memory, "measure_memory", lambda task, **_: points)
+    result = lab("memory", "--task", "reverse", "--output", tmp_path)
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    assert lines[0].split() == ["accuracy", "at", "5", "10"]
+    assert lines[1].split()[-2:] == ["0.20", "0.10"]
+    assert Path(lines[-1]).read_text().count("\n") == 1 + len(points)
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,9 @@
 """`tmt lab`: experiments that explain why the Transformer is as it is."""
 
 import dataclasses
+import logging
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import typer
 
@@ -10,6 +11,8 @@ from transformer_mt.cli.help import examples
 from transformer_mt.cli.options import Overrides
 from transformer_mt.config.loading import find_config, load_config
 from transformer_mt.errors import ConfigError
+
+logger = logging.getLogger(__name__)
 
 group = typer.Typer(
     no_args_is_help=True,
@@ -19,6 +22,7 @@ group = typer.Typer(
         "tmt lab schedule --config base",
         "tmt lab scaling",
         "tmt lab complexity --output figures",
+        "tmt lab memory --task copy",
     ),
 )
 
@@ -142,6 +146,40 @@ def complexity(
         typer.echo(f"{layer:<12}time n^{time:.2f}, memory n^{memory:.2f} at the greatest lengths")
     rows = [dataclasses.asdict(cost) for cost in costs]
     for path in save_experiment("complexity", draw_complexity(costs), rows, output):
+        typer.echo(path)
+
+
+@group.command(epilog=examples("tmt lab memory", "tmt lab memory --task recall --updates 1000"))
+def memory(
+    task: Annotated[
+        Literal["recall", "copy", "reverse"],
+        typer.Option(help="Say the first symbol of the source, all of them, or all in reverse."),
+    ] = "copy",
+    updates: Annotated[int, typer.Option(metavar="N", min=1, help="Updates of each model.")] = 300,
+    output: Folder = Path("lab"),
+) -> None:
+    """Show how far back models remember.
+
+    Trains small models on random symbols, sources of 1 to 100 tokens, and tests them at some
+    lengths: a plain RNN and an LSTM whose decoder gets the last state only, an LSTM with attention,
+    and Transformers with each positional scheme.
+    """
+    _check(output)
+
+    from transformer_mt.lab.memory import measure_memory
+    from transformer_mt.lab.pictures import draw_memory, save_experiment
+
+    def show(model: str) -> None:
+        logger.info("training: %s", model)
+
+    points = measure_memory(task, num_updates=updates, on_progress=show)
+    distances = sorted({point.distance for point in points})
+    typer.echo(f"{'accuracy at':<28}{''.join(f'{distance:>6}' for distance in distances)}")
+    for model in dict.fromkeys(point.model for point in points):
+        own = {point.distance: point.accuracy for point in points if point.model == model}
+        typer.echo(f"{model:<28}{''.join(f'{own[distance]:>6.2f}' for distance in distances)}")
+    rows = [dataclasses.asdict(point) for point in points]
+    for path in save_experiment(f"memory_{task}", draw_memory(points, task=task), rows, output):
         typer.echo(path)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from transformer_mt.figures import COLORS, MARKERS, new_figure, save_figure
 from transformer_mt.lab.complexity import LAYERS, LayerCost, exponents
+from transformer_mt.lab.memory import NUM_SYMBOLS, MemoryPoint
 from transformer_mt.lab.scaling import ScalingPoint
 from transformer_mt.lab.schedules import ScheduleCurves
 from transformer_mt.storage import explain_write_errors
@@ -117,10 +118,41 @@ def draw_complexity(costs: Sequence[LayerCost]) -> "Figure":
     return figure
 
 
+def draw_memory(points: Sequence[MemoryPoint], *, task: str) -> "Figure":
+    """Draw accuracy against distance: families of models on the left, positions on the right."""
+    figure = new_figure(11, 4.2)
+    panels = figure.subplots(1, 2, sharey=True)
+    models = list(dict.fromkeys(point.model for point in points))
+    transformers = [model for model in models if model.startswith("Transformer")]
+    families = [model for model in models if model not in transformers] + transformers[:1]
+    distances = sorted({point.distance for point in points})
+    for axes, shown in zip(panels, (families, transformers), strict=True):
+        for number, model in enumerate(shown):
+            own = [point for point in points if point.model == model]
+            axes.plot(
+                [point.distance for point in own],
+                [point.accuracy for point in own],
+                color=COLORS[number % len(COLORS)],
+                marker=MARKERS[number % len(MARKERS)],
+                markersize=5,
+                label=model,
+            )
+        axes.axhline(1 / NUM_SYMBOLS, color="gray", linestyle=":", label="chance")
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(distances, [str(distance) for distance in distances])
+        axes.set_xlabel("tokens of the source, which is also the distance to look back")
+        axes.set_ylim(0, 1.03)
+        axes.grid(alpha=0.3)
+        axes.legend(fontsize="x-small")
+    panels[0].set_ylabel(f"{task}: share of right tokens")
+    return figure
+
+
 def _logarithmic(axes: "Axes", lengths: Sequence[int]) -> None:
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     axes.set_xticks(lengths, [f"{length:,}" for length in lengths])
+    axes.minorticks_off()
     axes.set_xlabel("length n (tokens)")
     axes.grid(alpha=0.3)
     title = "growth at the three greatest lengths"
