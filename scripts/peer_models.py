@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from transformer_mt.config.families import ModelSettings
 from transformer_mt.config.model import TransformerSettings
 from transformer_mt.models.seq2seq import Seq2Seq
 from transformer_mt.nn.positions import sinusoids
@@ -34,6 +35,25 @@ _BLOCKS = {
     "feed_forward_norm": ["final_layer_norm"],
 }
 """Our name of a layer's part, and those of Hugging Face, which has matrices where we have rows."""
+
+
+def plain_transformer(settings: ModelSettings) -> TransformerSettings:
+    """Return settings of a model that other programs have, too.
+
+    Raises:
+        ValueError: If it is of another family, or a Transformer with parts they lack.
+    """
+    if not isinstance(settings, TransformerSettings):
+        raise ValueError(f"only Transformers can be compared here, not type {settings.type}")
+    plain = TransformerSettings()
+    parts = ["norm_type", "encoder_pattern", "decoder_pattern", "head_dim", "num_kv_heads"]
+    parts += ["share_layers"]
+    other = [part for part in parts if getattr(settings, part) != getattr(plain, part)]
+    if settings.positions.type not in ("sinusoidal", "learned"):
+        other.append("positions")
+    if other:
+        raise ValueError(f"other programs have no counterpart of model.{', model.'.join(other)}")
+    return settings
 
 
 def fresh_hugging_face(

@@ -38,14 +38,14 @@ Translate = Callable[[Sequence[list[int]]], list[list[int]]]
 def hugging_face(options: argparse.Namespace) -> tuple[list[Setup], Callable[..., Translate]]:
     """Load the model; return the ways to run it, and a function that makes one of them ready."""
     import torch
-    from peer_models import to_hugging_face
+    from peer_models import plain_transformer, to_hugging_face
 
     from transformer_mt.bundle import load_bundle
 
     bundle = load_bundle(options.model)
     settings = bundle.config
     dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[options.precision]
-    model = to_hugging_face(bundle.model, settings.model).to(dtype)
+    model = to_hugging_face(bundle.model, plain_transformer(settings.model)).to(dtype)
     del bundle
     # Fused attention is slow in bf16 on CPUs (see `gpu_peers.fastest_attention`).
     attentions = ("sdpa", "eager") if options.precision == "bf16" else ("sdpa",)
@@ -219,7 +219,7 @@ def peak_memory_bytes() -> int:
 
 def convert(model: Path, directory: Path) -> None:
     """Write a bundle in the format of CTranslate2."""
-    from peer_models import save_ctranslate2
+    from peer_models import plain_transformer, save_ctranslate2
 
     from transformer_mt.bundle import load_bundle
 
@@ -227,7 +227,7 @@ def convert(model: Path, directory: Path) -> None:
     src, tgt = bundle.tokenizers.src, bundle.tokenizers.tgt
     save_ctranslate2(
         bundle.model,
-        bundle.config.model,
+        plain_transformer(bundle.config.model),
         src_pieces=src.pieces(range(src.vocab_size)),
         tgt_pieces=tgt.pieces(range(tgt.vocab_size)),
         directory=directory,

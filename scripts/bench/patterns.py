@@ -9,11 +9,12 @@ the products of full attention, and with the fused kernel of torch.
 
 import argparse
 from collections.abc import Callable
+from functools import partial
 
 import torch
+from torch import Tensor
 
 from transformer_mt.benchmarks.lengths import (
-    StepCost,
     by_mask,
     encoder_step,
     fitted_exponent,
@@ -44,9 +45,9 @@ def settings(pattern: str, length: int) -> TransformerSettings:
     )
 
 
-def show(name: str, lengths: list[int], cost_of: Callable[[int], StepCost]) -> None:
+def show(name: str, lengths: list[int], step_of: Callable[[int], Callable[[], object]]) -> None:
     """Measure and print a row."""
-    costs = [cost_of(length) for length in lengths]
+    costs = [measure(step_of(length), device=CPU) for length in lengths]
     cells = [f"{cost.seconds:.2f} s, {cost.memory_bytes / 2**20:,.0f} MiB" for cost in costs]
     seconds = fitted_exponent(lengths, [cost.seconds for cost in costs])
     memory = fitted_exponent(lengths, [max(1, cost.memory_bytes) for cost in costs])
@@ -66,25 +67,27 @@ def main() -> None:
     print("|---" * (len(lengths) + 3) + "|")
     measure(layer_step(settings("full", 256), 256, device=CPU), device=CPU)  # kernels are chosen
     for label, step_of in rows(options.what).items():
-        show(label, lengths, lambda length, step_of=step_of: measure(step_of(length), device=CPU))
+        show(label, lengths, step_of)
 
 
 def rows(what: str) -> dict[str, Callable[[int], Callable[[], object]]]:
     """Return what is measured: a step for each length."""
     if what == "encoder":
-        return {
-            name: lambda length, name=name: encoder_step(settings(name, length), length, device=CPU)
-            for name in PATTERNS
-        }
-    ways = {name: (name, attend) for name in PATTERNS}
+        return {name: partial(encoder, name) for name in PATTERNS}
+    ways: dict[str, tuple[str, Callable[..., Tensor]]] = {n: (n, attend) for n in PATTERNS}
     ways |= {f"{name}, mask": (name, by_mask) for name in ("strided", "fixed")}
     ways |= {"strided, fused mask": ("strided", attend_padded)}
-    return {
-        label: lambda length, name=name, way=way: layer_step(
-            settings(name, length), length, device=CPU, way=way
-        )
-        for label, (name, way) in ways.items()
-    }
+    return {label: partial(layer, name, way) for label, (name, way) in ways.items()}
+
+
+def encoder(name: str, length: int) -> Callable[[], object]:
+    """Return a step of a small encoder with a pattern."""
+    return encoder_step(settings(name, length), length, device=CPU)
+
+
+def layer(name: str, way: Callable[..., Tensor], length: int) -> Callable[[], object]:
+    """Return a step of one layer whose attention is computed in a way."""
+    return layer_step(settings(name, length), length, device=CPU, way=way)
 
 
 if __name__ == "__main__":

@@ -83,6 +83,7 @@ def measure_peer(engine: str, config_path: str, changes: Sequence[str], seconds:
     """Train a peer in this process for some seconds, and report what `tmt bench train` reports."""
     import torch
     from gpu_peers import build_peer, fastest_attention, padded_batches, peer_updates
+    from peer_models import plain_transformer
 
     from transformer_mt.benchmarks import machine
     from transformer_mt.benchmarks.training import LEAST_UPDATES, WARMUP_SHARE, read_data
@@ -99,7 +100,7 @@ def measure_peer(engine: str, config_path: str, changes: Sequence[str], seconds:
     precision = config.training.precision
     attention = fastest_attention(device, precision)
     model, logits_of = build_peer(
-        engine, config.model, data.tokenizers.tgt.vocab_size, attention=attention
+        engine, plain_transformer(config.model), data.tokenizers.tgt.vocab_size, attention=attention
     )
     updates = peer_updates(model, logits_of, batches, device=device, precision=precision)
     with contextlib.closing(updates):
@@ -131,7 +132,7 @@ def measure_peer(engine: str, config_path: str, changes: Sequence[str], seconds:
 def measure_trainer(config_path: str, changes: Sequence[str], seconds: float) -> Run:
     """Train MarianMT with Seq2SeqTrainer in this process; see `measure_peer`."""
     import torch
-    from peer_models import fresh_hugging_face
+    from peer_models import fresh_hugging_face, plain_transformer
     from transformers import Seq2SeqTrainer, Seq2SeqTrainingArguments, TrainerCallback
 
     from transformer_mt.benchmarks import machine
@@ -144,7 +145,7 @@ def measure_trainer(config_path: str, changes: Sequence[str], seconds: float) ->
     pairs = [[side.tolist() for side in corpus.pair(row)] for row in range(len(corpus))]
     num_targets = sum(len(tgt) for _, tgt in pairs)
     torch.manual_seed(config.seed)
-    model = fresh_hugging_face(config.model, data.tokenizers.tgt.vocab_size)
+    model = fresh_hugging_face(plain_transformer(config.model), data.tokenizers.tgt.vocab_size)
     seen: list[tuple[int, int, int]] = []
     times: list[float] = []
 
@@ -227,6 +228,8 @@ def run_toolkit(engine: str, options: argparse.Namespace, changes: Sequence[str]
     if python is None:
         option = _option_of(engine).replace("_", "-")
         return {"error": f"{NOT_INSTALLED}: no --{option}"}
+    from peer_models import plain_transformer
+
     config = load_config(find_config(options.config), changes)
     languages = (config.data.src_lang, config.data.tgt_lang)
     folder = options.output.resolve().parent / "toolkits"
@@ -236,7 +239,7 @@ def run_toolkit(engine: str, options: argparse.Namespace, changes: Sequence[str]
     command = toolkits.command_of(
         engine,
         python.absolute(),
-        config.model,
+        plain_transformer(config.model),
         folder=folder,
         languages=languages,
         max_tokens=config.training.max_tokens,

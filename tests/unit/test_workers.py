@@ -60,11 +60,15 @@ def test_a_system_that_cannot_copy_processes_is_told_before_any_work(monkeypatch
         Workers(process_of, 2)
 
 
-def test_a_gpu_gets_one_process_and_a_processor_one_for_each_thread(monkeypatch) -> None:
+def test_a_gpu_gets_one_process_and_a_processor_one_for_each_thread_up_to_eight(
+    monkeypatch,
+) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
     monkeypatch.setattr(sys, "platform", "linux")
     assert fitting_num_workers(torch.device("cpu")) == 3
     assert fitting_num_workers(torch.device("cuda")) == 1
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 96)
+    assert fitting_num_workers(torch.device("cpu")) == 8
     monkeypatch.setattr(sys, "platform", "darwin")
     assert fitting_num_workers(torch.device("cpu")) == 1
 

@@ -13,6 +13,8 @@ import torch
 from transformer_mt.errors import ConfigError, TmtError
 from transformer_mt.processes import serve_parent
 
+MOST_WORKERS = 8
+
 Batch = TypeVar("Batch")
 Result = TypeVar("Result")
 
@@ -20,9 +22,11 @@ Result = TypeVar("Result")
 def fitting_num_workers(device: torch.device) -> int:
     """Return with how many processes a long text is translated fastest: one for each thread.
 
-    Only where copied processes are the custom of the system, as Apple's libraries break in them.
+    At most 8, as each takes some hundred megabytes of its own; more were not measured. Only where
+    copied processes are the custom of the system, as Apple's libraries break in them.
     """
-    return torch.get_num_threads() if device.type == "cpu" and sys.platform == "linux" else 1
+    is_custom = device.type == "cpu" and sys.platform == "linux"
+    return min(torch.get_num_threads(), MOST_WORKERS) if is_custom else 1
 
 
 class Workers(Generic[Batch, Result]):
