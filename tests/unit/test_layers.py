@@ -163,16 +163,6 @@ def test_layer_dropout_leaves_out_its_share_of_layers_while_training() -> None:
     assert not any(dropout.drops() for _ in range(50))
 
 
-def test_a_layer_left_out_has_gradients_of_zero() -> None:
-    """Not none: ranks that left out other layers wait for them."""
-    layer, x = FeedForward(D_MODEL, D_FF), torch.randn(5, D_MODEL, requires_grad=True)
-    y = LayerDropout(0.5).without(layer, x)
-    assert torch.equal(y, x)
-    y.sum().backward()
-    assert torch.equal(x.grad, torch.ones_like(x))
-    assert all(not weight.grad.any() for weight in layer.parameters())
-
-
 def test_embedding_is_scaled_before_positions_are_added() -> None:
     class Ones(Positions):
         def embed(self, x: Tensor, positions: Tensor, *, longest: int) -> Tensor:

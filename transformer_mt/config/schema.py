@@ -94,8 +94,7 @@ class Config(Settings):
                     "training.compile",
                     f"layers does not go with model.{name} {pattern.type}: take auto or none",
                 )
-        for setting in ("layer_dropout", "share_layers"):
-            if self.training.parallel == "fsdp" and getattr(self.model, setting, False):
-                yield f"model.{setting}", "not with training.parallel fsdp: take ddp"
+        if self.training.parallel == "fsdp" and getattr(self.model, "share_layers", False):
+            yield "model.share_layers", "not with training.parallel fsdp: take ddp"
         for setting, message in self.model.unfit_for(longest=self.data.filters.max_length):
             yield f"model.{setting}", message

@@ -41,7 +41,13 @@ def _kept_by_transformer(settings: TransformerSettings, length: int) -> Iterator
     of_heads = settings.num_heads * settings.channels_of_head
     self_attention = 4 * of_heads
     cross_attention = 2 * of_heads
-    weights = settings.num_heads * length * (1 + (settings.attention_dropout > 0))
+    scores = settings.num_heads * length
+    weights = scores * (1 + (settings.attention_dropout > 0))
+    scheme = settings.positions.type
+    if scheme == "relative":  # queries in a block, products with vectors, their sum with the mask
+        self_attention += of_heads + 2 * scores
+    if scheme in ("relative", "relative_bias", "alibi") and settings.attention_dropout > 0:
+        self_attention += scores
     inner = {"relu": 1, "gelu": 2, "reglu": 3, "geglu": 4, "swiglu": 4}[settings.activation]
     inner += 2 * (settings.activation_dropout > 0)
     feed_forward = inner * settings.d_ff

@@ -60,9 +60,7 @@ class TransformerEncoder(nn.Module):
         layout = Layout(segments, segments, pattern=self.pattern)
         x = self.embedding(src, segments.positions, longest=segments.max_length)
         for layer in self.layers:
-            if self.layer_dropout.drops():
-                x = self.layer_dropout.without(layer, x)
-            else:
+            if not self.layer_dropout.drops():
                 x = layer(x, layout)
         return Memory(self.final_norm(x), segments)
 
@@ -117,9 +115,7 @@ class TransformerDecoder(nn.Module):
         memory_layout = Layout(segments, memory.segments)
         x = self.embedding(tgt_in, segments.positions, longest=segments.max_length)
         for layer in self.layers:
-            if self.layer_dropout.drops():
-                x = self.layer_dropout.without(layer, x)
-            else:
+            if not self.layer_dropout.drops():
                 x = layer(x, layout, memory=memory.states, memory_layout=memory_layout)
         states: Tensor = self.final_norm(x)
         return states

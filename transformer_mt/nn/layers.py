@@ -265,10 +265,3 @@ class LayerDropout(nn.Module):
     def drops(self) -> bool:
         """Draw whether to leave out the next layer."""
         return self.training and self.p > 0 and torch.rand(()).item() < self.p
-
-    def without(self, layer: nn.Module, x: Tensor) -> Tensor:
-        """Return `x` as it is, with a gradient of zero for each weight of `layer`.
-
-        Ranks that draw differently exchange the gradients of all weights nevertheless.
-        """
-        return x + 0.0 * sum(weight.sum() for weight in layer.parameters())

@@ -98,6 +98,19 @@ def check_precision(precision: str, device: torch.device) -> None:
         )
 
 
+def check_ranks(config: Config, world: World) -> None:
+    """Make sure that a model can be trained by so many processes.
+
+    Raises:
+        ConfigError: When ranks would wait for gradients of layers that others leave out.
+    """
+    if world.size > 1 and getattr(config.model, "layer_dropout", False):
+        raise ConfigError(
+            f"model.layer_dropout: not with {world.size} processes, which would leave out "
+            "different layers: set it to 0, or train in one process"
+        )
+
+
 def seed_dropout(config: Config, world: World, *, step: int) -> None:
     """Give each rank random numbers of its own: the ranks must not drop the same activations."""
     torch.manual_seed((config.seed * 1_000_003 + step) * 4096 + 1 + world.rank)

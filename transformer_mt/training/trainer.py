@@ -40,6 +40,7 @@ from transformer_mt.training.setup import (
     build_first_model,
     build_updater,
     check_precision,
+    check_ranks,
     introduce,
     resume,
 )
@@ -83,6 +84,7 @@ def train(config: Config, *, fresh: bool = False) -> RunResult:
     with open_world(timeout_minutes=timeout) as world, stop_request() as stop:
         device = choose_device(config.training.device, local_rank=world.local_rank)
         check_precision(config.training.precision, device)
+        check_ranks(config, world)
         run = RunDirectory(Path(config.training.runs_dir) / config.name)
         try:
             with world.main_first(), stop.leaves_at_once():
