@@ -19,7 +19,7 @@ LAYERS = [
     {"models"},
     {"bundle"},
     {"decoding"},
-    {"evaluation"},
+    {"evaluation", "explain"},
     {"training", "export", "serving"},
     {"benchmarks"},
     {"lab"},

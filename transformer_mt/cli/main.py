@@ -40,6 +40,7 @@ COMMANDS = (
     "rescore",
     "shortlist",
     "attention",
+    "explain",
     "average",
     "verify",
     "plot",

@@ -1,0 +1,208 @@
+"""`tmt explain`: the numbers are the model's, and the page is safe, whole and alone."""
+
+import ast
+import base64
+import json
+import re
+import zlib
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from click.testing import Result
+from typer.testing import CliRunner
+
+from transformer_mt.bundle import Bundle, load_bundle
+from transformer_mt.cli.main import app
+from transformer_mt.decoding.forced import all_attention, alternatives, token_log_probs
+from transformer_mt.decoding.options import SearchOptions
+from transformer_mt.decoding.translator import Translator
+from transformer_mt.errors import DataError
+from transformer_mt.explain import gather as gathering
+from transformer_mt.explain.gather import Facts, gather, packed
+from transformer_mt.explain.page import page
+from transformer_mt.text.tokenizer import EOS_ID
+
+ROOT = Path(__file__).parents[2]
+HOSTILE = "</script><img src=x onerror=alert(1)> & \u2028 <!-- {{script}} {{data}} ]]> \"'"
+TEXTS = [
+    "The dog runs.",
+    HOSTILE,
+    "中国 日本語",
+    "مرحبا بالعالم",
+    "e\u0301 \u0e01\u0e33 👩‍👩‍👧",
+    "\udcff a",
+]
+
+
+@pytest.fixture(scope="module")
+def bundle(tiny_bundle) -> Bundle:
+    return load_bundle(tiny_bundle)
+
+
+def facts_of(bundle: Bundle, text: str, **options) -> Facts:
+    options = {"max_length_offset": 8} | options
+    return gather(bundle, Translator(bundle, SearchOptions(**options)), text)
+
+
+def unpacked(part: Facts) -> np.ndarray:
+    levels = np.frombuffer(zlib.decompress(base64.b64decode(part["zlib"])), dtype=np.uint8)
+    return levels.reshape(part["shape"])
+
+
+class Reader(HTMLParser):
+    """Collects elements, texts and scripts as a browser would see them."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.open: list[str] = []
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: dict[str, str] = {}
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        if tag not in ("meta", "input", "img"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        tag, attributes = self.elements[-1] if self.elements else ("", {})
+        name = attributes.get("id")
+        if name and self.open[-1:] == [tag]:
+            self.texts[name] = self.texts.get(name, "") + data
+
+
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_numbers_are_those_of_plain_passes_over_the_translation(bundle, tiny_text, beam_size):
+    translator = Translator(bundle, SearchOptions(max_length_offset=8, beam_size=beam_size))
+    for line in tiny_text[0][:3]:
+        facts = gather(bundle, translator, line)
+        best = translator.translate([line])[0].n_best[0]
+        (part,) = facts["parts"]
+        pair = (best.parts[0].source, best.parts[0].target)
+        assert facts["translation"] == best.text
+        assert part["source"] == [*pair[0], EOS_ID]
+        assert part["target"] == [*pair[1], EOS_ID]
+        assert [part["nodes"][i][1] for i in part["winner"]] == part["target"]
+        (forced,) = token_log_probs(bundle.model, [pair])
+        assert [step[0] for step in part["steps"]] == pytest.approx(forced, abs=2e-4)
+        (places,) = alternatives(bundle.model, [pair], 6)
+        for step, place in zip(part["steps"], places, strict=True):
+            assert [tuple(choice) for choice in step[1:]] == [
+                (token, pytest.approx(value, abs=2e-4)) for token, value in place
+            ]
+        attention = all_attention(bundle.model, pair)
+        for name, weights in (
+            ("encoder", attention.encoder),
+            ("decoder", attention.decoder),
+            ("cross", attention.source),
+        ):
+            found = (unpacked(part[name]) / 255) ** 2
+            np.testing.assert_allclose(found, weights, atol=0.004)
+            np.testing.assert_allclose(weights.sum(-1), 1, rtol=1e-5)
+
+
+def test_only_what_a_mask_hides_is_packed_as_zero():
+    weights = torch.tensor([[[[1.0, 0.0], [1 - 1e-9, 1e-9]]]], dtype=torch.float64).numpy()
+    assert unpacked(packed(weights)).tolist() == [[[[255, 0], [255, 1]]]]
+    assert packed(None) is None
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_no_text_becomes_markup_or_script(bundle, text):
+    facts = facts_of(bundle, text)
+    plain = Reader(page(facts_of(bundle, "The dog runs.")))
+    written = page(facts)
+    found = Reader(written)
+    assert not found.open[1:]
+    assert [tag for tag, _ in found.elements] == [tag for tag, _ in plain.elements]
+    assert found.texts["source"] == facts["source"]
+    assert found.texts["translation"] == facts["translation"]
+    data = found.texts["facts"]
+    assert data.isascii()
+    assert not set(data) & set("<>&")
+    assert json.loads(data) == json.loads(json.dumps(facts))
+    written.encode("utf-8")
+
+
+def test_the_page_asks_nothing_of_the_network(bundle):
+    written = page(facts_of(bundle, "The dog runs."))
+    own = written.replace("http://www.w3.org/2000/svg", "")  # the name of a language
+    assert not re.search(r"https?:|//\w+\.\w|@import|url\(", own)
+    names = {name for _, attributes in Reader(written).elements for name in attributes}
+    assert not names & {"src", "href", "srcset", "action"}
+    assert "default-src 'none'" in written
+
+
+def test_the_script_writes_no_markup():
+    script = (ROOT / "transformer_mt/explain/page.js").read_text(encoding="utf-8")
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|\beval\b", script)
+
+
+def test_every_place_in_the_code_that_the_page_names_is_there():
+    text = (ROOT / "transformer_mt/explain/page.html").read_text(encoding="utf-8")
+    places = re.findall(r"<code>(\S+): (\S+)</code>", text)
+    assert len(places) > 10
+    for path, name in places:
+        body = ast.parse((ROOT / path).read_text(encoding="utf-8")).body
+        for part in name.split("."):
+            (found,) = (x for x in body if getattr(x, "name", None) == part)
+            body = getattr(found, "body", [])
+
+
+def test_a_blank_line_has_a_page_without_parts(bundle):
+    facts = facts_of(bundle, " \t")
+    assert (facts["translation"], facts["parts"]) == ("", [])
+    Reader(page(facts))
+
+
+def test_a_long_line_has_parts_and_a_page_of_bounded_size(bundle):
+    facts = facts_of(bundle, "the red dog sees a cat and runs. " * 60, max_length_factor=0.2)
+    num_tokens = sum(len(part["source"]) - 1 for part in facts["parts"])
+    assert num_tokens > 400
+    assert len(facts["parts"]) > 1
+    assert len(page(facts)) < 5_000_000
+
+
+def test_more_pieces_than_a_page_can_show_are_refused(bundle, monkeypatch):
+    monkeypatch.setattr(gathering, "MAX_PIECES", 20)
+    with pytest.raises(DataError, match=r"the text has \d+ pieces; a page can show 20"):
+        facts_of(bundle, "the red dog sees a cat. " * 9)
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["explain", *map(str, arguments)], env={"TMT_MODEL": None})
+
+
+def test_the_command_writes_a_page_and_says_where(tiny_bundle, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = run("The dog runs.", "--model", tiny_bundle, "--beam-size", 2)
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout == ""
+    assert "wrote explain.html" in result.stderr
+    found = Reader((tmp_path / "explain.html").read_text(encoding="utf-8"))
+    part = json.loads(found.texts["facts"])["parts"][0]
+    assert sum(node[0] is None and node[4] for node in part["nodes"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "exit_code", "words"),
+    [
+        (["dog", "-o", "/dev/null/a.html"], 2, "/dev/null is no folder"),
+        (["dog", "-o", "."], 2, "it is a folder; name a file"),
+        (["dog", "--beam-size", 4000], 2, "larger than the vocabulary"),
+        (["dog", "--model", "nowhere"], 4, "nowhere"),
+    ],
+)
+def test_mistakes_are_named(tiny_bundle, tmp_path, monkeypatch, arguments, exit_code, words):
+    monkeypatch.chdir(tmp_path)
+    result = run("--model", tiny_bundle, *arguments)
+    assert result.exit_code == exit_code, result.stderr
+    assert words in result.stderr
+    assert not list(tmp_path.iterdir())

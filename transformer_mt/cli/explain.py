@@ -1,0 +1,57 @@
+"""`tmt explain`: a page that shows how a sentence was translated."""
+
+import logging
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from transformer_mt.cli.help import examples
+from transformer_mt.cli.model_options import (
+    BeamSize,
+    Device,
+    ModelPath,
+    Precision,
+    load_model,
+    make_translator,
+)
+from transformer_mt.cli.streams import check_output, results_to
+
+logger = logging.getLogger(__name__)
+
+
+def register(app: typer.Typer) -> None:
+    """Add `tmt explain` to the program."""
+    app.command(
+        epilog=examples(
+            "tmt explain 'A dog runs in the snow.'",
+            "tmt explain 'A dog runs.' --beam-size 8 --output dog.html",
+        )
+    )(explain)
+
+
+def explain(
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The source.")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="The page.")
+    ] = Path("explain.html"),
+    model: ModelPath = None,
+    beam_size: BeamSize = None,
+    device: Device = "auto",
+    precision: Precision = "fp32",
+) -> None:
+    """Show in a browser how a sentence is translated.
+
+    One file, which works offline: pieces and positions, masks, the attention of all layers and
+    heads, the probabilities of words, and the tree of the beam search.
+    """
+    from transformer_mt.explain.gather import gather
+    from transformer_mt.explain.page import page
+
+    check_output(output)
+    bundle = load_model(model, device=device, precision=precision)
+    translator = make_translator(bundle, {"beam_size": beam_size})
+    written = page(gather(bundle, translator, text))
+    with results_to(output) as file:
+        file.write(written)
+    logger.info("wrote %s (%.1f MB): open it in a browser", output, len(written) / 1e6)

@@ -1,0 +1,140 @@
+"""What a model did with one line of text, in numbers and strings that fit into JSON."""
+
+import base64
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from transformer_mt.bundle import Bundle
+from transformer_mt.decoding.forced import all_attention, alternatives
+from transformer_mt.decoding.trace import Trace
+from transformer_mt.decoding.translation import TranslatedPart
+from transformer_mt.decoding.translator import Translator
+from transformer_mt.errors import DataError
+from transformer_mt.text.tokenizer import BOS_ID, EOS_ID, Tokenizer, to_utf8
+
+MAX_PIECES = 1000
+"""Of a source: attention grows with the square, and nobody looks at more."""
+NUM_ALTERNATIVES = 6
+DIGITS = 4
+
+Facts = dict[str, Any]
+
+
+def gather(bundle: Bundle, translator: Translator, text: str) -> Facts:
+    """Translate a line, and collect all that led to its translation.
+
+    Args:
+        bundle: The model.
+        translator: Made of it.
+        text: The line; may be blank.
+
+    Returns:
+        `source`, `translation`, `languages`, `reversed` (whether it writes from right to left),
+        `model` (its settings), `parts`: see `part_of`; a blank one has none, a long one several.
+
+    Raises:
+        DataError: If the line has more than `MAX_PIECES` pieces.
+    """
+    text = to_utf8(text).decode()
+    num_pieces = len(translator.tokenizers.src.encode(text))
+    if num_pieces > MAX_PIECES:
+        raise DataError(
+            f"the text has {num_pieces:,} pieces; a page can show {MAX_PIECES:,}: take fewer "
+            f"sentences"
+        )
+    best = translator.translate([text])[0].n_best[0]
+    config = bundle.config
+    return {
+        "source": text,
+        "translation": best.text,
+        "languages": [config.data.src_lang, config.data.tgt_lang],
+        "reversed": config.data.reverse_target,
+        "model": config.model.model_dump(mode="json"),
+        "parts": [part_of(bundle, translator, part) for part in best.parts],
+    }
+
+
+def part_of(bundle: Bundle, translator: Translator, part: TranslatedPart) -> Facts:
+    """Collect what led to the translation of a part of a line.
+
+    Returns:
+        `source` and `target`: ids, eos last, in the order in which the model reads and writes them;
+        `src_pieces` and `tgt_pieces`: by id, the piece and its kind: text, byte or special;
+        `encoder`, `decoder`, `cross`: see `packed`; None: the model has no such attention;
+        `steps`: for each target token its log-probability and the most probable tokens with theirs;
+        `nodes`: see `trace.Node`, in this order; `winner`: places of those that became the target;
+        `length_penalty`: its settings.
+    """
+    winner, trace = translator.trace(part.source)
+    target = [*winner.tokens, EOS_ID]
+    pair = (part.source, winner.tokens)
+    attention = all_attention(bundle.model, pair)
+    (places,) = alternatives(bundle.model, [pair], NUM_ALTERNATIVES)
+    path = trace.path(target)
+    used = {*target, BOS_ID, *(node.token for node in trace.nodes)}
+    used |= {token for place in places for token, _ in place}
+    return {
+        "source": [*part.source, EOS_ID],
+        "target": target,
+        "src_pieces": _pieces(translator.tokenizers.src, {*part.source, EOS_ID}),
+        "tgt_pieces": _pieces(translator.tokenizers.tgt, used),
+        "encoder": packed(attention.encoder),
+        "decoder": packed(attention.decoder),
+        "cross": packed(attention.source),
+        "steps": [
+            [round(trace.nodes[node].log_prob, DIGITS), *_rounded(place)]
+            for node, place in zip(path, places, strict=True)
+        ],
+        "nodes": _nodes(trace),
+        "winner": path,
+        "length_penalty": asdict(trace.length_penalty),
+    }
+
+
+def packed(weights: NDArray[np.float32] | None) -> Facts | None:
+    """Pack weights (L, H, rows, columns) of attention, one byte each.
+
+    A byte b stands for the weight (b / 255)^2, as the root keeps apart the small weights of long
+    sentences; the error is below 0.004. Only a weight of exactly 0, which a mask forbids, gets the
+    byte 0.
+    """
+    if weights is None:
+        return None
+    levels = np.rint(255 * np.sqrt(weights)).astype(np.uint8)
+    levels = np.maximum(levels, weights > 0)
+    return {
+        "shape": list(weights.shape),
+        "zlib": base64.b64encode(zlib.compress(levels.tobytes(), 9)).decode("ascii"),
+    }
+
+
+def _pieces(tokenizer: Tokenizer, ids: Iterable[int]) -> dict[int, list[str]]:
+    kinds = dict.fromkeys(tokenizer.byte_ids, "byte") | dict.fromkeys(range(EOS_ID + 1), "special")
+    return {
+        i: [piece, kinds.get(i, "text")]
+        for i, piece in zip(sorted(ids), tokenizer.pieces(sorted(ids)), strict=True)
+    }
+
+
+def _nodes(trace: Trace) -> list[list[Any]]:
+    return [
+        [
+            node.parent,
+            node.token,
+            round(node.log_prob, DIGITS),
+            round(node.total, DIGITS),
+            int(node.kept),
+            None if node.score is None else round(node.score, DIGITS),
+        ]
+        for node in trace.nodes
+    ]
+
+
+def _rounded(place: Sequence[tuple[int, float]]) -> list[list[float]]:
+    # A token that is impossible in the last digit has -inf, which JSON does not know.
+    return [[token, round(max(value, -999.0), DIGITS)] for token, value in place]
