@@ -158,7 +158,7 @@ def test_every_place_in_the_code_that_the_page_names_is_there():
 
 def test_a_blank_line_has_a_page_without_parts(bundle):
     facts = facts_of(bundle, " \t")
-    assert (facts["translation"], facts["parts"]) == ("", [])
+    assert (facts["translation"], facts["parts"]) == (" \t", [])
     Reader(page(facts))
 
 
