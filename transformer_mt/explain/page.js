@@ -46,13 +46,15 @@ const signed = (x) => (x < 0 ? "\u2212" : "") + Math.abs(x).toFixed(2);
 
 const JOINED = /\p{Script=Arabic}|\p{Script=Syriac}|\p{Script=Mongolian}|\p{Script=Nko}/u;
 
+/** Put a mark that combines with what is before it on a circle. */
+const alone = (text) => (/^\p{M}/u.test(text) ? "\u25cc" + text : text);
+
 /** Show one piece so that it stands alone: a mark on a circle, joined letters in their joined form. */
 function shown(pieces, id, before = "", after = "") {
   const [piece, kind] = pieces[id];
   if (kind === "byte") return { text: piece.slice(3, 5), kind };
   if (kind === "special") return { text: { "<s>": "start", "</s>": "end" }[piece] ?? piece, kind };
-  let text = piece;
-  if (/^\p{M}/u.test(text)) text = "\u25cc" + text;
+  let text = alone(piece);
   const first = [...piece][0] ?? "", last = [...piece].at(-1) ?? "";
   if (JOINED.test(first) && JOINED.test(before)) text = "\u200d" + text;
   if (JOINED.test(last) && JOINED.test(after)) text += "\u200d";
@@ -71,10 +73,11 @@ function drawPieces(place, pieces, ids, lang) {
   const chip = (i) => make("span", { class: "piece " + labels[i].kind, title: `number ${ids[i]} of the vocabulary` }, labels[i].text, make("small", {}, String(i)));
   for (let i = 0; i < ids.length; ) {
     if (labels[i].kind !== "byte") { place.append(chip(i++)); continue; }
-    const bytes = [], chips = [];
-    for (; i < ids.length && labels[i].kind === "byte"; i++) { bytes.push(parseInt(labels[i].text, 16)); chips.push(chip(i)); }
+    const byteAt = (at) => (labels[at]?.kind === "byte" ? parseInt(labels[at].text, 16) : 0);
+    const bytes = [byteAt(i)], chips = [chip(i++)];
+    for (; byteAt(i) >> 6 === 0b10; i++) { bytes.push(byteAt(i)); chips.push(chip(i)); }
     const text = new TextDecoder().decode(new Uint8Array(bytes));
-    place.append(make("span", { class: "spelled", title: "bytes, and what they spell" }, ...chips, "= " + text));
+    place.append(make("span", { class: "spelled", title: "bytes, and the character that they spell" }, ...chips, "= ", make("bdi", {}, alone(text))));
   }
 }
 
@@ -355,16 +358,19 @@ function drawColoured() { drawPositions(); drawMasks(); drawKinds(); }
 async function showPart(number) {
   part = facts.parts[number];
   matrices = {};
-  for (const kind of Object.keys(NAMES)) {
-    const matrix = await unpacked(part[kind]);
-    if (matrix !== null) matrices[kind] = matrix;
-  }
   drawPieces(get("source-pieces"), part.src_pieces, part.source, facts.languages[0]);
   drawPieces(get("target-pieces"), part.tgt_pieces, part.target, facts.languages[1]);
-  drawColoured();
   drawSteps();
   tellSearch();
   drawTree();
+  const chosen = part, found = {};
+  for (const kind of Object.keys(NAMES)) {
+    const matrix = await unpacked(chosen[kind]);
+    if (matrix !== null) found[kind] = matrix;
+  }
+  if (part !== chosen) return;
+  matrices = found;
+  drawColoured();
 }
 
 function tellModel() {
