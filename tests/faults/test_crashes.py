@@ -67,7 +67,7 @@ def multi30k(folder: Path, *, max_steps: int) -> Config:
     [
         pytest.param("digits", 1, marks=pytest.mark.sweep),
         pytest.param("multi30k", 8, marks=pytest.mark.sweep),
-        ("digits", 29),
+        ("digits", 41),
     ],
 )
 def test_a_run_that_dies_at_any_write_is_finished_by_the_same_command(
@@ -94,11 +94,11 @@ def test_a_run_that_dies_at_any_write_is_finished_by_the_same_command(
         number += every
         num_points += 1
     print(f"{num_points} points of {number - every}")
-    assert num_points >= 4
+    assert num_points >= 2
     assert_same_outcome(folder / "tiny", whole, 8)
 
 
-@pytest.mark.parametrize("num_kills", [pytest.param(260, marks=pytest.mark.sweep), 8])
+@pytest.mark.parametrize("num_kills", [pytest.param(260, marks=pytest.mark.sweep), 4])
 def test_a_run_that_is_killed_again_and_again_ends_as_if_it_never_was(
     run_config: Callable[..., Config], num_kills: int
 ) -> None:

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 NUMBERS = [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1]
 
 
-@pytest.mark.parametrize("num_trials", [pytest.param(150, marks=pytest.mark.sweep), 9])
+@pytest.mark.parametrize("num_trials", [pytest.param(150, marks=pytest.mark.sweep), 6])
 def test_a_signal_at_any_moment_saves_and_exits_with_75(
     run_config: Callable[..., Config], tmp_path: Path, num_trials: int
 ) -> None:

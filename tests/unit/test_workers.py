@@ -93,7 +93,7 @@ def test_workers_end_when_their_parent_does(number: signal.Signals) -> None:
         env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
     )
     assert process.stdout is not None
-    assert process.stdout.readline() == "at work\n"
+    assert process.stdout.readline().startswith("at work")  # both may say so at once
     process.send_signal(number)
     process.communicate(timeout=20)  # waits until nobody holds its output any more
     assert process.returncode == -number
