@@ -34,6 +34,8 @@ def test_a_loss_that_falls_or_wavers_is_no_divergence(losses):
     state = TrainState()
     for loss in losses:
         judge_loss(state, loss, chance_nats=CHANCE)
+    assert state.high_in_a_row < MAX_HIGH_IN_A_ROW
+    assert state.lowest_loss == min([*losses, CHANCE])
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ H heads, T queries, S keys.
 """
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import torch
@@ -23,15 +24,15 @@ from torch import Tensor
 _LEAST_BLOCK = 16
 
 
-class Rule:
+class Rule(ABC):
     """Which keys a query sees. This base cuts a sentence into blocks that see only themselves."""
 
     block: int
     """Tokens of which n must be a multiple."""
 
+    @abstractmethod
     def __call__(self, q: Tensor, k: Tensor) -> Tensor:
         """Return whether queries at positions `q` see keys at positions `k`, broadcast; bool."""
-        raise NotImplementedError
 
     def queries(self, x: Tensor) -> Tensor:
         """Arrange (R, n, ..) as (R, G, m, ..)."""
