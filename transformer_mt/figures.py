@@ -16,6 +16,12 @@ COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#00
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 
 
+def line_style(number: int) -> tuple[str, str]:
+    """Return the colour and marker of a line, counted from 0; both together differ for 49 lines."""
+    turn = number // len(COLORS)
+    return COLORS[number % len(COLORS)], MARKERS[(number + turn) % len(MARKERS)]
+
+
 def check_figure(path: Path) -> None:
     """Refuse what cannot become a picture, before any work is done.
 

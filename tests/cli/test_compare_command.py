@@ -103,6 +103,25 @@ def test_a_table_is_for_people_or_for_a_page(runs):
     assert {line.count("|") for line in page[:4]} == {13}
 
 
+def test_scores_by_length_stand_side_by_side_and_are_those_of_evaluate(runs, tmp_path):
+    options = ("--by-length", "--length-edges", "5,9")
+    result = tmt("compare", runs / "tiny", runs / "other", *options, "--json")
+    assert result.exit_code == 0, result.stderr
+    found = json.loads(result.stdout)["runs"]
+    for row in found:
+        model = runs / row["name"]
+        evaluated = json.loads(tmt("evaluate", "--model", model, *options, "--json").stdout)
+        assert row["by_length"] == evaluated["by_length"]
+    picture = tmp_path / "by_length.svg"
+    arguments = (*options, "--figure", picture, "--markdown")
+    page = tmt("compare", runs / "tiny", runs / "other", *arguments).stdout.splitlines()
+    table = page[page.index("") + 1 : page.index("") + 7]
+    assert [row.split("|")[1:3] for row in table[2:]] == [
+        [f" {name} ", f" {score} "] for name in ("tiny", "other") for score in ("BLEU", "chrF")
+    ]
+    assert picture.stat().st_size > 1000
+
+
 def test_own_files_serve_runs_without_a_test_set(runs, tmp_path):
     for name in ("src", "ref"):
         (tmp_path / name).write_text("1 2 3\n4 5\n")
@@ -120,6 +139,7 @@ def test_own_files_serve_runs_without_a_test_set(runs, tmp_path):
         (["TINY", "--src", "x", "--ref", "x", "--test-set", "valid"], 2, "would have no effect"),
         (["TINY", "--src", "none", "--ref", "none"], 3, "none: no such file"),
         (["TINY", "--json", "--markdown"], 2, "exclude each other"),
+        (["TINY", "--figure", "x.svg"], 2, "--figure has no effect without --by-length"),
     ],
 )
 def test_mistakes_are_named_in_one_line(runs, arguments, exit_code, words):

@@ -2,13 +2,23 @@
 
 import dataclasses
 import json
-from collections.abc import Iterator, Sequence
+import logging
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from transformer_mt.cli.help import examples
+from transformer_mt.cli.length_options import (
+    SCORE_NAMES,
+    ByLength,
+    LengthEdges,
+    LengthFigure,
+    check_length_options,
+    compared_lengths,
+    length_records,
+)
 from transformer_mt.cli.model_options import BeamSize, Device, load_model, make_translator
 from transformer_mt.cli.streams import parallel_lines, progress_bar
 from transformer_mt.errors import ConfigError
@@ -16,7 +26,10 @@ from transformer_mt.errors import ConfigError
 if TYPE_CHECKING:
     from transformer_mt.data.test_sets import TestSet
     from transformer_mt.lab.comparison import ComparedRun
+    from transformer_mt.metrics.by_length import Bucket
     from transformer_mt.metrics.significance import SureScore
+
+logger = logging.getLogger(__name__)
 
 
 def register(app: typer.Typer) -> None:
@@ -25,6 +38,7 @@ def register(app: typer.Typer) -> None:
         epilog=examples(
             "tmt compare runs/base runs/rnn",
             "tmt compare runs/a runs/b runs/c --test-set newstest2014 --markdown",
+            "tmt compare runs/base runs/rnn --by-length --figure by_length.svg",
             "tmt compare runs/base runs/rnn --src test.en --ref test.de --json",
         )
     )(compare)
@@ -51,6 +65,9 @@ def compare(
     as_markdown: Annotated[
         bool, typer.Option("--markdown", help="A table for a Markdown page.")
     ] = False,
+    by_length: ByLength = False,
+    length_edges: LengthEdges = None,
+    figure: LengthFigure = None,
     beam_size: BeamSize = None,
     device: Device = "auto",
 ) -> None:
@@ -60,6 +77,7 @@ def compare(
     that the same comparison is fast the next time. BLEU and chrF stand with half of their 95%
     interval; p is how often chance alone makes such a difference to the first run (paired
     bootstrap of 1000 samples). Validation loss is the negative log-likelihood in nats a token.
+    Lengths are counted by the tokenizer of the first run.
     """
     if (src is None) != (ref is None):
         raise ConfigError("--src and --ref belong together: give both")
@@ -67,9 +85,17 @@ def compare(
         raise ConfigError("with --src --test-set would have no effect")
     if as_json and as_markdown:
         raise ConfigError("--json and --markdown exclude each other")
+    edges = check_length_options(by_length, length_edges, figure)
 
     from transformer_mt.data.test_sets import TestSet
-    from transformer_mt.lab.comparison import common_test_set, compare_runs, read_facts
+    from transformer_mt.lab.comparison import (
+        METRICS,
+        common_test_set,
+        compare_by_length,
+        compare_runs,
+        read_facts,
+    )
+    from transformer_mt.metrics.by_length import draw_by_length
     from transformer_mt.training.run_directory import find_run
 
     found = [find_run(run) for run in runs]
@@ -88,12 +114,20 @@ def compare(
             return [found.text for found in translator.translate(sources, on_progress=on_progress)]
 
     rows = compare_runs(found, test, translate=translate, search=search)
+    buckets = {} if edges is None else compare_by_length(rows, found[0], test, edges=edges)
+    if figure is not None:
+        draw_by_length(buckets, figure, names={name: SCORE_NAMES[name] for name in METRICS})
+        logger.info("figure: %s", figure)
     if as_json:
-        typer.echo(json.dumps(_record(test, rows), ensure_ascii=False))
+        typer.echo(json.dumps(_record(test, rows, buckets), ensure_ascii=False))
         return
-    table = [HEADINGS, *(_cells(row) for row in rows)]
-    for line in _markdown(table) if as_markdown else _aligned(table):
+    lines = _markdown if as_markdown else _aligned
+    for line in lines([HEADINGS, *(_cells(row) for row in rows)]):
         typer.echo(line)
+    if buckets:
+        typer.echo()
+        for line in lines(compared_lengths(buckets)):
+            typer.echo(line)
     signatures = ", ".join(score.signature for score in rows[0].scores)
     typer.echo(f"\n{test.name}, {len(test.sources):,} lines; {signatures}")
 
@@ -134,7 +168,9 @@ def _markdown(table: list[list[str]]) -> Iterator[str]:
             yield f"|{'---|' * 2}{'---:|' * (len(row) - 2)}"
 
 
-def _record(test: "TestSet", rows: "Sequence[ComparedRun]") -> dict[str, Any]:
+def _record(
+    test: "TestSet", rows: "Sequence[ComparedRun]", buckets: "Mapping[str, Sequence[Bucket]]"
+) -> dict[str, Any]:
     from transformer_mt.lab.comparison import hash_of
 
     return {
@@ -143,6 +179,11 @@ def _record(test: "TestSet", rows: "Sequence[ComparedRun]") -> dict[str, Any]:
             {
                 **dataclasses.asdict(row.facts),
                 "scores": [dataclasses.asdict(score) for score in row.scores],
+                **(
+                    {"by_length": length_records(buckets[row.facts.name])}
+                    if row.facts.name in buckets
+                    else {}
+                ),
             }
             for row in rows
         ],

@@ -10,6 +10,7 @@ import typer
 
 from transformer_mt.cli.help import examples
 from transformer_mt.cli.length_options import (
+    SCORE_NAMES,
     ByLength,
     LengthEdges,
     LengthFigure,
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 # In the order of the output, as people write them.
-METRICS: dict[MetricName, str] = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER"}
 
 
 def register(app: typer.Typer) -> None:
@@ -118,7 +118,7 @@ def evaluate(
     Without a metric, BLEU and chrF are computed. Each score stands with its sacreBLEU signature.
     """
     chosen = {"bleu": bleu, "chrf": chrf, "ter": ter}
-    metrics: list[MetricName] = [name for name in METRICS if chosen[name]] or ["bleu", "chrf"]
+    metrics: list[MetricName] = [name for name in SCORE_NAMES if chosen[name]] or ["bleu", "chrf"]
     if hyp is not None:
         with_model = {
             "--model": model, "--ensemble-weights": ensemble_weights, "--src": src,
@@ -189,7 +189,7 @@ def evaluate(
             )
         _print(test.name, len(test.sources), evaluation.scores, buckets, as_json=as_json)
     if figure is not None:
-        draw_by_length(all_buckets, figure, names={name: METRICS[name] for name in metrics})
+        draw_by_length(all_buckets, figure, names={name: SCORE_NAMES[name] for name in metrics})
         logger.info("figure: %s", figure)
 
 
@@ -246,7 +246,7 @@ def _print(
         typer.echo(json.dumps(record, ensure_ascii=False))
         return
     for score in scores:
-        typer.echo(f"{name}: {METRICS[score.name]} = {score.value:.2f} ({score.signature})")
+        typer.echo(f"{name}: {SCORE_NAMES[score.name]} = {score.value:.2f} ({score.signature})")
     if buckets is not None:
-        for line in length_table(buckets, {score.name: METRICS[score.name] for score in scores}):
+        for line in length_table(buckets, [score.name for score in scores]):
             typer.echo(line)

@@ -1,4 +1,4 @@
-"""`tmt evaluate --by-length`: its options and its table."""
+"""Scores by length, of `tmt evaluate` and `tmt compare`: their options and tables."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -11,6 +11,9 @@ from transformer_mt.errors import ConfigError
 
 if TYPE_CHECKING:
     from transformer_mt.metrics.by_length import Bucket
+
+SCORE_NAMES: Mapping[MetricName, str] = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER"}
+"""Scores as people write them."""
 
 ByLength: TypeAlias = Annotated[
     bool, typer.Option("--by-length", help="Also score by length of the source in tokens.")
@@ -64,16 +67,34 @@ def check_length_options(
     return numbers
 
 
-def length_table(buckets: "Sequence[Bucket]", names: Mapping[MetricName, str]) -> Iterator[str]:
+def length_table(buckets: "Sequence[Bucket]", metrics: Sequence[MetricName]) -> Iterator[str]:
     """Yield the lines of a table; buckets of few sentences are named as such."""
     from transformer_mt.metrics.by_length import FEW_SENTENCES
 
-    columns = "".join(f"{name:>8}" for name in names.values())
+    columns = "".join(f"{SCORE_NAMES[metric]:>8}" for metric in metrics)
     yield f"{'source tokens':>14}{'sentences':>11}{columns}"
     for bucket in buckets:
         values = "".join(f"{score.value:>8.2f}" for score in bucket.scores)
         few = f"  fewer than {FEW_SENTENCES} sentences: rough" if bucket.is_small else ""
         yield f"{bucket.name:>14}{bucket.num_sentences:>11,}{values}{few}"
+
+
+def compared_lengths(buckets: "Mapping[str, Sequence[Bucket]]") -> list[list[str]]:
+    """Return the cells of a table: a column for each bucket, rows for the scores of each run.
+
+    Args:
+        buckets: By name of the run; all of the same lengths.
+    """
+    first = next(iter(buckets.values()))
+    headings = [f"{bucket.name} ({bucket.num_sentences:,})" for bucket in first]
+    table = [["run", "source tokens (sentences)", *headings]]
+    for name, own in buckets.items():
+        values = [{score.name: f"{score.value:.2f}" for score in bucket.scores} for bucket in own]
+        table += [
+            [name, SCORE_NAMES[metric], *(value.get(metric, "-") for value in values)]
+            for metric in dict.fromkeys(score.name for bucket in own for score in bucket.scores)
+        ]
+    return table
 
 
 def length_records(buckets: "Sequence[Bucket]") -> list[dict[str, Any]]:

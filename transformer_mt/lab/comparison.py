@@ -13,16 +13,20 @@ from transformer_mt import __version__
 from transformer_mt.bundle import FORMAT_VERSION, KIND, count_parameters
 from transformer_mt.config.loading import load_config
 from transformer_mt.config.schema import Config
+from transformer_mt.config.training import MetricName
 from transformer_mt.data.test_sets import TestSet, read_test_sets
 from transformer_mt.errors import ConfigError, DataError, ModelError, TmtError
 from transformer_mt.log import read_metrics
+from transformer_mt.metrics.by_length import Bucket, score_by_length
 from transformer_mt.metrics.significance import SureScore, compare_systems
 from transformer_mt.storage import read_manifest, replace_file
+from transformer_mt.text.tokenizer import Tokenizers
 from transformer_mt.training.run_directory import RunDirectory
 
 logger = logging.getLogger(__name__)
 
 CACHE = "comparisons"
+METRICS: Sequence[MetricName] = ("bleu", "chrf")
 
 Translate = Callable[[Path, Sequence[str]], list[str]]
 """From a bundle's folder and lines to their translations."""
@@ -56,10 +60,17 @@ class RunFacts:
 
 @dataclass(frozen=True)
 class ComparedRun:
-    """A row of the comparison."""
+    """A row of the comparison.
+
+    Attributes:
+        facts: What the run was.
+        scores: BLEU and chrF, with their chance.
+        hypotheses: Its translations of the test set.
+    """
 
     facts: RunFacts
     scores: list[SureScore]
+    hypotheses: list[str]
 
 
 def read_facts(run: RunDirectory) -> RunFacts:
@@ -156,11 +167,36 @@ def compare_runs(
     scores = compare_systems(
         systems,
         test.references,
-        metrics=["bleu", "chrf"],
+        metrics=METRICS,
         tgt_lang=languages[0],
         num_samples=num_samples,
     )
-    return [ComparedRun(*row) for row in zip(facts, scores, strict=True)]
+    return [ComparedRun(*row) for row in zip(facts, scores, systems, strict=True)]
+
+
+def compare_by_length(
+    rows: Sequence[ComparedRun], run: RunDirectory, test: TestSet, *, edges: Sequence[int]
+) -> dict[str, list[Bucket]]:
+    """Score compared runs apart by the length of the source, by the name of the run.
+
+    Args:
+        rows: Of `compare_runs`.
+        run: Its tokenizer counts the tokens of the sources, for all runs alike.
+        test: That was translated.
+        edges: See `score_by_length`.
+    """
+    sources = Tokenizers.load(run.best_dir).src.encode_batch(test.sources)
+    return {
+        row.facts.name: score_by_length(
+            row.hypotheses,
+            test.references,
+            [len(ids) + 1 for ids in sources],
+            metrics=METRICS,
+            tgt_lang=load_config(run.config_path).data.tgt_lang,
+            edges=edges,
+        )
+        for row in rows
+    }
 
 
 def hash_of(test: TestSet) -> str:

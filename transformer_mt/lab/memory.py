@@ -40,18 +40,7 @@ MODELS: dict[str, Mapping[str, Any]] = {
     "RNN, last state": {**_RECURRENT, "cell": "rnn", "attention": "none"},
     "LSTM, last state": {**_RECURRENT, "cell": "lstm", "attention": "none"},
     "LSTM, attention": {**_RECURRENT, "cell": "lstm", "attention": "general"},
-    **{
-        f"Transformer, {name}": {**_TRANSFORMER, "positions": {"type": name}}
-        for name in (
-            "sinusoidal",
-            "learned",
-            "rotary",
-            "relative",
-            "relative_bias",
-            "alibi",
-            "none",
-        )
-    },
+    **{f"Transformer, {name}": {**_TRANSFORMER, "positions": {"type": name}} for name in POSITIONS},
 }
 """Settings of the models, by what pictures call them."""
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from transformer_mt.figures import COLORS, MARKERS, new_figure, save_figure
+from transformer_mt.figures import COLORS, line_style, new_figure, save_figure
 from transformer_mt.lab.complexity import LAYERS, LayerCost, exponents
 from transformer_mt.lab.memory import NUM_SYMBOLS, MemoryPoint
 from transformer_mt.lab.scaling import ScalingPoint
@@ -69,7 +69,8 @@ def draw_scaling(points: Sequence[ScalingPoint], *, num_keys: int) -> "Figure":
     for number, divided in enumerate((True, False)):
         own = [point for point in points if point.divided == divided]
         x = [point.d_k for point in own]
-        style = {"color": COLORS[number], "marker": MARKERS[number], "markersize": 5}
+        color, marker = line_style(number)
+        style = {"color": color, "marker": marker, "markersize": 5}
         style["label"] = r"divided by $\sqrt{d_k}$" if divided else "not divided"
         panels[0].plot(x, [point.entropy_nats for point in own], **style)
         panels[1].plot(x, [point.largest_weight for point in own], **style)
@@ -99,6 +100,7 @@ def draw_complexity(costs: Sequence[LayerCost]) -> "Figure":
     for number, layer in enumerate(fitted):
         own = [cost for cost in costs if cost.layer == layer]
         lengths = [cost.length for cost in own]
+        color, marker = line_style(number)
         for axes, values, exponent in (
             (time, [cost.seconds for cost in own], fitted[layer][0]),
             (memory, [cost.memory_bytes / 2**20 for cost in own], fitted[layer][1]),
@@ -106,8 +108,8 @@ def draw_complexity(costs: Sequence[LayerCost]) -> "Figure":
             axes.plot(
                 lengths,
                 values,
-                color=COLORS[number],
-                marker=MARKERS[number],
+                color=color,
+                marker=marker,
                 markersize=5,
                 label=f"{LAYERS[layer]}: $n^{{{exponent:.2f}}}$",
             )
@@ -129,11 +131,12 @@ def draw_memory(points: Sequence[MemoryPoint], *, task: str) -> "Figure":
     for axes, shown in zip(panels, (families, transformers), strict=True):
         for number, model in enumerate(shown):
             own = [point for point in points if point.model == model]
+            color, marker = line_style(number)
             axes.plot(
                 [point.distance for point in own],
                 [point.accuracy for point in own],
-                color=COLORS[number % len(COLORS)],
-                marker=MARKERS[number % len(MARKERS)],
+                color=color,
+                marker=marker,
                 markersize=5,
                 label=model,
             )

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from transformer_mt.config.training import MetricName
 from transformer_mt.errors import DataError
-from transformer_mt.figures import COLORS, MARKERS, new_figure, save_figure
+from transformer_mt.figures import line_style, new_figure, save_figure
 from transformer_mt.metrics.scores import Score, score
 
 DEFAULT_EDGES = (10, 20, 30, 40, 50, 60)
@@ -106,7 +106,7 @@ def draw_by_length(
     panels = figure.subplots(len(names), sharex=True, squeeze=False)[:, 0]
     for axes, (metric, name) in zip(panels, names.items(), strict=True):
         for number, (label, result) in enumerate(results.items()):
-            color, marker = COLORS[number % len(COLORS)], MARKERS[number % len(MARKERS)]
+            color, marker = line_style(number)
             points = [
                 (places[bucket.at_least], found.value, bucket.is_small)
                 for bucket in result
