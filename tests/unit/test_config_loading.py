@@ -259,6 +259,12 @@ def test_defaults_are_the_base_model_of_the_paper() -> None:
         ),
         (
             "name: good",
+            "name: good\nmodel: {type: recurrent, residual: true}",
+            "2:36: model.residual: acts from the second layer on, but num_encoder_layers and "
+            "num_decoder_layers are 1: take more layers, or residual: false",
+        ),
+        (
+            "name: good",
             "name: good\nmodel: {type: convolutional, kernel_size: 4}",
             "2:43: model.kernel_size: must be odd, as a token of the encoder sees as many on its "
             "left as on its right; got 4: take 3 or 5",

@@ -58,6 +58,12 @@ class RecurrentSettings(Settings):
                 "needs attention, whose result it feeds, but attention is none: set attention to "
                 "dot, or input_feeding to false",
             )
+        if self.residual and max(self.num_encoder_layers, self.num_decoder_layers) == 1:
+            yield (
+                "residual",
+                "acts from the second layer on, but num_encoder_layers and num_decoder_layers are "
+                "1: take more layers, or residual: false",
+            )
 
     def unfit_for(self, *, longest: int) -> Iterator[tuple[str, str]]:
         """Find settings that do not fit sentences of `longest` tokens: none."""
