@@ -151,8 +151,8 @@ def test_a_second_signal_leaves_at_once(run_config, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path = write(run_config(training__max_steps=100_000), tmp_path)
     hang = (
-        "import time, transformer_mt.training.trainer as t\n"
-        "t.save_checkpoint = lambda *a, **k: (open('saving', 'w').close(), time.sleep(600))\n"
+        "import time, transformer_mt.training.resuming as r\n"
+        "r.save_checkpoint = lambda *a, **k: (open('saving', 'w').close(), time.sleep(600))\n"
         "import sys; sys.argv[1:] = ['train', '--config', 'tiny.yaml']\n"
         "from transformer_mt.cli.main import main; main()\n"
     )

@@ -1,6 +1,7 @@
 """Which weights a run answers with: `best/`, and the average that may take its place at the end."""
 
 import json
+import logging
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -14,6 +15,8 @@ from transformer_mt.storage import replace_file
 from transformer_mt.text.tokenizer import Tokenizers
 from transformer_mt.training.run_directory import RunDirectory
 from transformer_mt.training.validation import WORST, Findings
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -96,10 +99,17 @@ class Answer:
 
     def keep_average(
         self, findings: Findings, weights: Mapping[str, Tensor], steps: list[int]
-    ) -> bool:
-        """Keep averaged weights, and make them the answer if they are better than it."""
+    ) -> None:
+        """Keep the mean of checkpoints, and make it the answer if it is better."""
         self._write(self._run.averaged_dir, findings, weights, steps)
-        return self.keep_if_best(findings, weights, steps)
+        is_best = self.keep_if_best(findings, weights, steps)
+        logger.info(
+            "mean of the %s %d checkpoints: %s; %s",
+            self._config.training.checkpoints.average,
+            len(steps),
+            describe_scores(findings.scores),
+            "it is the answer" if is_best else "not better: the answer stays",
+        )
 
     def old_result(self, step: int) -> RunResult | None:
         """Return the result if the run had ended at this step before."""

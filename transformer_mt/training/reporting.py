@@ -4,15 +4,19 @@ import logging
 import sys
 from collections.abc import Mapping
 
+import torch
+from torch import nn
 from tqdm import tqdm
 
 from transformer_mt.config.training import TrainingSettings
-from transformer_mt.errors import TmtError
+from transformer_mt.errors import DivergedError, TmtError
 from transformer_mt.log import JsonValue, MetricsLog
 from transformer_mt.storage import explain_write_errors
 from transformer_mt.training.answer import describe_scores
+from transformer_mt.training.micro_batches import Updates
 from transformer_mt.training.plotting import plot_runs
 from transformer_mt.training.run_directory import RunDirectory
+from transformer_mt.training.session import Session
 from transformer_mt.training.state import Stopwatch
 from transformer_mt.training.tracking import NoTracker, TensorBoardTracker, Tracker
 from transformer_mt.training.validation import Findings
@@ -56,6 +60,17 @@ class Reporter:
             bar_format="{l_bar}{bar}| [{elapsed}<{remaining}{postfix}]",
         )
 
+    def started(self, session: Session, step: int) -> None:
+        """Write down where, with what and from which step the run goes on."""
+        self._run.name_newest()
+        self._run.write_manifest(session.config, device=session.device, facts=session.data.facts)
+        self.event(
+            step,
+            "resumed" if step else "started",
+            device=str(session.device),
+            num_ranks=session.world.size,
+        )
+
     def advance(self, step: int, progress: float) -> None:
         """Move the bar; `progress` is the share of the run that is over."""
         if self._has_bar:
@@ -96,6 +111,19 @@ class Reporter:
         """Report an update that was made in smaller parts for want of memory."""
         self.event(step, "split")
         logger.warning("step %d: out of memory: made again with smaller micro-batches", step)
+
+    def rolled_back(
+        self, diverged_at: int, error: DivergedError, *, step: int, lr_scale: float
+    ) -> None:
+        """Report that the run goes on from an earlier step, more slowly."""
+        self.event(step, "rolled_back", diverged_at=diverged_at, reason=str(error))
+        logger.warning(
+            "step %d: %s. Back to step %d with %g of the learning rate",
+            diverged_at,
+            error,
+            step,
+            lr_scale,
+        )
 
     def validation(self, step: int, findings: Findings, *, is_best: bool) -> None:
         """Report a validation, with its samples."""
@@ -155,3 +183,31 @@ class Reporter:
             return "?"
         seconds = self._stopwatch.seconds() * max(0.0, 1 - progress) / made
         return str(tqdm.format_interval(seconds))
+
+
+def introduce(session: Session, *, model: nn.Module, updates: Updates) -> None:
+    """Say what is about to be trained on what."""
+    settings = session.config.training
+    num_parameters = sum(weight.numel() for weight in model.parameters())
+    threads = f", {torch.get_num_threads()} threads" if session.device.type == "cpu" else ""
+    logger.info("model: %s parameters; %s%s", f"{num_parameters:,}", session.device, threads)
+    if settings.batch_warmup is not None:
+        logger.info(
+            "updates grow from %s target tokens in the first %s updates; the learning rate does "
+            "not depend on it",
+            f"{settings.batch_warmup.start_tokens:,}",
+            f"{settings.batch_warmup.steps:,}",
+        )
+    split = updates.split(sys.maxsize)
+    logger.info(
+        "update: %s target tokens (ranks x micro-batches x tokens: %d x %d x %s), the same for "
+        "every number of ranks, as is the learning rate; %s; an epoch has about %s target tokens, "
+        "%s updates",
+        f"{settings.max_tokens:,}",
+        session.world.size,
+        split.accumulation,
+        f"{split.tokens:,}",
+        settings.precision,
+        f"{session.data.tokens_per_epoch:,.0f}",
+        f"{max(1, round(session.data.tokens_per_epoch / settings.max_tokens)):,}",
+    )

@@ -1,29 +1,23 @@
-"""What a session of a run starts with: weights, the state to go on from, batches, and a hello."""
+"""What a run starts with: checks, its model with first weights, and what updates it."""
 
 import logging
-import sys
 from collections.abc import Callable
 from functools import partial
 
 import torch
-from torch import nn
 
 from transformer_mt.config.patterns import patterns_of
 from transformer_mt.config.schema import Config
 from transformer_mt.config.training import TrainingSettings
-from transformer_mt.errors import ConfigError, ModelError
+from transformer_mt.errors import ConfigError
 from transformer_mt.models.build import build_model
 from transformer_mt.models.seq2seq import Seq2Seq
 from transformer_mt.nn.recompute import recompute_layers
-from transformer_mt.training.checkpoint import newest_checkpoint, restore, restore_rng
 from transformer_mt.training.distributed import World
-from transformer_mt.training.micro_batches import Updates
 from transformer_mt.training.muon import build_muon
 from transformer_mt.training.optimizers import build_adam
 from transformer_mt.training.preparation import Data
-from transformer_mt.training.run_directory import RunDirectory
-from transformer_mt.training.sharding import copy_weights, shard
-from transformer_mt.training.state import TrainState
+from transformer_mt.training.sharding import shard
 from transformer_mt.training.update import Updater
 from transformer_mt.training.working_weights import WorkingWeights
 
@@ -114,75 +108,3 @@ def check_ranks(config: Config, world: World) -> None:
 def seed_dropout(config: Config, world: World, *, step: int) -> None:
     """Give each rank random numbers of its own: the ranks must not drop the same activations."""
     torch.manual_seed((config.seed * 1_000_003 + step) * 4096 + 1 + world.rank)
-
-
-def resume(
-    config: Config,
-    run: RunDirectory,
-    updater: Updater,
-    *,
-    model: nn.Module,
-    world: World,
-    device: torch.device,
-) -> TrainState:
-    """Continue from the newest sound checkpoint; without one, begin at step 0.
-
-    Raises:
-        ModelError: When all checkpoints are damaged, or belong to another architecture.
-    """
-    checkpoint = newest_checkpoint(run.checkpoints_dir)
-    if checkpoint is None:
-        return TrainState()
-    try:
-        state = TrainState.from_dict(checkpoint.state)
-    except (KeyError, TypeError) as error:
-        raise ModelError(f"{checkpoint.directory}: state.json does not fit: {error}") from error
-    trained = updater.trained
-    restore(checkpoint, model=model, optimizer=updater.optimizer, trained=trained)
-    if trained is not model:
-        copy_weights(model, trained)
-    updater.restore_tally(state.tally)
-    updater.scaler.load_state_dict(state.scaler)
-    if not restore_rng(checkpoint, world, device):
-        seed_dropout(config, world, step=state.step)
-        logger.warning(
-            "%s was made on another kind or number of devices: the run goes on, "
-            "but not bit for bit as it would have there",
-            checkpoint.directory,
-        )
-    return state
-
-
-def introduce(
-    settings: TrainingSettings,
-    data: Data,
-    *,
-    model: nn.Module,
-    world: World,
-    device: torch.device,
-    updates: Updates,
-) -> None:
-    """Say what is about to be trained on what."""
-    num_parameters = sum(weight.numel() for weight in model.parameters())
-    threads = f", {torch.get_num_threads()} threads" if device.type == "cpu" else ""
-    logger.info("model: %s parameters; %s%s", f"{num_parameters:,}", device, threads)
-    if settings.batch_warmup is not None:
-        logger.info(
-            "updates grow from %s target tokens in the first %s updates; the learning rate does "
-            "not depend on it",
-            f"{settings.batch_warmup.start_tokens:,}",
-            f"{settings.batch_warmup.steps:,}",
-        )
-    split = updates.split(sys.maxsize)
-    logger.info(
-        "update: %s target tokens (ranks x micro-batches x tokens: %d x %d x %s), the same for "
-        "every number of ranks, as is the learning rate; %s; an epoch has about %s target tokens, "
-        "%s updates",
-        f"{settings.max_tokens:,}",
-        world.size,
-        split.accumulation,
-        f"{split.tokens:,}",
-        settings.precision,
-        f"{data.tokens_per_epoch:,.0f}",
-        f"{max(1, round(data.tokens_per_epoch / settings.max_tokens)):,}",
-    )

@@ -48,7 +48,14 @@ def spread_like(tensor: Tensor, weight: Tensor) -> Tensor:
 
 @torch.no_grad()
 def copy_weights(source: nn.Module, target: nn.Module) -> None:
-    """Copy weights between a whole and a sharded model; all ranks must call this."""
+    """Copy weights between a whole and a sharded model, if they are two; all ranks must call this.
+
+    Args:
+        source: The model to read.
+        target: The model to change; where nothing is sharded, both are one.
+    """
+    if source is target:
+        return
     originals = dict(source.named_parameters())
     for name, weight in target.named_parameters():
         weight.copy_(spread_like(whole(originals[name]), weight))

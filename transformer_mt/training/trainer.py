@@ -1,54 +1,33 @@
 """Training, from settings to a scored model.
 
-`Trainer.run` is the recipe. What it is made of lives beside it: one update in `update`, data in
-`preparation`, scores in `validation`, which weights are kept in `answer`, what goes to disk in
-`checkpoint` and `run_directory`, what people see in `reporting`.
+`Trainer.run` is the recipe. What it is made of lives beside it: what a session begins with in
+`session` and `setup`, one update in `update`, scores in `validation`, which weights are kept in
+`answer`, what goes to disk in `resuming` and `run_directory`, what people see in `reporting`.
 """
 
 import logging
 import math
-import os
 from contextlib import closing, suppress
-from pathlib import Path
 from typing import NoReturn
-
-import torch
 
 from transformer_mt.bundle import weights_of
 from transformer_mt.config.schema import Config
 from transformer_mt.data.batches import Batch, Position
 from transformer_mt.errors import DivergedError, InterruptedRun, TmtError
-from transformer_mt.training.allocator import keep_freed_memory
-from transformer_mt.training.answer import Answer, RunResult, describe_scores
+from transformer_mt.training.answer import Answer, RunResult
 from transformer_mt.training.averaging import take_average
-from transformer_mt.training.checkpoint import (
-    checksum,
-    prune_checkpoints,
-    rng_states,
-    save_checkpoint,
-)
-from transformer_mt.training.distributed import World, choose_device, open_world
 from transformer_mt.training.divergence import drop_high_checkpoints, judge_loss, trace
 from transformer_mt.training.limits import Course
 from transformer_mt.training.micro_batches import open_updates
-from transformer_mt.training.optimizers import optimizer_tensors
-from transformer_mt.training.preparation import Data, open_sources, prepare_data
-from transformer_mt.training.reporting import Reporter
-from transformer_mt.training.run_directory import RunDirectory
+from transformer_mt.training.reporting import Reporter, introduce
+from transformer_mt.training.resuming import resume, save
 from transformer_mt.training.schedules import build_schedule
-from transformer_mt.training.setup import (
-    build_first_model,
-    build_updater,
-    check_precision,
-    check_ranks,
-    introduce,
-    resume,
-)
+from transformer_mt.training.session import Session, open_session
+from transformer_mt.training.setup import build_first_model, build_updater
 from transformer_mt.training.sharding import copy_weights
-from transformer_mt.training.signals import Interrupted, StopRequest, stop_request
+from transformer_mt.training.signals import Interrupted
 from transformer_mt.training.space import check_space
-from transformer_mt.training.state import Stopwatch, Validation, best_validations
-from transformer_mt.training.tracking import check_tensorboard
+from transformer_mt.training.state import Stopwatch, Validation
 from transformer_mt.training.update import MAX_SPLITS_IN_A_ROW, MAX_UNUSABLE_IN_A_ROW
 from transformer_mt.training.validation import Validator
 
@@ -74,36 +53,8 @@ def train(config: Config, *, fresh: bool = False) -> RunResult:
         DivergedError: When the run diverges again after `training.max_rollbacks`.
         InterruptedRun: When a signal stopped the run, after saving.
     """
-    if config.training.tensorboard:
-        check_tensorboard()
-    if config.training.deterministic:
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when cuBLAS starts
-    torch.use_deterministic_algorithms(config.training.deterministic)
-    keep_freed_memory()
-    timeout = config.training.rank_timeout_minutes
-    with open_world(timeout_minutes=timeout) as world, stop_request() as stop:
-        device = choose_device(config.training.device, local_rank=world.local_rank)
-        check_precision(config.training.precision, device)
-        check_ranks(config, world)
-        run = RunDirectory(Path(config.training.runs_dir) / config.name)
-        try:
-            with world.main_first(), stop.leaves_at_once():
-                sources = open_sources(config)
-                if world.is_main:
-                    run.claim(config, fresh=fresh)
-                data = prepare_data(config, sources, run, is_main=world.is_main)
-            world.check_equal(data.fingerprint(config), "the config, the data or the versions")
-            trainer = Trainer(config, run=run, data=data, world=world, device=device, stop=stop)
-            with closing(trainer):
-                return trainer.run()
-        except Interrupted:
-            raise InterruptedRun(
-                f"stopped by {stop.signal_name} before the first update: nothing is lost; "
-                "the same command starts again"
-            ) from None
-        finally:
-            run.bring_back()
-            run.release()
+    with open_session(config, fresh=fresh) as session, closing(Trainer(session)) as trainer:
+        return trainer.run()
 
 
 class Trainer:
@@ -113,26 +64,17 @@ class Trainer:
         state: How far the run is; the same on all ranks.
     """
 
-    def __init__(
-        self,
-        config: Config,
-        *,
-        run: RunDirectory,
-        data: Data,
-        world: World,
-        device: torch.device,
-        stop: StopRequest,
-    ) -> None:
-        self.config, self.settings = config, config.training
-        self.directory, self.data = run, data
-        self.world, self.device, self.stop = world, device, stop
+    def __init__(self, session: Session) -> None:
+        config, data, world, device = session.config, session.data, session.world, session.device
+        self.session, self.settings = session, config.training
+        self.directory, self.world, self.stop = session.directory, world, session.stop
         self.model = build_first_model(config, data, world=world, device=device)
         self.updater = build_updater(config, self.model, world=world, device=device)
         self.schedule = build_schedule(self.settings, d_model=config.model.d_model)
         self.validator = Validator(config, data, device=device)
-        self.answer = Answer(run, config, data.tokenizers)
+        self.answer = Answer(self.directory, config, data.tokenizers)
         self.chance_nats = math.log(data.tokenizers.tgt.vocab_size)
-        self.session, self.lap = Stopwatch(), Stopwatch()
+        self.clock, self.lap = Stopwatch(), Stopwatch()
         self.lr = 0.0
         self.must_stop = False
         self.reporter: Reporter | None = None
@@ -144,17 +86,10 @@ class Trainer:
 
     def restore(self) -> None:
         """Take up the newest checkpoint, or begin where there is none."""
-        self.state = resume(
-            self.config,
-            self.directory,
-            self.updater,
-            model=self.model,
-            world=self.world,
-            device=self.device,
-        )
+        self.state = resume(self.session, self.updater, model=self.model)
         self.saved_step = self.state.step
         self.window_start = self.state.step, self.state.position
-        self.course = Course(self.settings, self.state, self.data.mixture)
+        self.course = Course(self.settings, self.state, self.session.data.mixture)
         if self.world.is_main:
             self.close()
             self.reporter = Reporter(
@@ -208,23 +143,9 @@ class Trainer:
             )
         if self.state.step:
             logger.info("%s: goes on from step %d", self.directory.root, self.state.step)
-        introduce(
-            self.settings,
-            self.data,
-            model=self.model,
-            world=self.world,
-            device=self.device,
-            updates=self.updates,
-        )
+        introduce(self.session, model=self.model, updates=self.updates)
         if self.reporter is not None:
-            self.directory.name_newest()
-            self.directory.write_manifest(self.config, device=self.device, facts=self.data.facts)
-            self.reporter.event(
-                self.state.step,
-                "resumed" if self.state.step else "started",
-                device=str(self.device),
-                num_ranks=self.world.size,
-            )
+            self.reporter.started(self.session, self.state.step)
 
     def update(self, micro_batches: list[Batch], position: Position) -> None:
         """Update the weights once."""
@@ -234,7 +155,7 @@ class Trainer:
         self.updater(micro_batches, num_tokens=num_tokens, lr=self.lr)
         self.state.advance(position, num_tokens, self.lap.restart())
         # A signal may reach one rank alone, or another rank a step later; clocks differ.
-        seconds = self.seconds_before + self.session.seconds()
+        seconds = self.seconds_before + self.clock.seconds()
         num_signals, self.course.seconds = self.world.sum_numbers(
             [float(bool(self.stop)), seconds if self.world.is_main else 0.0]
         )
@@ -301,7 +222,7 @@ class Trainer:
         step, position = self.window_start
         with closing(self.updates.after(step, position)) as updates, self.updater.autocast():
             batches = (
-                (number, batch.to(self.device))
+                (number, batch.to(self.session.device))
                 for number in range(step + 1, self.state.step + 1)
                 for batch in next(updates)[0]
             )
@@ -327,20 +248,14 @@ class Trainer:
         self.course.seconds = seconds
         # Kept at once: a run that is stopped now must not go on with the old rate.
         self.save()
-        logger.warning(
-            "step %d: %s. Back to step %d with %g of the learning rate",
-            diverged_at,
-            error,
-            step,
-            self.state.lr_scale,
-        )
         if self.reporter is not None:
-            self.reporter.event(step, "rolled_back", diverged_at=diverged_at, reason=str(error))
+            lr_scale = self.state.lr_scale
+            self.reporter.rolled_back(diverged_at, error, step=step, lr_scale=lr_scale)
 
     def validate(self) -> None:
         """Score the weights, and keep them if they are the best so far; a signal cuts it short."""
         findings, failure = None, None
-        self.collect_weights()
+        copy_weights(self.updater.trained, self.model)
         if self.world.is_main:
             try:
                 with suppress(Interrupted), self.stop.leaves_at_once():
@@ -368,38 +283,13 @@ class Trainer:
             self.reporter.validation(self.state.step, findings, is_best=is_best)
 
     def save(self) -> None:
-        """Write a checkpoint, then delete those that need not be kept."""
-        state = self.state
-        self.collect_weights()
-        self.world.check_equal(checksum(self.model), f"the weights at step {state.step}")
-        optimizer = optimizer_tensors(self.updater.optimizer, self.updater.trained)
-        rng = rng_states(self.world, self.device)
-        state.tally = self.updater.total_tally()
-        state.scaler = self.updater.scaler.state_dict()
-        if self.world.is_main:
-            state.seconds = self.seconds_before + self.session.seconds()
-            if self.reporter is not None:
-                self.reporter.sync()
-            save_checkpoint(
-                self.directory.checkpoints_dir / f"step-{state.step}",
-                model=self.model,
-                optimizer=optimizer,
-                rng=rng,
-                state=state.as_dict(),
-            )
-            keep = self.settings.checkpoints
-            kept = best_validations(state.validations, keep.keep_best)
-            kept += state.validations[-keep.keep_last :]
-            steps = {validation.step for validation in kept}
-            prune_checkpoints(self.directory.checkpoints_dir, keep_steps=steps)
-        self.world.wait_for_main()
-        self.saved_step = state.step
+        """Write a checkpoint from which the run can go on."""
+        self.state.seconds = self.seconds_before + self.clock.seconds()
+        if self.reporter is not None:
+            self.reporter.sync()
+        save(self.session, self.updater, model=self.model, state=self.state)
+        self.saved_step = self.state.step
         self.lap.restart()
-
-    def collect_weights(self) -> None:
-        """Bring `model` up to date where it is a sharded copy that is trained."""
-        if self.updater.trained is not self.model:
-            copy_weights(self.updater.trained, self.model)
 
     def leave(self) -> NoReturn:
         """Save what is not saved, and stop in the middle of the run."""
@@ -444,19 +334,9 @@ class Trainer:
 
     def average(self) -> None:
         """Score the mean of the kept checkpoints; make it the answer if it is better."""
-        settings = self.settings.checkpoints
-        steps = take_average(self.model, self.directory, settings)
-        if not steps:
-            return
-        findings = self.validator(self.model, self.updater.autocast())
-        is_best = self.answer.keep_average(findings, weights_of(self.model), steps)
-        logger.info(
-            "mean of the %s %d checkpoints: %s; %s",
-            settings.average,
-            len(steps),
-            describe_scores(findings.scores),
-            "it is the answer" if is_best else "not better: the answer stays",
-        )
+        if steps := take_average(self.model, self.directory, self.settings.checkpoints):
+            findings = self.validator(self.model, self.updater.autocast())
+            self.answer.keep_average(findings, weights_of(self.model), steps)
 
     def close(self) -> None:
         """Close the files of the run."""

@@ -1,0 +1,80 @@
+"""How a run is saved, and how it goes on from there as if it had never stopped."""
+
+import logging
+
+from torch import nn
+
+from transformer_mt.errors import ModelError
+from transformer_mt.training.checkpoint import (
+    checksum,
+    newest_checkpoint,
+    prune_checkpoints,
+    restore,
+    restore_rng,
+    rng_states,
+    save_checkpoint,
+)
+from transformer_mt.training.optimizers import optimizer_tensors
+from transformer_mt.training.session import Session
+from transformer_mt.training.setup import seed_dropout
+from transformer_mt.training.sharding import copy_weights
+from transformer_mt.training.state import TrainState, best_validations
+from transformer_mt.training.update import Updater
+
+logger = logging.getLogger(__name__)
+
+
+def resume(session: Session, updater: Updater, *, model: nn.Module) -> TrainState:
+    """Continue from the newest sound checkpoint; without one, begin at step 0.
+
+    Raises:
+        ModelError: When all checkpoints are damaged, or belong to another architecture.
+    """
+    checkpoint = newest_checkpoint(session.directory.checkpoints_dir)
+    if checkpoint is None:
+        return TrainState()
+    try:
+        state = TrainState.from_dict(checkpoint.state)
+    except (KeyError, TypeError) as error:
+        raise ModelError(f"{checkpoint.directory}: state.json does not fit: {error}") from error
+    restore(checkpoint, model=model, optimizer=updater.optimizer, trained=updater.trained)
+    copy_weights(model, updater.trained)
+    updater.restore_tally(state.tally)
+    updater.scaler.load_state_dict(state.scaler)
+    if not restore_rng(checkpoint, session.world, session.device):
+        seed_dropout(session.config, session.world, step=state.step)
+        logger.warning(
+            "%s was made on another kind or number of devices: the run goes on, "
+            "but not bit for bit as it would have there",
+            checkpoint.directory,
+        )
+    return state
+
+
+def save(session: Session, updater: Updater, *, model: nn.Module, state: TrainState) -> None:
+    """Write a checkpoint, then delete those that need not be kept; all ranks must call this.
+
+    Raises:
+        TmtError: When the ranks have other weights than each other, or the disk refuses.
+    """
+    copy_weights(updater.trained, model)
+    session.world.check_equal(checksum(model), f"the weights at step {state.step}")
+    optimizer = optimizer_tensors(updater.optimizer, updater.trained)
+    rng = rng_states(session.world, session.device)
+    state.tally = updater.total_tally()
+    state.scaler = updater.scaler.state_dict()
+    if session.world.is_main:
+        checkpoints_dir = session.directory.checkpoints_dir
+        save_checkpoint(
+            checkpoints_dir / f"step-{state.step}",
+            model=model,
+            optimizer=optimizer,
+            rng=rng,
+            state=state.as_dict(),
+        )
+        keep = session.config.training.checkpoints
+        kept = best_validations(state.validations, keep.keep_best)
+        kept += state.validations[-keep.keep_last :]
+        steps = {validation.step for validation in kept}
+        prune_checkpoints(checkpoints_dir, keep_steps=steps)
+    session.world.wait_for_main()
