@@ -46,7 +46,7 @@ from transformer_mt.decoding.penalties import LengthPenalty
 from transformer_mt.decoding.search import beam_search
 from transformer_mt.models.build import build_model
 from transformer_mt.nn.packing import Segments
-from transformer_mt.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from transformer_mt.text.tokenizer import EOS_ID
 from transformer_mt.training.distributed import World
 from transformer_mt.training.micro_batches import ROW_MULTIPLE
 from transformer_mt.training.optimizers import build_adam
@@ -260,9 +260,6 @@ def measure_translation(check: Check) -> Results:
                 length_penalty=LengthPenalty("gnmt", 0.6),
                 # At the greatest length only eos may follow; a fresh model never says it before.
                 max_lengths=torch.full((len(batch),), workload.output_tokens),
-                bos_id=BOS_ID,
-                eos_id=EOS_ID,
-                banned_ids=(PAD_ID, UNK_ID, BOS_ID),
             )
             num_tokens += sum(len(hypotheses[0].tokens) + 1 for hypotheses in found)
         return num_tokens

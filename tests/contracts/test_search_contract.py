@@ -9,8 +9,9 @@ from fake_decoders import BANNED, BOS, EOS, GruDecoder, TableDecoder, memory_of,
 from pydantic import TypeAdapter
 
 from transformer_mt.config.families import ModelSettings
+from transformer_mt.decoding.forced import score_targets
 from transformer_mt.decoding.penalties import LengthPenalty
-from transformer_mt.decoding.search import beam_search, score_targets
+from transformer_mt.decoding.search import beam_search
 from transformer_mt.models.build import build_model
 from transformer_mt.models.interfaces import Decoder, Memory
 from transformer_mt.nn.prepacked import prepack
@@ -87,9 +88,6 @@ def search(case: Case, sources: list[list[int]], *, beam_size: int, n_best: int 
         beam_size=beam_size,
         length_penalty=LengthPenalty(),
         max_lengths=torch.tensor([len(source) + 9 for source in sources]),
-        bos_id=BOS,
-        eos_id=EOS,
-        banned_ids=BANNED,
         n_best=n_best,
     )
 

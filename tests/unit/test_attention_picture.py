@@ -32,7 +32,9 @@ def test_layers_and_heads_are_chosen_or_averaged(bundle, layer, head):
     layers = [layer] if layer else [1, 2]
     heads = [head] if head else [1, 2, 3, 4]
     matrices = [
-        translator.source_attention(pairs, lambda w, at=(one, other): w[at[0] - 1, at[1] - 1])[0]
+        translator.given.source_attention(
+            pairs, lambda w, at=(one, other): w[at[0] - 1, at[1] - 1]
+        )[0]
         for one in layers
         for other in heads
     ]

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from fake_decoders import BANNED, BOS, EOS, GruDecoder, TableDecoder, memory_of
+from fake_decoders import BOS, EOS, GruDecoder, TableDecoder, memory_of
 
 from transformer_mt.decoding.constraints import Constraints, progress_of
 from transformer_mt.decoding.penalties import LengthPenalty
@@ -22,7 +22,6 @@ def run(decoder, lines, *, beam_size, phrases=PHRASES, limits=LIMITS, continues_
         [phrases[i] for i in lines],
         np.array([limits[i] for i in lines]),
         beam_size=beam_size,
-        eos_id=EOS,
         continues_word=continues_word[: decoder.vocab_size],
     )
     return beam_search(
@@ -32,9 +31,6 @@ def run(decoder, lines, *, beam_size, phrases=PHRASES, limits=LIMITS, continues_
         n_best=beam_size,
         length_penalty=LengthPenalty(),
         max_lengths=torch.tensor([limits[i] for i in lines]),
-        bos_id=BOS,
-        eos_id=EOS,
-        banned_ids=BANNED,
         rules=[constraints.restrict],
         select=constraints,
     )
@@ -116,9 +112,6 @@ def test_sentences_without_phrases_and_neighbours_are_as_without():
         n_best=3,
         length_penalty=LengthPenalty(),
         max_lengths=torch.tensor([LIMITS[1]]),
-        bos_id=BOS,
-        eos_id=EOS,
-        banned_ids=BANNED,
     )
     assert [h.tokens for h in together[1]] == [h.tokens for h in free[0]]
 

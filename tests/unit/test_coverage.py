@@ -6,8 +6,8 @@ import pytest
 import torch
 from fake_decoders import BOS, memory_of
 
+from transformer_mt.decoding.beams import Hypothesis
 from transformer_mt.decoding.coverage import coverage_of, rank_by_coverage
-from transformer_mt.decoding.search import Hypothesis
 
 WEIGHTS = torch.tensor(
     [[0.7, 0.2, 0.1, 0.0], [0.1, 0.1, 0.8, 0.0], [0.5, 0.4, 0.1, 0.0], [0.25, 0.25, 0.25, 0.25]]
@@ -45,9 +45,7 @@ def test_hypotheses_that_cover_the_source_come_first():
         [Hypothesis([4, 4], -1.0, -1.0), Hypothesis([4, 5], -2.0, -2.0)],
         [Hypothesis([4], -1.0, -1.0)],
     ]
-    ranked = rank_by_coverage(
-        Attending(), memory_of([[4, 5], [4]]), found, strength=0.1, bos_id=BOS
-    )
+    ranked = rank_by_coverage(Attending(), memory_of([[4, 5], [4]]), found, strength=0.1)
     assert [h.tokens for h in ranked[0]] == [[4, 5], [4, 4]]
     assert [h.score for h in ranked[0]] == pytest.approx([-2.0, -1.0 + 0.1 * math.log(2**-126)])
     assert [h.log_prob for h in ranked[0]] == [-2.0, -1.0]

@@ -21,17 +21,12 @@ def run(decoder, lines, *, beam_size, select=None):
         n_best=beam_size,
         length_penalty=LengthPenalty(),
         max_lengths=torch.tensor([LIMITS[i] for i in lines]),
-        bos_id=BOS,
-        eos_id=EOS,
-        banned_ids=BANNED,
         **options,
     )
 
 
 def diverse(decoder, lines, *, beam_size, num_groups, penalty):
-    select = DiverseGroups(
-        len(lines), beam_size=beam_size, num_groups=num_groups, penalty=penalty, eos_id=EOS
-    )
+    select = DiverseGroups(len(lines), beam_size=beam_size, num_groups=num_groups, penalty=penalty)
     return run(decoder, lines, beam_size=beam_size, select=select)
 
 

@@ -146,7 +146,7 @@ def test_alternatives_are_the_most_probable_tokens_of_the_forced_pass(tiny_bundl
     candidates = [t.n_best[0] for t in translator.translate(tiny_text[0][:6])]
     pairs = [(part.source, part.target) for c in candidates for part in c.parts]
     for (_, target), places, candidate in zip(
-        pairs, translator.alternatives(pairs, 400), candidates, strict=True
+        pairs, translator.given.alternatives(pairs, 400), candidates, strict=True
     ):
         assert len(places) == len(target) + 1
         for place in places:

@@ -52,7 +52,7 @@ def test_scores_are_weighted_sums_and_fall(files, tiny_bundle):
     for old, new in zip(groups_of(listed.read_text()), groups_of(result.stdout), strict=True):
         wanted = []
         for entry in old:
-            (forced,) = model.score([sources[entry.number]], [entry.text])
+            (forced,) = model.given.score([sources[entry.number]], [entry.text])
             score = forced.log_prob / ((5 + len(forced.tokens)) / 6) ** 0.6
             wanted.append((0.5 * entry.score - 2 * score + 0.25 * score, entry.text, score))
         wanted.sort(key=lambda candidate: -candidate[0])
@@ -190,7 +190,7 @@ def test_forced_scores_of_a_right_to_left_model_are_those_of_turned_targets(
 ):
     tokenizers = plain.tokenizers
     sources, targets = tiny_text
-    found = Translator(turned, SearchOptions()).score(["", *sources], ["", *targets])
+    found = Translator(turned, SearchOptions()).given.score(["", *sources], ["", *targets])
     for source, target, score in zip(["", *sources], ["", *targets], found, strict=True):
         ids = tokenizers.tgt.encode(target)
         (wanted,) = token_log_probs(plain.model, [(tokenizers.src.encode(source), ids[::-1])])
@@ -208,13 +208,13 @@ def test_attention_and_alternatives_stand_at_their_tokens(plain, turned, tiny_te
     backwards = [(src, tgt[::-1]) for src, tgt in pairs]
     model, reference = (Translator(bundle, SearchOptions()) for bundle in (turned, plain))
     for found, wanted in zip(
-        model.source_attention(pairs, lambda a: a.mean(dim=(0, 1))),
-        reference.source_attention(backwards, lambda a: a.mean(dim=(0, 1))),
+        model.given.source_attention(pairs, lambda a: a.mean(dim=(0, 1))),
+        reference.given.source_attention(backwards, lambda a: a.mean(dim=(0, 1))),
         strict=True,
     ):
         assert found == pytest.approx(wanted[::-1], abs=1e-5)
     for found, wanted in zip(
-        model.alternatives(pairs, 2), reference.alternatives(backwards, 2), strict=True
+        model.given.alternatives(pairs, 2), reference.given.alternatives(backwards, 2), strict=True
     ):
         *places, end = wanted
         assert found == [*places[::-1], end]

@@ -28,9 +28,6 @@ def run(decoder, lines, rules, *, beam_size):
         n_best=beam_size,
         length_penalty=PENALTY,
         max_lengths=torch.tensor([LIMITS[i] for i in lines]),
-        bos_id=BOS,
-        eos_id=EOS,
-        banned_ids=BANNED,
         rules=rules,
     )
 
@@ -105,7 +102,7 @@ def suppressed(line, tokens, log_probs):
 
 RULES = {
     "min length": (
-        lambda lines: MinLength(np.array([4, 3, 9, 1, 5])[lines], eos_id=EOS),
+        lambda lines: MinLength(np.array([4, 3, 9, 1, 5])[lines]),
         min_length,
     ),
     "start": (lambda lines: ForcedStart([STARTS[i] for i in lines]), forced_start),
@@ -146,7 +143,7 @@ def test_a_rule_does_not_depend_on_the_batch(name):
 
 def test_several_rules_hold_together():
     rules = [
-        MinLength(np.array([4, 3, 6, 1, 5]), eos_id=EOS),
+        MinLength(np.array([4, 3, 6, 1, 5])),
         ForcedStart(STARTS),
         Suppressed([[5, 6]]),
     ]

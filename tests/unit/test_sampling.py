@@ -21,9 +21,6 @@ def run(decoder, lines, *, num_samples=5, seed=3, **options):
         n_best=num_samples,
         length_penalty=LengthPenalty(),
         max_lengths=torch.tensor([LIMITS[i] for i in lines]),
-        bos_id=BOS,
-        eos_id=EOS,
-        banned_ids=BANNED,
         select=Sampling([SOURCES[i] for i in lines], num_samples=num_samples, seed=seed, **options),
     )
 
@@ -136,9 +133,6 @@ def test_top_1_is_greedy_search():
         beam_size=1,
         length_penalty=LengthPenalty(),
         max_lengths=torch.tensor(LIMITS),
-        bos_id=BOS,
-        eos_id=EOS,
-        banned_ids=BANNED,
     )
     for line, found in enumerate(run(decoder, range(4), top_k=1)):
         assert [h.tokens for h in found] == [greedy[line][0].tokens] * 5

@@ -9,10 +9,12 @@ import torch
 from fake_decoders import BANNED, BOS, EOS, GruDecoder, TableDecoder, memory_of, packed
 from torch import Tensor
 
-from transformer_mt.decoding import search
+from transformer_mt.decoding import forced
+from transformer_mt.decoding.beams import Hypothesis
 from transformer_mt.decoding.candidates import best_continuations
+from transformer_mt.decoding.forced import score_targets
 from transformer_mt.decoding.penalties import LengthPenalty
-from transformer_mt.decoding.search import Hypothesis, beam_search, score_targets
+from transformer_mt.decoding.search import beam_search
 from transformer_mt.errors import ModelError
 
 PENALTIES = [
@@ -33,9 +35,6 @@ def run(decoder, sources: list[list[int]], max_lengths: list[int], **options):
         decoder,
         memory_of(sources),
         max_lengths=torch.tensor(max_lengths),
-        bos_id=BOS,
-        eos_id=EOS,
-        banned_ids=BANNED,
         **settings,
     )
 
@@ -197,7 +196,7 @@ def test_forced_scores_do_not_depend_on_how_logits_are_split(monkeypatch):
     }
     memory = memory_of([[4, 5], [6]])
     whole = score_targets(decoder, memory, **arguments)
-    monkeypatch.setattr(search, "MAX_LOGITS", 60)
+    monkeypatch.setattr(forced, "MAX_LOGITS", 60)
     torch.testing.assert_close(score_targets(decoder, memory, **arguments), whole)
 
 
@@ -317,9 +316,6 @@ def test_no_sentences_give_no_results():
             beam_size=2,
             length_penalty=GNMT,
             max_lengths=torch.zeros(0, dtype=torch.int64),
-            bos_id=BOS,
-            eos_id=EOS,
-            banned_ids=BANNED,
         )
         == []
     )

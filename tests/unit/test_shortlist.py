@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from click.testing import Result
-from fake_decoders import BANNED, BOS, EOS, TableDecoder, memory_of
+from fake_decoders import TableDecoder, memory_of
 from typer.testing import CliRunner
 
 from transformer_mt.bundle import Bundle, load_bundle
@@ -61,9 +61,6 @@ def search(decoder, sources, **options):
         beam_size=3,
         length_penalty=LengthPenalty("gnmt", 0.6),
         max_lengths=torch.full((len(sources),), 6),
-        bos_id=BOS,
-        eos_id=EOS,
-        banned_ids=BANNED,
         n_best=3,
         **options,
     )

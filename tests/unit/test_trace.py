@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from fake_decoders import BANNED, BOS, EOS, TableDecoder, memory_of
+from fake_decoders import EOS, TableDecoder, memory_of
 
 from transformer_mt.bundle import Bundle, load_bundle
 from transformer_mt.decoding.candidates import select_best
@@ -27,16 +27,13 @@ def bundle(tiny_bundle) -> Bundle:
 
 def traced(beam_size: int, *, seed: int = 0) -> tuple[list[int], Trace]:
     """Search with a decoder of 12 tokens; return the best target with eos."""
-    trace = Trace(LengthPenalty(), EOS)
+    trace = Trace(LengthPenalty())
     ((best,),) = beam_search(
         TableDecoder(12, seed=seed),  # type: ignore[arg-type]
         memory_of([[5, 6, 7]]),
         beam_size=beam_size,
         length_penalty=LengthPenalty(),
         max_lengths=torch.tensor([9]),
-        bos_id=BOS,
-        eos_id=EOS,
-        banned_ids=BANNED,
         select=trace.watch(select_best),
     )
     return [*best.tokens, EOS], trace
@@ -98,7 +95,7 @@ def test_the_winner_is_the_translation_with_its_forced_scores(bundle, tiny_text,
 
 
 def test_a_trace_is_of_one_sentence():
-    trace = Trace(LengthPenalty(), EOS)
+    trace = Trace(LengthPenalty())
     with pytest.raises(ValueError, match="one sentence"):
         beam_search(
             TableDecoder(12),  # type: ignore[arg-type]
@@ -106,9 +103,6 @@ def test_a_trace_is_of_one_sentence():
             beam_size=2,
             length_penalty=LengthPenalty(),
             max_lengths=torch.tensor([9, 9]),
-            bos_id=BOS,
-            eos_id=EOS,
-            banned_ids=BANNED,
             select=trace.watch(select_best),
         )
 

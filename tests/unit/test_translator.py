@@ -13,7 +13,7 @@ import torch
 from fake_decoders import CopyModel
 
 from transformer_mt.bundle import Bundle, load_bundle
-from transformer_mt.decoding import chunks, translator
+from transformer_mt.decoding import chunks, long_lines
 from transformer_mt.decoding.glossary import Glossary, Term
 from transformer_mt.decoding.long_lines import split_line
 from transformer_mt.decoding.options import SearchOptions
@@ -120,7 +120,7 @@ def test_translation_does_not_depend_on_batch_size_or_neighbours(bundle, tiny_te
 def test_search_scores_equal_forced_scores_of_the_same_text(bundle, tiny_text):
     lines, _ = tiny_text
     candidates = [t.n_best[0] for t in make(bundle).translate(lines)]
-    scores = make(bundle).score(lines, [candidate.text for candidate in candidates])
+    scores = make(bundle).given.score(lines, [candidate.text for candidate in candidates])
     compared = 0
     for candidate, score in zip(candidates, scores, strict=True):
         # Random weights also choose pieces that no text is cut into.
@@ -131,9 +131,9 @@ def test_search_scores_equal_forced_scores_of_the_same_text(bundle, tiny_text):
 
 
 def test_forced_scores_do_not_depend_on_batches(bundle, tiny_text):
-    together = make(bundle).score(*tiny_text)
+    together = make(bundle).given.score(*tiny_text)
     for pair, expected in zip(zip(*tiny_text, strict=True), together, strict=True):
-        (alone,) = make(bundle).score(*([line] for line in pair))
+        (alone,) = make(bundle).given.score(*([line] for line in pair))
         assert alone.tokens == expected.tokens
         assert alone.token_log_probs == pytest.approx(expected.token_log_probs, abs=1e-4)
         assert alone.log_prob == pytest.approx(sum(alone.token_log_probs))
@@ -144,17 +144,17 @@ def test_targets_of_a_source_are_scored_like_each_alone_and_the_source_is_encode
 ):
     sources, targets = (side[:6] for side in tiny_text)
     pairs = [(source, target) for target in targets for source in sources]
-    expected = [make(bundle).score([source], [target])[0] for source, target in pairs]
+    expected = [make(bundle).given.score([source], [target])[0] for source, target in pairs]
     for batch_tokens in (1, 60, 1000):
-        found = make(bundle, batch_tokens=batch_tokens).score(*zip(*pairs, strict=True))
+        found = make(bundle, batch_tokens=batch_tokens).given.score(*zip(*pairs, strict=True))
         for one, alone in zip(found, expected, strict=True):
             assert one.token_log_probs == pytest.approx(alone.token_log_probs, abs=1e-4)
-    make(copying, batch_tokens=1000).score(*zip(*pairs, strict=True))
+    make(copying, batch_tokens=1000).given.score(*zip(*pairs, strict=True))
     assert sum(map(len, copying.model.batches)) == len(sources)
 
 
 def test_blank_lines_can_be_scored(bundle):
-    (score,) = make(bundle).score([""], [""])
+    (score,) = make(bundle).given.score([""], [""])
     assert score.tokens == ["</s>"]
     assert score.log_prob < 0
 
@@ -179,7 +179,7 @@ def test_text_has_no_line_breaks_whatever_the_model_says(copying):
 def test_lines_too_long_for_the_model_are_translated_in_parts(
     copying, tiny_text, max_length, monkeypatch, caplog
 ):
-    monkeypatch.setattr(translator, "MAX_SOURCE_LENGTH", 20 if max_length is None else 1024)
+    monkeypatch.setattr(long_lines, "MAX_SOURCE_LENGTH", 20 if max_length is None else 1024)
     copying.model.max_length = max_length
     long = " ".join(tiny_text[0])
     lines = [tiny_text[0][0], long, tiny_text[0][1]]
@@ -254,15 +254,15 @@ def test_lines_too_long_to_score_are_named(copying, tiny_text):
     copying.model.max_length = 12
     long = " ".join(tiny_text[0])
     with pytest.raises(DataError, match=r"line 8: the target has \d+ tokens; at most 11"):
-        make(copying).score(["dog", "dog"], ["Hund", long], first_line=7)
+        make(copying).given.score(["dog", "dog"], ["Hund", long], first_line=7)
     with pytest.raises(DataError, match=r"line 1: the source has"):
-        make(copying).score([long], ["Hund"])
+        make(copying).given.score([long], ["Hund"])
 
 
 def test_the_mode_of_the_model_is_left_as_it_was(copying, tiny_text):
     copying.model.train()
     make(copying).translate(tiny_text[0])
-    make(copying).score(*tiny_text)
+    make(copying).given.score(*tiny_text)
     assert copying.model.training
     assert not any(copying.model.modes)
 
@@ -289,7 +289,7 @@ def test_a_batch_too_large_for_the_device_is_halved(copying, tiny_text, monkeypa
 
     monkeypatch.setattr(copying.model, "encode", small_device)
     assert texts(make(copying).translate(tiny_text[0])) == tiny_text[0]
-    scores = make(copying).score(*tiny_text)
+    scores = make(copying).given.score(*tiny_text)
     assert len(scores) == len(tiny_text[0])
 
 

@@ -127,7 +127,7 @@ def _alternatives(
     """Return for each token of each candidate the best ones at its place, and probabilities."""
     pieces = translator.tokenizers.tgt.pieces
     pairs = [(part.source, part.target) for c in candidates for part in c.parts]
-    found = iter(translator.alternatives(pairs, num))
+    found = iter(translator.given.alternatives(pairs, num))
     return [
         [
             [(pieces([token])[0], round(math.exp(log_prob), 6)) for token, log_prob in place]

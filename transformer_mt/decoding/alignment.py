@@ -111,7 +111,7 @@ def attention_of(
     """
     parts = [part for candidate in candidates for part in candidate.parts]
     matrices = iter(
-        translator.source_attention(
+        translator.given.source_attention(
             [(part.source, part.target) for part in parts],
             lambda weights: _mean(weights, layer, head),
         )

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from transformer_mt.decoding.candidates import Candidates, Prefixes, select_best
+from transformer_mt.text.tokenizer import EOS_ID
 
 Phrase = tuple[int, ...]
 
@@ -70,7 +71,6 @@ class Constraints:
         phrases: For each sentence of the batch; none is empty.
         limits: Greatest length of each target in tokens incl. eos (B,); more than its phrases have.
         beam_size: Slots of a sentence without phrases.
-        eos_id: Ends a hypothesis.
         continues_word: Tokens that would prolong the word before them (V,), True or False.
     """
 
@@ -80,12 +80,10 @@ class Constraints:
         limits: NDArray[np.int64],
         *,
         beam_size: int,
-        eos_id: int,
         continues_word: Tensor,
     ) -> None:
         self._phrases = phrases
         self._limits = limits
-        self._eos_id = eos_id
         self._continues_word = continues_word
         sizes = np.array([sum(map(len, of_one)) for of_one in phrases])
         self.num_slots = beam_size + int(sizes.max(initial=0))
@@ -102,7 +100,7 @@ class Constraints:
                 if progress.has_just_ended:
                     row.masked_fill_(self._continues_word, -torch.inf)
                 if progress.missing:
-                    row[self._eos_id] = -torch.inf
+                    row[EOS_ID] = -torch.inf
                     if sum(map(len, progress.missing)) >= num_left[line]:
                         _keep_only(row, progress.next_tokens())
 

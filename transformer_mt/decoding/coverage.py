@@ -6,9 +6,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from transformer_mt.decoding.search import Hypothesis
+from transformer_mt.decoding.beams import Hypothesis
 from transformer_mt.models.interfaces import Decoder, Memory
 from transformer_mt.nn.packing import Segments
+from transformer_mt.text.tokenizer import BOS_ID
 
 
 def coverage_of(weights: Tensor, length: int, source_length: int) -> float:
@@ -32,7 +33,6 @@ def rank_by_coverage(
     found: Sequence[Sequence[Hypothesis]],
     *,
     strength: float,
-    bos_id: int,
 ) -> list[list[Hypothesis]]:
     """Add the coverage penalty to the scores of hypotheses and sort them again.
 
@@ -44,13 +44,12 @@ def rank_by_coverage(
         memory: The encoder's output for B sentences.
         found: Their hypotheses.
         strength: The factor beta, at least 0.
-        bos_id: Given to the decoder first.
     """
     source_lengths = memory.segments.lengths.tolist()
     device = memory.states.device
     results: list[list[Hypothesis]] = [[] for _ in found]
     for rank in range(max(map(len, found), default=0)):
-        targets = [[bos_id, *(own[rank].tokens if rank < len(own) else [])] for own in found]
+        targets = [[BOS_ID, *(own[rank].tokens if rank < len(own) else [])] for own in found]
         lengths = torch.tensor([len(target) for target in targets])
         tokens = torch.tensor([token for target in targets for token in target], device=device)
         segments = Segments.from_lengths(

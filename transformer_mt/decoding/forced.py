@@ -5,15 +5,18 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from transformer_mt.decoding.search import score_targets
 from transformer_mt.errors import ConfigError
-from transformer_mt.models.interfaces import Memory
+from transformer_mt.models.interfaces import Decoder, Memory
 from transformer_mt.models.seq2seq import Seq2Seq, evaluation_mode
 from transformer_mt.nn.packing import Segments
 from transformer_mt.text.tokenizer import BOS_ID, EOS_ID
+
+# Greatest number of logits that are held at once.
+MAX_LOGITS = 1 << 23
 
 Pair = tuple[Sequence[int], Sequence[int]]
 """Tokens of a source and of a target, without bos and eos."""
@@ -51,6 +54,31 @@ def token_log_probs(model: Seq2Seq, pairs: Sequence[Pair]) -> list[list[float]]:
             model.decoder, memory, tgt_in=tgt_in, tgt_out=tgt_out, segments=segments
         )
     return [part.tolist() for part in torch.split(log_probs.cpu(), lengths.tolist())]
+
+
+@torch.inference_mode()
+def score_targets(
+    decoder: Decoder, memory: Memory, *, tgt_in: Tensor, tgt_out: Tensor, segments: Segments
+) -> Tensor:
+    """Return the log-probability of each token of given targets (N,), in nats.
+
+    Args:
+        decoder: The model.
+        memory: The encoder's output for B sentences.
+        tgt_in: Targets after bos, packed (N,).
+        tgt_out: Targets with eos, packed (N,).
+        segments: Where the B targets lie.
+    """
+    states = decoder(tgt_in, segments, memory)
+    vocab_size = decoder.project(states[:1]).shape[-1]
+    rows = max(1, MAX_LOGITS // vocab_size)
+    log_probs = [
+        F.log_softmax(decoder.project(part), dim=-1, dtype=torch.float32)
+        .gather(1, targets[:, None])
+        .squeeze(1)
+        for part, targets in zip(torch.split(states, rows), torch.split(tgt_out, rows), strict=True)
+    ]
+    return torch.cat(log_probs)
 
 
 @torch.inference_mode()

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from transformer_mt.decoding.candidates import Candidates, Prefixes, best_continuations
+from transformer_mt.text.tokenizer import EOS_ID
 
 
 class DiverseGroups:
@@ -23,7 +24,6 @@ class DiverseGroups:
         beam_size: Slots of all groups together, a multiple of `num_groups`.
         num_groups: G.
         penalty: In nats, at least 0.
-        eos_id: Ends a hypothesis, and closes a slot of its group.
     """
 
     def __init__(
@@ -33,11 +33,9 @@ class DiverseGroups:
         beam_size: int,
         num_groups: int,
         penalty: float,
-        eos_id: int,
     ) -> None:
         self._num_open = np.full((num_sentences, num_groups), beam_size // num_groups)
         self._penalty = penalty
-        self._eos_id = eos_id
 
     def __call__(self, log_probs: Tensor, scores: Tensor, prefixes: Prefixes) -> Candidates:
         """Choose the best continuations of each group."""
@@ -59,7 +57,7 @@ class DiverseGroups:
             times_taken.scatter_add_(
                 1, tokens, torch.from_numpy(is_chosen).to(log_probs.device, log_probs.dtype)
             )
-            ended = is_chosen & (best.tokens == self._eos_id)
+            ended = is_chosen & (best.tokens == EOS_ID)
             self._num_open[prefixes.sentences, group] -= ended.sum(axis=1)
             chosen.append(
                 Candidates(

@@ -10,6 +10,10 @@ from transformer_mt.text.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
 
+# Tokens of a source, eos included, up to which it is translated in one piece. Time and memory of
+# attention grow with the square of the length, and no model is trained on sentences this long.
+MAX_SOURCE_LENGTH = 1024
+
 # Longer text is cut before it is encoded: SentencePiece takes some hundred bytes of memory for each
 # character.
 MAX_CHARACTERS = 100_000
@@ -36,6 +40,15 @@ class Part:
     tokens: tuple[int, ...]
     glue: str
     target_glue: str | None = None
+
+
+def longest_part(max_length: int | None) -> int:
+    """Return how many tokens, eos included, a part may have at most.
+
+    Args:
+        max_length: What the model can take; None: any.
+    """
+    return min(MAX_SOURCE_LENGTH, max_length or MAX_SOURCE_LENGTH)
 
 
 def split_lines(

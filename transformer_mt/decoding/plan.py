@@ -44,7 +44,6 @@ def plan_search(
     *,
     suppressed: Sequence[Sequence[int]],
     continues_word: Tensor,
-    eos_id: int,
 ) -> Plan:
     """Choose the rules and the selection that options and requests ask for; mostly none.
 
@@ -54,7 +53,6 @@ def plan_search(
         limits: Greatest lengths of the targets (B,).
         suppressed: Sequences of tokens that must not occur.
         continues_word: Tokens that would prolong the word before them (V,), True or False.
-        eos_id: Ends a hypothesis.
 
     Raises:
         ValueError: If there are phrases, and the options say anything but plain beam search.
@@ -62,7 +60,7 @@ def plan_search(
     rules: list[Rule] = []
     min_lengths = options.min_lengths(np.array([len(r.source) + 1 for r in requests]))
     if (min_lengths > 1).any():
-        rules.append(MinLength(np.minimum(min_lengths, limits.numpy()), eos_id=eos_id))
+        rules.append(MinLength(np.minimum(min_lengths, limits.numpy())))
     if suppressed:
         rules.append(Suppressed(suppressed))
     if options.no_repeat_ngram:
@@ -78,14 +76,13 @@ def plan_search(
             [request.phrases for request in requests],
             limits.numpy(),
             beam_size=options.beam_size,
-            eos_id=eos_id,
             continues_word=continues_word,
         )
         return Plan(constraints.num_slots, [*rules, constraints.restrict], constraints)
-    return Plan(options.num_slots, rules, _selection(options, requests, eos_id))
+    return Plan(options.num_slots, rules, _selection(options, requests))
 
 
-def _selection(options: SearchOptions, requests: Sequence[Request], eos_id: int) -> Selection:
+def _selection(options: SearchOptions, requests: Sequence[Request]) -> Selection:
     if options.sample:
         return Sampling(
             [request.source for request in requests],
@@ -101,6 +98,5 @@ def _selection(options: SearchOptions, requests: Sequence[Request], eos_id: int)
             beam_size=options.beam_size,
             num_groups=options.beam_groups,
             penalty=options.diversity_penalty,
-            eos_id=eos_id,
         )
     return select_best

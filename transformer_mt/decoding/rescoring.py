@@ -160,7 +160,7 @@ def rescore(
     totals = weights[0] * np.array([entry.score for entry in entries])
     features = [entry.features for entry in entries]
     for number, (translator, penalty) in enumerate(zip(translators, penalties, strict=True), 1):
-        forced = translator.score(src_lines, [e.text for e in entries], first_line=first_line)
+        forced = translator.given.score(src_lines, [e.text for e in entries], first_line=first_line)
         log_probs = np.array([target.log_prob for target in forced])
         scores = penalty.scores(log_probs, np.array([len(target.tokens) for target in forced]))
         totals += weights[number] * scores

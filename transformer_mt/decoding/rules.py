@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from transformer_mt.decoding.candidates import Prefixes
+from transformer_mt.text.tokenizer import EOS_ID
 
 
 class Rule(Protocol):
@@ -31,12 +32,10 @@ class MinLength:
 
     Args:
         min_lengths: In tokens, eos included, for each sentence (B,).
-        eos_id: Ends a hypothesis.
     """
 
-    def __init__(self, min_lengths: NDArray[np.int64], *, eos_id: int) -> None:
+    def __init__(self, min_lengths: NDArray[np.int64]) -> None:
         self._min_lengths = min_lengths
-        self._eos_id = eos_id
 
     def __call__(self, log_probs: Tensor, prefixes: Prefixes) -> None:
         """Forbid eos where it would come too early."""
@@ -44,7 +43,7 @@ class MinLength:
         is_short = self._min_lengths[prefixes.sentences] > next_length
         if is_short.any():
             rows = torch.from_numpy(np.flatnonzero(is_short)).to(log_probs.device)
-            log_probs[rows, :, self._eos_id] = -torch.inf
+            log_probs[rows, :, EOS_ID] = -torch.inf
 
 
 class ForcedStart:

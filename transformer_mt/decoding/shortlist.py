@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from transformer_mt.data.lexicon import Lexicon
+from transformer_mt.decoding.beams import Hypothesis
 from transformer_mt.decoding.requests import Request
-from transformer_mt.decoding.search import Hypothesis
 from transformer_mt.models.interfaces import Decoder, DecoderState, Memory, StepDecoder
 from transformer_mt.text.tokenizer import EOS_ID, PAD_ID
 

@@ -15,6 +15,7 @@ from transformer_mt.decoding.candidates import (
     best_continuations,
 )
 from transformer_mt.decoding.penalties import LengthPenalty
+from transformer_mt.text.tokenizer import EOS_ID
 
 
 @dataclass(frozen=True)
@@ -44,13 +45,11 @@ class Trace:
 
     Attributes:
         length_penalty: What finished ones are ranked by.
-        eos_id: Ends a hypothesis.
         nodes: All hypotheses, each behind its parent: those kept, and as many of the best that
             were not.
     """
 
     length_penalty: LengthPenalty
-    eos_id: int
     nodes: list[Node] = field(default_factory=list)
     _places: dict[tuple[int, ...], int] = field(default_factory=dict)
 
@@ -83,7 +82,7 @@ class Trace:
         length = prefixes.tokens.shape[2] + 1
         for (slot, token), total in {**_continuations(considered), **kept}.items():
             before = tuple(prefixes.tokens[0, slot].tolist())
-            has_ended = token == self.eos_id
+            has_ended = token == EOS_ID
             final = self.length_penalty.scores(np.array([total]), length)[0]
             self._places[*before, token] = len(self.nodes)
             self.nodes.append(

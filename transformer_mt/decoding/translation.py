@@ -34,7 +34,7 @@ class Candidate:
         text: Without line breaks and other control characters, except tabs.
         tokens: Pieces of the target vocabulary.
         log_prob: Natural logarithm of its probability.
-        score: What candidates are ranked by: see `search.Hypothesis`.
+        score: What candidates are ranked by: see `beams.Hypothesis`.
         parts: What was translated, and to what.
     """
 

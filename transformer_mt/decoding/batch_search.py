@@ -1,0 +1,109 @@
+"""What is wanted of a batch of sentences, to hypotheses for each of them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from transformer_mt.bundle import Bundle
+from transformer_mt.data.lexicon import Lexicon
+from transformer_mt.decoding.beams import Hypothesis
+from transformer_mt.decoding.candidates import Selection
+from transformer_mt.decoding.coverage import rank_by_coverage
+from transformer_mt.decoding.forced import encode
+from transformer_mt.decoding.glossary import words_continued
+from transformer_mt.decoding.options import SearchOptions
+from transformer_mt.decoding.plan import plan_search
+from transformer_mt.decoding.requests import Request
+from transformer_mt.decoding.search import beam_search
+from transformer_mt.decoding.shortlist import Shortlist
+from transformer_mt.decoding.writing_order import WritingOrder
+from transformer_mt.errors import ConfigError
+from transformer_mt.models.interfaces import Memory, StepDecoder
+from transformer_mt.models.seq2seq import evaluation_mode
+
+
+class BatchSearch:
+    """Searches for the translations of a batch with a model.
+
+    Args:
+        bundle: The model and its tokenizers.
+        options: How to search.
+        lexicon: What targets may hold, by their sources; None: all tokens.
+
+    Raises:
+        ConfigError: If samples are to be drawn with a lexicon: their random numbers belong to the
+            whole vocabulary.
+    """
+
+    def __init__(self, bundle: Bundle, options: SearchOptions, lexicon: Lexicon | None) -> None:
+        if lexicon is not None and options.sample:
+            raise ConfigError("a shortlist goes with beam search, not with samples: leave it out")
+        tokenizer = bundle.tokenizers.tgt
+        self._model = bundle.model
+        self._options = options
+        self._lexicon = lexicon
+        self._order = WritingOrder(bundle.config.data.reverse_target)
+        self._suppressed = [
+            self._order.turned(tokenizer.encode(word)) for word in options.suppress if word.strip()
+        ]
+        device = next(bundle.model.parameters()).device
+        self._continues_word = words_continued(tokenizer).to(device)
+
+    @torch.inference_mode()
+    def __call__(
+        self,
+        requests: Sequence[Request],
+        watch: Callable[[Selection], Selection] = lambda select: select,
+    ) -> list[list[Hypothesis]]:
+        """Return the best hypotheses of each sentence, best first, in the order of reading.
+
+        Args:
+            requests: At least one.
+            watch: May put itself around the selection of the search.
+        """
+        options, decoder = self._options, self._model.decoder
+        with evaluation_mode(self._model):
+            memory, lengths = encode(self._model, [request.source for request in requests])
+            limits = options.max_lengths(lengths, longest=decoder.max_length)
+            found = self._found(memory, requests, limits, watch)
+            if strength := options.coverage_penalty:
+                found = rank_by_coverage(decoder, memory, found, strength=strength)
+        return [
+            [replace(one, tokens=self._order.turned(one.tokens)) for one in own[: options.n_best]]
+            for own in found
+        ]
+
+    def _found(
+        self,
+        memory: Memory,
+        requests: Sequence[Request],
+        limits: Tensor,
+        watch: Callable[[Selection], Selection],
+    ) -> list[list[Hypothesis]]:
+        options = self._options
+        decoder: StepDecoder = self._model.decoder
+        suppressed: Sequence[Sequence[int]] = self._suppressed
+        continues_word = self._continues_word
+        shortlist = None
+        if self._lexicon is not None:
+            shortlist = Shortlist(self._lexicon, requests, continues_word.device)
+            decoder = shortlist.limited(self._model.decoder)
+            requests = shortlist.numbered(requests)
+            suppressed = shortlist.possible(suppressed)
+            continues_word = continues_word[shortlist.ids]
+        plan = plan_search(
+            options, requests, limits, suppressed=suppressed, continues_word=continues_word
+        )
+        found = beam_search(
+            decoder,
+            memory,
+            beam_size=plan.num_slots,
+            length_penalty=options.ranking,
+            max_lengths=limits,
+            n_best=options.num_slots if options.coverage_penalty else options.n_best,
+            rules=plan.rules,
+            select=watch(plan.select),
+        )
+        return found if shortlist is None else shortlist.restored(found)
