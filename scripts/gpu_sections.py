@@ -40,8 +40,8 @@ from gpu_workload import (
 )
 
 from transformer_mt.benchmarks.machine import reset_peak_memory
-from transformer_mt.data.batches import BatchStream
 from transformer_mt.data.mixture import Mixture
+from transformer_mt.data.stream import BatchStream
 from transformer_mt.decoding.penalties import LengthPenalty
 from transformer_mt.decoding.search import beam_search
 from transformer_mt.models.build import build_model
@@ -174,13 +174,12 @@ def measure_training(check: Check, size: str, seconds: float) -> Results:
     stream = BatchStream(
         Mixture([pairs], seed=1),
         max_tokens=workload.max_tokens,
-        seed=1,
         row_multiple=ROW_MULTIPLE,
-        pin_memory=check.device.type == "cuda",
     )
 
     def updates() -> Generator[int]:
-        with contextlib.closing(iter(stream)) as batches:
+        is_cuda = check.device.type == "cuda"
+        with contextlib.closing(stream.ahead(pin_memory=is_cuda)) as batches:
             for batch, _ in batches:
                 updater([batch], num_tokens=batch.num_tgt_tokens, lr=1e-4)
                 yield batch.num_tgt_tokens

@@ -34,7 +34,7 @@ from transformer_mt.text.tokenizer import Tokenizers, to_utf8
 from transformer_mt.text.tokenizer_training import train_tokenizers
 
 if TYPE_CHECKING:
-    from transformer_mt.data.batches import BatchStream
+    from transformer_mt.data.stream import BatchStream
 
 ROOT = Path(__file__).resolve().parents[2]
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -107,7 +107,7 @@ def load(directory: Path) -> Row:
         started = time.perf_counter()
         corpus = Corpus.open(directory)
         stream = stream_of(corpus, int(share * len(corpus)))
-        with closing(iter(stream)) as batches:
+        with closing(stream.ahead()) as batches:
             next(batches)
             row[f"{name}_seconds"] = time.perf_counter() - started
     return row | speed(corpus, "")
@@ -132,17 +132,16 @@ def load_random(directory: Path) -> Row:
 def stream_of(corpus: Corpus, pair: int) -> "BatchStream":
     """Return the batches of the first epoch from a pair on."""
     # Here, so that the processes that tokenize need no torch.
-    from transformer_mt.data.batches import BatchStream, Position
+    from transformer_mt.data.stream import BatchStream, Position
 
-    return BatchStream(
-        Mixture([corpus], seed=1), max_tokens=MAX_TOKENS, seed=1, start=Position(0, pair, 0)
-    )
+    start = Position(0, pair, 0)
+    return BatchStream(Mixture([corpus], seed=1), max_tokens=MAX_TOKENS, start=start)
 
 
 def speed(corpus: Corpus, prefix: str) -> Row:
     """Read batches for some seconds."""
     num_tokens = num_batches = filled = 0
-    with closing(iter(stream_of(corpus, 0))) as batches:
+    with closing(stream_of(corpus, 0).ahead()) as batches:
         started = time.perf_counter()
         while (seconds := time.perf_counter() - started) < LOADING_SECONDS:
             for batch, _ in islice(batches, 5):

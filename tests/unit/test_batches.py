@@ -9,10 +9,12 @@ import pytest
 import torch
 
 from transformer_mt.data import mixture as mixture_module
-from transformer_mt.data.batches import Batch, BatchStream, Position, eval_batches
+from transformer_mt.data.batches import Batch, eval_batches
 from transformer_mt.data.mixture import Mixture, temperature_weights
 from transformer_mt.data.pairs import TokenPairs, pack_pairs, tokenize_pairs
 from transformer_mt.data.prefetch import prefetch
+from transformer_mt.data.sampling import SubwordSampler
+from transformer_mt.data.stream import BatchStream, Position
 from transformer_mt.errors import DataError
 from transformer_mt.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizers
 from transformer_mt.text.tokenizer_training import train_tokenizers
@@ -30,18 +32,16 @@ def made_up(count: int, *, first: int = 10, longest: int = 12, seed: int = 1) ->
 
 
 def take(stream: BatchStream, count: int) -> list[Step]:
-    with closing(iter(stream)) as steps:
-        return list(islice(steps, count))
+    return list(islice(stream, count))
 
 
 def epochs(stream: BatchStream, count: int = 1) -> list[Step]:
     """All batches until so many epochs are complete."""
     steps = []
-    with closing(iter(stream)) as iterator:
-        for batch, position in iterator:
-            steps.append((batch, position))
-            if position.epoch == count:
-                return steps
+    for batch, position in stream:
+        steps.append((batch, position))
+        if position.epoch == count:
+            return steps
     raise AssertionError
 
 
@@ -76,7 +76,7 @@ def equal(first: list[Step], second: list[Step]) -> bool:
 
 
 def test_a_batch_is_what_its_docstring_says() -> None:
-    stream = BatchStream(Mixture([made_up(200)], seed=1), max_tokens=64, seed=1)
+    stream = BatchStream(Mixture([made_up(200)], seed=1), max_tokens=64)
     for batch, _ in epochs(stream):
         assert batch.num_pairs == len(batch.src_lengths) == len(batch.tgt_lengths)
         assert batch.num_tgt_tokens == len(batch.tgt_out) == len(batch.tgt_in)
@@ -97,7 +97,7 @@ def test_a_batch_is_what_its_docstring_says() -> None:
 def test_targets_can_be_turned_around_and_end_as_before() -> None:
     pairs = made_up(200)
     turned = {(src, (*tgt[-2::-1], EOS_ID)) for src, tgt in all_pairs(pairs)}
-    stream = BatchStream(Mixture([pairs], seed=1), max_tokens=64, seed=1, reverse_target=True)
+    stream = BatchStream(Mixture([pairs], seed=1), max_tokens=64, reverse_target=True)
     streamed = [batch for batch, _ in epochs(stream)]
     for batches in (streamed, list(eval_batches(pairs, max_tokens=64, reverse_target=True))):
         assert {pair for batch in batches for pair in pairs_of(batch)} == turned
@@ -108,14 +108,14 @@ def test_targets_can_be_turned_around_and_end_as_before() -> None:
 
 
 def test_a_batch_moves_whole() -> None:
-    (batch, _), *_ = take(BatchStream(Mixture([made_up(9)], seed=1), max_tokens=64, seed=1), 1)
+    (batch, _), *_ = take(BatchStream(Mixture([made_up(9)], seed=1), max_tokens=64), 1)
     moved = batch.to("meta")
     assert all(t.is_meta for t in vars(moved).values() if isinstance(t, torch.Tensor))
     assert moved.num_tgt_tokens == batch.num_tgt_tokens
 
 
 def test_batches_keep_to_the_budget_and_are_as_full_as_can_be() -> None:
-    stream = BatchStream(Mixture([made_up(3000)], seed=1), max_tokens=100, seed=1)
+    stream = BatchStream(Mixture([made_up(3000)], seed=1), max_tokens=100)
     steps = epochs(stream)
     firsts = [(len(batch.src), batch.num_tgt_tokens) for batch, _ in steps]
     assert max(max(sizes) for sizes in firsts) <= 100
@@ -125,8 +125,8 @@ def test_batches_keep_to_the_budget_and_are_as_full_as_can_be() -> None:
 
 def test_a_tail_of_padding_makes_the_number_of_rows_a_multiple() -> None:
     mixture = Mixture([made_up(300)], seed=1)
-    stream = BatchStream(mixture, max_tokens=64, seed=1, row_multiple=16)
-    plain = BatchStream(mixture, max_tokens=63, seed=1)
+    stream = BatchStream(mixture, max_tokens=64, row_multiple=16)
+    plain = BatchStream(mixture, max_tokens=63)
     steps, expected = epochs(stream), epochs(plain)
     assert [place for _, place in steps] == [place for _, place in expected]
     for (batch, _), (same, _) in zip(steps, expected, strict=True):
@@ -144,7 +144,7 @@ def test_a_tail_of_padding_makes_the_number_of_rows_a_multiple() -> None:
 
 def test_a_pair_as_long_as_the_budget_has_a_tail_beyond_it() -> None:
     stream = BatchStream(
-        Mixture([pack_pairs([[5] * 31], [[5]])], seed=1), max_tokens=32, seed=1, row_multiple=16
+        Mixture([pack_pairs([[5] * 31], [[5]])], seed=1), max_tokens=32, row_multiple=16
     )
     ((batch, _),) = epochs(stream)
     assert (batch.num_src_tokens, len(batch.src), len(batch.tgt_in)) == (32, 48, 16)
@@ -152,21 +152,21 @@ def test_a_pair_as_long_as_the_budget_has_a_tail_beyond_it() -> None:
 
 def test_budget_counts_the_longer_side() -> None:
     pairs = pack_pairs([[5] * 9] * 10, [[5]] * 10)
-    stream = BatchStream(Mixture([pairs], seed=1), max_tokens=20, seed=1)
+    stream = BatchStream(Mixture([pairs], seed=1), max_tokens=20)
     assert [batch.num_pairs for batch, _ in epochs(stream)] == [2] * 5
 
 
 def test_a_pair_longer_than_the_budget_is_named_at_the_start() -> None:
     pairs = pack_pairs([[5], [5] * 30, [5]], [[5], [5] * 7, [5] * 2])
     with pytest.raises(DataError) as caught:
-        BatchStream(Mixture([made_up(5), pairs], seed=1), max_tokens=30, seed=1)
+        BatchStream(Mixture([made_up(5), pairs], seed=1), max_tokens=30)
     assert str(caught.value) == (
         "pairs: pair 1 of those that are kept has 31 source and 8 target tokens, more than a batch "
         "may hold (30): raise "
         "training.max_tokens (or micro_batch_tokens, batch_warmup.start_tokens) to 31, or lower "
         "data.filters.max_length to 30"
     )
-    BatchStream(Mixture([pairs], seed=1), max_tokens=31, seed=1)
+    BatchStream(Mixture([pairs], seed=1), max_tokens=31)
 
 
 # --- the order ------------------------------------------------------------------------------------
@@ -174,7 +174,7 @@ def test_a_pair_longer_than_the_budget_is_named_at_the_start() -> None:
 
 def test_every_pair_comes_exactly_once_an_epoch_and_in_another_order() -> None:
     pairs = made_up(6000, longest=4)
-    stream = BatchStream(Mixture([pairs], seed=1), max_tokens=300, seed=1)
+    stream = BatchStream(Mixture([pairs], seed=1), max_tokens=300)
     steps = epochs(stream, 2)
     split = 1 + next(i for i, (_, position) in enumerate(steps) if position.epoch == 1)
     first = [pair for batch, _ in steps[:split] for pair in pairs_of(batch)]
@@ -187,7 +187,7 @@ def test_every_pair_comes_exactly_once_an_epoch_and_in_another_order() -> None:
 
 def test_seed_alone_decides_the_order() -> None:
     def some(seed: int) -> list[Step]:
-        return take(BatchStream(Mixture([made_up(500)], seed=seed), max_tokens=90, seed=1), 30)
+        return take(BatchStream(Mixture([made_up(500)], seed=seed), max_tokens=90), 30)
 
     assert equal(some(3), some(3))
     assert not equal(some(3), some(4))
@@ -195,11 +195,11 @@ def test_seed_alone_decides_the_order() -> None:
 
 def test_resume_at_any_batch_gives_the_same_rest() -> None:
     mixture = Mixture([made_up(90), made_up(35, first=100)], [1.0, 0.4], seed=5)
-    whole = take(BatchStream(mixture, max_tokens=70, seed=5), 40)
+    whole = take(BatchStream(mixture, max_tokens=70), 40)
     assert whole[-1][1].epoch >= 2
     for i, (_, position) in enumerate(whole[:-1]):
         saved = Position.from_dict(position.as_dict())
-        rest = BatchStream(mixture, max_tokens=70, seed=5, start=saved)
+        rest = BatchStream(mixture, max_tokens=70, start=saved)
         assert equal(take(rest, len(whole) - i - 1), whole[i + 1 :])
 
 
@@ -207,10 +207,10 @@ def test_resume_at_any_batch_gives_the_same_rest() -> None:
 def test_ranks_together_see_what_one_rank_sees(world_size: int) -> None:
     mixture = Mixture([made_up(150)], seed=5)
     rounds = 15
-    alone = take(BatchStream(mixture, max_tokens=70, seed=5), rounds * world_size)
+    alone = take(BatchStream(mixture, max_tokens=70), rounds * world_size)
     assert alone[-1][1].epoch >= 1, "rounds go on over the end of an epoch"
     for rank in range(world_size):
-        stream = BatchStream(mixture, max_tokens=70, seed=5, rank=rank, world_size=world_size)
+        stream = BatchStream(mixture, max_tokens=70, rank=rank, world_size=world_size)
         steps = take(stream, rounds)
         ends = [position for _, position in alone[world_size - 1 :: world_size]]
         mine = [batch for batch, _ in alone[rank::world_size]]
@@ -219,10 +219,10 @@ def test_ranks_together_see_what_one_rank_sees(world_size: int) -> None:
 
 def test_another_number_of_ranks_resumes_the_same_order() -> None:
     mixture = Mixture([made_up(150)], seed=5)
-    alone = take(BatchStream(mixture, max_tokens=70, seed=5), 30)
-    start = take(BatchStream(mixture, max_tokens=70, seed=5, rank=1, world_size=3), 4)[-1][1]
+    alone = take(BatchStream(mixture, max_tokens=70), 30)
+    start = take(BatchStream(mixture, max_tokens=70, rank=1, world_size=3), 4)[-1][1]
     steps = [
-        take(BatchStream(mixture, max_tokens=70, seed=5, rank=rank, world_size=2, start=start), 9)
+        take(BatchStream(mixture, max_tokens=70, rank=rank, world_size=2, start=start), 9)
         for rank in range(2)
     ]
     together = [batch for pair in zip(*steps, strict=True) for batch, _ in pair]
@@ -231,12 +231,11 @@ def test_another_number_of_ranks_resumes_the_same_order() -> None:
 
 def test_rank_outside_the_world_is_refused() -> None:
     with pytest.raises(ValueError, match="rank 2 of 2"):
-        BatchStream(Mixture([made_up(5)], seed=1), max_tokens=64, seed=1, rank=2, world_size=2)
+        BatchStream(Mixture([made_up(5)], seed=1), max_tokens=64, rank=2, world_size=2)
 
 
 def test_positions_count_epochs() -> None:
-    stream = BatchStream(Mixture([made_up(200)], seed=1), max_tokens=64, seed=1)
-    assert stream.mixture.num_epochs(epoch=3, pair=50) == 3.25
+    assert Mixture([made_up(200)], seed=1).num_epochs(epoch=3, pair=50) == 3.25
 
 
 # --- mixtures -------------------------------------------------------------------------------------
@@ -329,13 +328,13 @@ def test_windows_mix_the_corpora_evenly() -> None:
 
 def test_batches_of_a_mixture_hold_the_tokens_of_its_corpora() -> None:
     corpora = [made_up(40), made_up(30, first=100), made_up(20, first=200)]
-    stream = BatchStream(Mixture(corpora, seed=2), max_tokens=64, seed=1)
+    stream = BatchStream(Mixture(corpora, seed=2), max_tokens=64)
     seen = [pair for batch, _ in epochs(stream) for pair in pairs_of(batch)]
     assert sorted(seen) == sorted(pair for pairs in corpora for pair in all_pairs(pairs))
 
 
 def test_an_epoch_without_pairs_is_passed_over() -> None:
-    stream = BatchStream(Mixture([made_up(2)], [0.1], seed=1), max_tokens=64, seed=1)
+    stream = BatchStream(Mixture([made_up(2)], [0.1], seed=1), max_tokens=64)
     steps = take(stream, 3)
     assert [batch.num_pairs for batch, _ in steps] == [1, 1, 1]
     assert [position.epoch for _, position in steps] == [5, 10, 15]
@@ -370,8 +369,8 @@ def sampled_data() -> tuple[Tokenizers, Mixture]:
 
 def sampling_stream(data: tuple[Tokenizers, Mixture], **changes: object) -> BatchStream:
     tokenizers, mixture = data
-    options = {"max_tokens": 80, "seed": 1, "sampling": 0.3, "tokenizers": tokenizers, **changes}
-    return BatchStream(mixture, **options)  # type: ignore[arg-type]
+    sampler = SubwordSampler(mixture, tokenizers, strength=0.3, seed=1)
+    return BatchStream(mixture, max_tokens=80, sampler=sampler, **changes)  # type: ignore[arg-type]
 
 
 def texts(batch: Batch, tokenizers: Tokenizers) -> list[tuple[str, str]]:
@@ -382,7 +381,7 @@ def texts(batch: Batch, tokenizers: Tokenizers) -> list[tuple[str, str]]:
 
 def test_sampling_keeps_the_texts_and_the_budget(sampled_data: tuple[Tokenizers, Mixture]) -> None:
     tokenizers, mixture = sampled_data
-    usual = epochs(BatchStream(mixture, max_tokens=80, seed=1))
+    usual = epochs(BatchStream(mixture, max_tokens=80))
     sampled = epochs(sampling_stream(sampled_data))
     assert sorted(t for batch, _ in sampled for t in texts(batch, tokenizers)) == sorted(
         t for batch, _ in usual for t in texts(batch, tokenizers)
@@ -413,13 +412,8 @@ def test_sampling_resumes_and_is_the_same_on_any_rank(
     assert whole[-1][1].epoch >= 1
     start = whole[17][1]
     assert equal(take(sampling_stream(sampled_data, start=start), 42), whole[18:])
-    second = take(sampling_stream(sampled_data, rank=1, world_size=2, prefetch=0), 30)
+    second = take(sampling_stream(sampled_data, rank=1, world_size=2), 30)
     assert [pairs_of(batch) for batch, _ in second] == [pairs_of(b) for b, _ in whole[1::2]]
-
-
-def test_sampling_without_tokenizers_is_refused() -> None:
-    with pytest.raises(ValueError, match="needs tokenizers"):
-        BatchStream(Mixture([made_up(5)], seed=1), max_tokens=64, seed=1, sampling=0.1)
 
 
 # --- validation -----------------------------------------------------------------------------------
@@ -484,8 +478,8 @@ def test_prefetch_ends_its_thread_when_closed() -> None:
     assert len(made) <= 4
 
 
-def test_prefetch_changes_no_batch() -> None:
-    mixture = Mixture([made_up(100)], seed=1)
-    streams = [BatchStream(mixture, max_tokens=64, seed=1, prefetch=depth) for depth in (0, 2)]
-    assert equal(*(take(stream, 30) for stream in streams))
+def test_batches_made_ahead_are_the_same() -> None:
+    stream = BatchStream(Mixture([made_up(100)], seed=1), max_tokens=64)
+    with closing(stream.ahead()) as steps:
+        assert equal(list(islice(steps, 30)), take(stream, 30))
     assert prefetch_threads() == 0

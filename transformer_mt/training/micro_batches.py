@@ -15,7 +15,9 @@ import torch
 
 from transformer_mt.config.schema import Config
 from transformer_mt.config.training import BatchWarmupSettings, TrainingSettings
-from transformer_mt.data.batches import Batch, BatchStream, Position, check_budget, uniform_batch
+from transformer_mt.data.batches import Batch, check_budget, uniform_batch
+from transformer_mt.data.sampling import SubwordSampler
+from transformer_mt.data.stream import BatchStream, Position
 from transformer_mt.errors import ConfigError
 from transformer_mt.training.distributed import World
 from transformer_mt.training.preparation import Data
@@ -99,6 +101,14 @@ class Updates:
         self.micro_batch_tokens = micro_batch_tokens
         self._config, self._data = config, data
         self._world, self._device = world, device
+        self._sampler: SubwordSampler | None = None
+        if config.tokenizer.sampling > 0:
+            self._sampler = SubwordSampler(
+                data.mixture,
+                data.tokenizers,
+                strength=config.tokenizer.sampling,
+                seed=config.seed,
+            )
         warmup = config.training.batch_warmup
         steps = [sys.maxsize] if warmup is None else range(1, warmup.steps + 2)
         for num_tokens in {self.split(step).tokens for step in steps}:
@@ -118,29 +128,26 @@ class Updates:
         """Yield the micro-batches of each update after `step`, and the position after them."""
         while True:
             split = self.split(step + 1)
-            stream = self._open(position, split)
-            with closing(iter(stream)) as batches:
+            with closing(self._open(position, split)) as batches:
                 while self.split(step + 1) == split:
                     taken = list(islice(batches, split.accumulation))
                     step, position = step + 1, taken[-1][1]
                     yield [batch for batch, _ in taken], position
 
-    def _open(self, position: Position, split: Split) -> BatchStream:
-        return BatchStream(
+    def _open(self, position: Position, split: Split) -> Generator[tuple[Batch, Position]]:
+        stream = BatchStream(
             self._data.mixture,
             max_tokens=split.tokens,
-            seed=self._config.seed,
             rank=self._world.rank,
             world_size=self._world.size,
             start=position,
-            sampling=self._config.tokenizer.sampling,
-            tokenizers=self._data.tokenizers,
+            sampler=self._sampler,
             reverse_target=self._config.data.reverse_target,
             row_multiple=row_multiple(
                 split.tokens, static_shape=self._config.training.static_shape
             ),
-            pin_memory=self._device.type == "cuda",
         )
+        return stream.ahead(pin_memory=self._device.type == "cuda")
 
 
 def open_updates(

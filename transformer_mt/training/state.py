@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from transformer_mt.data.batches import Position
+from transformer_mt.data.stream import Position
 
 
 @dataclass(frozen=True)
