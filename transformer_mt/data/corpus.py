@@ -29,7 +29,7 @@ from numpy.typing import DTypeLike, NDArray
 from tqdm import tqdm
 
 from transformer_mt.data.cells import hash_values
-from transformer_mt.data.corpus_writer import Written, read_written, write_chunks
+from transformer_mt.data.corpus_writer import read_written, write_chunks
 from transformer_mt.data.encoding import EncodedPairs, encode_pairs, token_type
 from transformer_mt.data.filters import FilterReport, Filters
 from transformer_mt.data.pairs import TokenPairs
@@ -154,25 +154,14 @@ def prepare_corpus(
         return corpus
     _remove_leftovers(corpus_dir)
     started = time.monotonic()
-    types = {
-        "src": np.dtype(token_type(tokenizers.src.vocab_size)).name,
-        "tgt": np.dtype(token_type(tokenizers.tgt.vocab_size)).name,
-    }
-    about = {"kind": KIND, **identity, "source": source.describe(), "types": types}
     unfinished = directory.with_name(f".{directory.name}.unfinished")
     with explain_write_errors(directory), claimed(unfinished), _removed_if_useless(unfinished):
         if not is_damaged and (corpus := _find(directory, source)):
             # Another process has made it meanwhile.
             shutil.rmtree(unfinished, ignore_errors=True)
             return corpus
-        written = _fill(
-            unfinished,
-            source,
-            tokenizers,
-            filters=filters,
-            num_workers=num_workers or _num_processors(),
-            types=types,
-        )
+        num_workers = num_workers or _num_processors()
+        facts = _fill(unfinished, source, tokenizers, filters=filters, num_workers=num_workers)
         if source.fingerprint(hashes) != identity["texts"]:
             raise DataError(
                 f"{source.describe()}: the text changed while it was read: "
@@ -180,7 +169,8 @@ def prepare_corpus(
             )
         if is_damaged:
             shutil.rmtree(directory, ignore_errors=True)
-        finish_directory(unfinished, directory, about | written.as_dict(), hash_name="xxh3")
+        manifest = {"kind": KIND, **identity, "source": source.describe(), **facts}
+        finish_directory(unfinished, directory, manifest, hash_name="xxh3")
     corpus = Corpus.open(directory)
     seconds = time.monotonic() - started
     logger.info(
@@ -196,10 +186,13 @@ def _fill(
     *,
     filters: Filters,
     num_workers: int,
-    types: Mapping[str, str],
-) -> Written:
-    """Write the files of a corpus, from where they end."""
+) -> dict[str, object]:
+    """Write the files of a corpus, from where they end; return what its manifest says of them."""
     remove_leftovers(unfinished)
+    types = {
+        "src": np.dtype(token_type(tokenizers.src.vocab_size)).name,
+        "tgt": np.dtype(token_type(tokenizers.tgt.vocab_size)).name,
+    }
     written = read_written(unfinished, types)
     if written.report.num_pairs:
         logger.info(
@@ -221,7 +214,7 @@ def _fill(
         raise DataError(
             f"{source.describe()}: no pair is left to train on. What was read:\n{written.report}"
         )
-    return written
+    return {"types": types, **written.as_dict()}
 
 
 def _find(directory: Path, source: PairSource) -> Corpus | None:

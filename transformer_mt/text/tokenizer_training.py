@@ -102,18 +102,11 @@ def train_tokenizer(
         ConfigError: For a wrong coverage or user symbol.
         DataError: If there is no text, or `vocab_size` does not fit it.
     """
-    _check_user_symbols(user_symbols)
     if not 0.98 <= character_coverage <= 1:
         raise ConfigError(
             f"tokenizer.character_coverage: expected 0.98 to 1; got {character_coverage}"
         )
-    num_fixed = len(_SPECIAL_SYMBOLS) + len(user_symbols) + (256 if byte_fallback else 0)
-    if vocab_size <= num_fixed:
-        bytes_too = " and bytes" if byte_fallback else ""
-        raise DataError(
-            f"vocabulary too small: tokenizer.vocab_size is {vocab_size}, but special and user "
-            f"symbols{bytes_too} take {num_fixed}, and characters of the text need pieces too"
-        )
+    _check_symbols(user_symbols, vocab_size=vocab_size, byte_fallback=byte_fallback)
     sample = [
         line for stream in streams for line in sample_lines(stream, num_sample_lines, seed=seed)
     ]
@@ -210,8 +203,8 @@ def _limit_characters(sample: list[str], seed: int) -> list[str]:
     return random.Random(seed).sample(sample, num_kept)
 
 
-def _check_user_symbols(symbols: Sequence[str]) -> None:
-    """Refuse symbols that SentencePiece would misread or drop."""
+def _check_symbols(symbols: Sequence[str], *, vocab_size: int, byte_fallback: bool) -> None:
+    """Refuse user symbols that SentencePiece would misread or drop, or that leave no room."""
 
     def mistakes() -> Iterator[str]:
         for i, symbol in enumerate(symbols):
@@ -224,6 +217,13 @@ def _check_user_symbols(symbols: Sequence[str]) -> None:
 
     for mistake in mistakes():
         raise ConfigError(f"tokenizer.user_symbols: {mistake}")
+    num_fixed = len(_SPECIAL_SYMBOLS) + len(symbols) + (256 if byte_fallback else 0)
+    if vocab_size <= num_fixed:
+        bytes_too = " and bytes" if byte_fallback else ""
+        raise DataError(
+            f"vocabulary too small: tokenizer.vocab_size is {vocab_size}, but special and user "
+            f"symbols{bytes_too} take {num_fixed}, and characters of the text need pieces too"
+        )
 
 
 def _explain(error: str, vocab_size: int) -> str:

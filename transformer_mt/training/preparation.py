@@ -116,17 +116,7 @@ def prepare_data(config: Config, sources: Sources, run: RunDirectory, *, is_main
         document = data.document.model_dump()
         train_sources = [DocumentPairs(source, **document) for source in train_sources]
         valid_texts = list(in_context(valid_texts, **document))
-    corpora = []
-    for source in train_sources:
-        corpus = prepare_corpus(
-            source,
-            tokenizers,
-            filters=Filters(**data.filters.model_dump()),
-            corpus_dir=Path(data.corpus_dir),
-            num_workers=data.num_workers,
-        )
-        check_budget(corpus, config.training.least_batch, name=source.describe())
-        corpora.append(corpus)
+    corpora = [_prepare(config, source, tokenizers) for source in train_sources]
     weights = [source.weight for source in data.train]
     if data.temperature is not None:
         weights = temperature_weights([len(corpus) for corpus in corpora], data.temperature)
@@ -163,6 +153,19 @@ def prepare_data(config: Config, sources: Sources, run: RunDirectory, *, is_main
         ),
         facts=facts,
     )
+
+
+def _prepare(config: Config, source: PairSource, tokenizers: Tokenizers) -> Corpus:
+    """Tokenize a source, unless that was done before; each pair must fit a batch."""
+    corpus = prepare_corpus(
+        source,
+        tokenizers,
+        filters=Filters(**config.data.filters.model_dump()),
+        corpus_dir=Path(config.data.corpus_dir),
+        num_workers=config.data.num_workers,
+    )
+    check_budget(corpus, config.training.least_batch, name=source.describe())
+    return corpus
 
 
 def _check_separator(separator: str, tokenizers: Tokenizers) -> None:
