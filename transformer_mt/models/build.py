@@ -14,7 +14,7 @@ from transformer_mt.models.build_convolutional import build_convolutional
 from transformer_mt.models.build_recurrent import build_recurrent
 from transformer_mt.models.seq2seq import Seq2Seq
 from transformer_mt.models.transformer import TransformerDecoder, TransformerEncoder
-from transformer_mt.models.tying import tie
+from transformer_mt.models.tying import tied
 from transformer_mt.nn.attention import CrossAttention, SelfAttention
 from transformer_mt.nn.init import Init, child2019, radford2019, vaswani2017, zhang2019
 from transformer_mt.nn.layers import (
@@ -69,93 +69,106 @@ def build_model(settings: ModelSettings, *, src_vocab_size: int, tgt_vocab_size:
 def _transformer(
     settings: TransformerSettings, src_vocab_size: int, tgt_vocab_size: int
 ) -> Seq2Seq:
-    d_model, dropout = settings.d_model, settings.dropout
-    residual, norm = RESIDUALS[settings.norm], NORMS[settings.norm_type]
-
-    def embedding(vocab_size: int, side: Side) -> TokenEmbedding:
-        return TokenEmbedding(
-            vocab_size,
-            d_model,
-            positions=POSITIONS[settings.positions.type](settings.positions, settings, side),
-            dropout=dropout if settings.embedding_dropout is None else settings.embedding_dropout,
-        )
-
-    def self_attention(positions: Positions) -> SelfAttention:
-        return SelfAttention(
-            d_model,
-            settings.num_heads,
-            positions=positions,
-            head_dim=settings.head_dim,
-            num_kv_heads=settings.num_kv_heads,
-            dropout=settings.attention_dropout,
-        )
-
-    def cross_attention() -> CrossAttention:
-        return CrossAttention(
-            d_model,
-            settings.num_heads,
-            head_dim=settings.head_dim,
-            num_kv_heads=settings.num_kv_heads,
-            dropout=settings.attention_dropout,
-        )
-
-    def feed_forward() -> nn.Module:
-        return FEED_FORWARDS[settings.activation](
-            d_model, settings.d_ff, settings.activation_dropout
-        )
-
-    def final_norm() -> nn.Module:
-        return norm(d_model) if settings.norm == "pre" else nn.Identity()
-
-    def encoder_layer() -> EncoderLayer:
-        return EncoderLayer(
-            d_model,
-            self_attention(src_embedding.positions),
-            feed_forward(),
-            residual=residual,
-            dropout=dropout,
-            norm=norm,
-        )
-
-    def decoder_layer() -> DecoderLayer:
-        return DecoderLayer(
-            d_model,
-            self_attention(tgt_embedding.positions),
-            cross_attention(),
-            feed_forward(),
-            residual=residual,
-            dropout=dropout,
-            norm=norm,
-        )
-
-    def stack(layer: Callable[[], Layer], num_layers: int) -> list[Layer]:
-        if settings.share_layers:
-            return [layer()] * num_layers
-        return [layer() for _ in range(num_layers)]
-
-    src_embedding = embedding(src_vocab_size, "source")
-    tgt_embedding = embedding(tgt_vocab_size, "target")
+    src_embedding = _embedding(settings, src_vocab_size, side="source")
+    tgt_embedding = _embedding(settings, tgt_vocab_size, side="target")
     encoder = TransformerEncoder(
         src_embedding,
-        stack(encoder_layer, settings.num_encoder_layers),
-        final_norm=final_norm(),
+        _stack(
+            lambda: _encoder_layer(settings, src_embedding.positions),
+            settings.num_encoder_layers,
+            shared=settings.share_layers,
+        ),
+        final_norm=_final_norm(settings),
         layer_dropout=settings.layer_dropout,
         pattern=PATTERNS[settings.encoder_pattern.type](settings.encoder_pattern),
     )
     decoder = TransformerDecoder(
         tgt_embedding,
-        stack(decoder_layer, settings.num_decoder_layers),
-        final_norm=final_norm(),
+        _stack(
+            lambda: _decoder_layer(settings, tgt_embedding.positions),
+            settings.num_decoder_layers,
+            shared=settings.share_layers,
+        ),
+        final_norm=_final_norm(settings),
         layer_dropout=settings.layer_dropout,
         # No bias: the output is tied to the embedding, which has none (section 3.4).
-        output=nn.Linear(d_model, tgt_vocab_size, bias=False),
+        output=nn.Linear(settings.d_model, tgt_vocab_size, bias=False),
         pattern=PATTERNS[settings.decoder_pattern.type](settings.decoder_pattern),
     )
-    tie(settings.tie_embeddings, source=src_embedding, target=tgt_embedding, output=decoder.output)
-    # The decoder's `step` takes states of its own only, which the protocol cannot say.
-    model = Seq2Seq(encoder, decoder)  # type: ignore[arg-type]
+    model = tied(encoder, decoder, which=settings.tie_embeddings)
     INITS[settings.init](model)
     return model
+
+
+def _embedding(settings: TransformerSettings, vocab_size: int, *, side: Side) -> TokenEmbedding:
+    dropout = settings.embedding_dropout
+    return TokenEmbedding(
+        vocab_size,
+        settings.d_model,
+        positions=POSITIONS[settings.positions.type](settings.positions, settings, side),
+        dropout=settings.dropout if dropout is None else dropout,
+    )
+
+
+def _encoder_layer(settings: TransformerSettings, positions: Positions) -> EncoderLayer:
+    return EncoderLayer(
+        settings.d_model,
+        _self_attention(settings, positions),
+        _feed_forward(settings),
+        residual=RESIDUALS[settings.norm],
+        dropout=settings.dropout,
+        norm=NORMS[settings.norm_type],
+    )
+
+
+def _decoder_layer(settings: TransformerSettings, positions: Positions) -> DecoderLayer:
+    return DecoderLayer(
+        settings.d_model,
+        _self_attention(settings, positions),
+        _cross_attention(settings),
+        _feed_forward(settings),
+        residual=RESIDUALS[settings.norm],
+        dropout=settings.dropout,
+        norm=NORMS[settings.norm_type],
+    )
+
+
+def _self_attention(settings: TransformerSettings, positions: Positions) -> SelfAttention:
+    return SelfAttention(
+        settings.d_model,
+        settings.num_heads,
+        positions=positions,
+        head_dim=settings.head_dim,
+        num_kv_heads=settings.num_kv_heads,
+        dropout=settings.attention_dropout,
+    )
+
+
+def _cross_attention(settings: TransformerSettings) -> CrossAttention:
+    return CrossAttention(
+        settings.d_model,
+        settings.num_heads,
+        head_dim=settings.head_dim,
+        num_kv_heads=settings.num_kv_heads,
+        dropout=settings.attention_dropout,
+    )
+
+
+def _feed_forward(settings: TransformerSettings) -> nn.Module:
+    return FEED_FORWARDS[settings.activation](
+        settings.d_model, settings.d_ff, settings.activation_dropout
+    )
+
+
+def _final_norm(settings: TransformerSettings) -> nn.Module:
+    norm = NORMS[settings.norm_type]
+    return norm(settings.d_model) if settings.norm == "pre" else nn.Identity()
+
+
+def _stack(make: Callable[[], Layer], num_layers: int, *, shared: bool) -> list[Layer]:
+    if shared:
+        return [make()] * num_layers
+    return [make() for _ in range(num_layers)]
 
 
 def _relative_bias(

@@ -5,7 +5,7 @@ from torch import nn
 from transformer_mt.config.convolutional import ConvolutionalSettings
 from transformer_mt.models.convolutional import ConvolutionalDecoder, ConvolutionalEncoder
 from transformer_mt.models.seq2seq import Seq2Seq
-from transformer_mt.models.tying import tie
+from transformer_mt.models.tying import tied
 from transformer_mt.nn.convolution import (
     ConvolutionalAttention,
     ConvolutionalDecoderLayer,
@@ -44,13 +44,6 @@ def build_convolutional(
         kernel_size=kernel_size,
         output=nn.Linear(d_model, tgt_vocab_size, bias=False),
     )
-    tie(
-        settings.tie_embeddings,
-        source=encoder.embedding,
-        target=decoder.embedding,
-        output=decoder.output,
-    )
-    # As in `models.build`: its `step` takes states of its own only.
-    model = Seq2Seq(encoder, decoder)  # type: ignore[arg-type]
+    model = tied(encoder, decoder, which=settings.tie_embeddings)
     gehring2017(model, dropout=dropout)
     return model

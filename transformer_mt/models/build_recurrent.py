@@ -5,7 +5,7 @@ from torch import nn
 from transformer_mt.config.recurrent import RecurrentSettings
 from transformer_mt.models.recurrent import InputFeedingDecoder, RecurrentDecoder, RecurrentEncoder
 from transformer_mt.models.seq2seq import Seq2Seq
-from transformer_mt.models.tying import tie
+from transformer_mt.models.tying import tied
 from transformer_mt.nn.global_attention import SCORES, GlobalAttention
 from transformer_mt.nn.init_recurrent import bahdanau2015, luong2015, saxe2014
 from transformer_mt.nn.layers import TokenEmbedding
@@ -59,13 +59,6 @@ def build_recurrent(
         attention=attention,
         output=nn.Linear(d_model, tgt_vocab_size, bias=False),
     )
-    tie(
-        settings.tie_embeddings,
-        source=encoder.embedding,
-        target=decoder.embedding,
-        output=decoder.output,
-    )
-    # As in `models.build`: its `step` takes states of its own only.
-    model = Seq2Seq(encoder, decoder)  # type: ignore[arg-type]
+    model = tied(encoder, decoder, which=settings.tie_embeddings)
     INITS[settings.init](model)
     return model

@@ -3,7 +3,6 @@
 Source: Gehring et al. 2017.
 """
 
-import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -12,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from transformer_mt.models.interfaces import Memory
+from transformer_mt.models.projection import ProjectingDecoder
 from transformer_mt.nn.attend import Layout
 from transformer_mt.nn.convolution import (
     ConvolutionalDecoderLayer,
@@ -22,7 +22,6 @@ from transformer_mt.nn.convolution import (
 from transformer_mt.nn.global_attention import Source
 from transformer_mt.nn.layers import TokenEmbedding
 from transformer_mt.nn.packing import Segments, unpack
-from transformer_mt.nn.prepacked import rows_of
 
 
 class ConvolutionalEncoder(nn.Module):
@@ -71,7 +70,7 @@ class ConvolutionalEncoder(nn.Module):
         """Return nothing: there is none."""
 
 
-class ConvolutionalDecoder(nn.Module):
+class ConvolutionalDecoder(ProjectingDecoder):
     """A stack of convolutions that see no token to the right, each with attention to the source.
 
     Source: Gehring et al. 2017, sections 3.2 and 3.3.
@@ -108,15 +107,6 @@ class ConvolutionalDecoder(nn.Module):
             x = layer(x, embedded, windows, memory=memory.states, layout=layout)
         return x
 
-    def project(self, states: Tensor) -> Tensor:
-        """Return logits (.., V) of states (.., D)."""
-        logits: Tensor = self.output(states)
-        return logits
-
-    def output_weight(self) -> tuple[Tensor, Tensor | None]:
-        """Return weight (V, D) and bias (V,) or None of the projection to logits."""
-        return self.output.weight, self.output.bias
-
     def self_attention(self, tgt_in: Tensor, segments: Segments, memory: Memory) -> None:
         """Return nothing: there is none."""
 
@@ -132,12 +122,6 @@ class ConvolutionalDecoder(nn.Module):
             weights.append(layer.attention.weights(y, in_block, source)[:, None])
             x = layer(x, embedded, windows, memory=memory.states, layout=layout)
         return torch.stack(weights, dim=1)
-
-    def limited_to(self, tokens: Tensor) -> "ConvolutionalDecoder":
-        """Return a decoder with logits for some tokens (K,) only: see `models.interfaces`."""
-        limited = copy.copy(self)
-        limited._modules = {**self._modules, "output": rows_of(self.output, tokens)}
-        return limited
 
     def init_state(self, memory: Memory, *, max_length: int) -> "ConvolutionalState":
         """Return the state before the first token; see `models.interfaces.Decoder`."""

@@ -40,7 +40,7 @@ def ensemble(models: Sequence[Seq2Seq], weights: Sequence[float]) -> Seq2Seq:
         state_sizes=[x.shape[1] for x in states],
         log_weights=[math.log(weight / sum(weights)) for weight in weights],
     )
-    # As in `models.build`: its `step` takes states of its own only.
+    # As in `models.tying`: its `step` takes states of its own only.
     joined = Seq2Seq(_Encoder([m.encoder for m in models]), decoder)  # type: ignore[arg-type]
     return joined.eval()
 

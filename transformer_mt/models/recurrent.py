@@ -3,7 +3,6 @@
 Source: Sutskever et al. 2014; Bahdanau et al. 2015; Luong et al. 2015.
 """
 
-import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -12,10 +11,10 @@ from torch import Tensor, nn
 
 from transformer_mt.errors import ConfigError
 from transformer_mt.models.interfaces import Memory
+from transformer_mt.models.projection import ProjectingDecoder
 from transformer_mt.nn.global_attention import GlobalAttention, Source
 from transformer_mt.nn.layers import TokenEmbedding
 from transformer_mt.nn.packing import Segments, unpack
-from transformer_mt.nn.prepacked import rows_of
 from transformer_mt.nn.recurrent import Bridge, CellState, RecurrentLayer, TimeOrder
 
 
@@ -46,7 +45,7 @@ class RecurrentEncoder(nn.Module):
         """Return nothing: there is none."""
 
 
-class RecurrentDecoder(nn.Module):
+class RecurrentDecoder(ProjectingDecoder):
     """A stack of recurrent layers over the target, with attention to the source on top.
 
     Attributes:
@@ -97,15 +96,6 @@ class RecurrentDecoder(nn.Module):
         states = self.bridge(memory.states, memory.segments)
         return [tuple(part[order.sentences] for part in state) for state in states]
 
-    def project(self, states: Tensor) -> Tensor:
-        """Return logits (.., V) of states (.., D)."""
-        logits: Tensor = self.output(states)
-        return logits
-
-    def output_weight(self) -> tuple[Tensor, Tensor | None]:
-        """Return weight (V, D) and bias (V,) or None of the projection to logits."""
-        return self.output.weight, self.output.bias
-
     def self_attention(self, tgt_in: Tensor, segments: Segments, memory: Memory) -> None:
         """Return nothing: there is none."""
 
@@ -120,12 +110,6 @@ class RecurrentDecoder(nn.Module):
         queries = unpack(self.queries(tgt_in, segments, memory), segments)
         source = self.attention.source(memory.states, memory.segments)
         return self.attention.weights(queries, source)[:, None, None]
-
-    def limited_to(self, tokens: Tensor) -> "RecurrentDecoder":
-        """Return a decoder with logits for some tokens (K,) only: see `models.interfaces`."""
-        limited = copy.copy(self)
-        limited._modules = {**self._modules, "output": rows_of(self.output, tokens)}
-        return limited
 
     def init_state(self, memory: Memory, *, max_length: int) -> "RecurrentState":
         """Return the state before the first token; see `models.interfaces.Decoder`."""

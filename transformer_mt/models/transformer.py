@@ -3,7 +3,6 @@
 Source: Vaswani et al. 2017.
 """
 
-import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -12,12 +11,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from transformer_mt.models.interfaces import Memory
+from transformer_mt.models.projection import ProjectingDecoder
 from transformer_mt.nn.attend import Layout
 from transformer_mt.nn.attention import KeysValues, StepLayout
 from transformer_mt.nn.layers import DecoderLayer, EncoderLayer, LayerDropout, TokenEmbedding
 from transformer_mt.nn.packing import Segments
 from transformer_mt.nn.patterns import Pattern
-from transformer_mt.nn.prepacked import rows_of
 
 # Room for 12 tokens of 5 hypotheses; it doubles when it is full.
 _FIRST_SLOTS = 64
@@ -75,7 +74,7 @@ class TransformerEncoder(nn.Module):
         return torch.stack(weights, dim=1)
 
 
-class TransformerDecoder(nn.Module):
+class TransformerDecoder(ProjectingDecoder):
     """A stack of layers in which target tokens attend to those before them and to the source.
 
     Source: Vaswani et al. 2017, section 3.1.
@@ -120,11 +119,6 @@ class TransformerDecoder(nn.Module):
         states: Tensor = self.final_norm(x)
         return states
 
-    def project(self, states: Tensor) -> Tensor:
-        """Return logits (.., V) of states (.., D)."""
-        logits: Tensor = self.output(states)
-        return logits
-
     def self_attention(self, tgt_in: Tensor, segments: Segments, memory: Memory) -> Tensor:
         """Return the weights of attention among targets (B, L, H, T, T): see `Decoder`."""
         return self._attention(tgt_in, segments, memory)[0]
@@ -148,16 +142,6 @@ class TransformerDecoder(nn.Module):
             own.append(weights[0])
             to_source.append(weights[1])
         return torch.stack(own, dim=1), torch.stack(to_source, dim=1)
-
-    def output_weight(self) -> tuple[Tensor, Tensor | None]:
-        """Return weight (V, D) and bias (V,) or None of the projection to logits."""
-        return self.output.weight, self.output.bias
-
-    def limited_to(self, tokens: Tensor) -> "TransformerDecoder":
-        """Return a decoder with logits for some tokens (K,) only: see `models.interfaces`."""
-        limited = copy.copy(self)
-        limited._modules = {**self._modules, "output": rows_of(self.output, tokens)}
-        return limited
 
     def init_state(self, memory: Memory, *, max_length: int) -> "TransformerState":
         """Return the state before the first token; see `models.interfaces.Decoder`."""
@@ -185,8 +169,8 @@ class TransformerDecoder(nn.Module):
         x = self.embedding(tokens, here, longest=state.position + 1)
         for layer, past, memory in zip(self.layers, state.pasts, state.memories, strict=True):
             x = layer.step(x, layout, past=past, memory=memory)
-        logits: Tensor = self.output(self.final_norm(x))
-        return logits, replace(state, num_slots=layout.slots.stop, position=state.position + 1)
+        state = replace(state, num_slots=layout.slots.stop, position=state.position + 1)
+        return self.project(self.final_norm(x)), state
 
     def _with_pattern(self, layout: StepLayout) -> StepLayout:
         """Hide the slots that the pattern hides."""

@@ -1,35 +1,41 @@
 """One matrix for several uses: embeddings of both languages, and the projection to logits."""
 
-from typing import Literal
-
-from torch import nn
+from typing import Literal, Protocol
 
 from transformer_mt.errors import ConfigError
+from transformer_mt.models.interfaces import Encoder
+from transformer_mt.models.projection import ProjectingDecoder
+from transformer_mt.models.seq2seq import Seq2Seq
 from transformer_mt.nn.layers import TokenEmbedding
 
 
-def tie(
-    which: Literal["all", "target", "none"],
+class EmbeddingEncoder(Encoder, Protocol):
+    """An encoder that begins with an embedding of source tokens."""
+
+    embedding: TokenEmbedding
+
+
+def tied(
+    encoder: EmbeddingEncoder,
+    decoder: ProjectingDecoder,
     *,
-    source: TokenEmbedding,
-    target: TokenEmbedding,
-    output: nn.Linear,
-) -> None:
-    """Let the modules share their weight.
+    which: Literal["all", "target", "none"],
+) -> Seq2Seq:
+    """Make a model in which embeddings and output share their weight.
 
     Source: Press and Wolf 2017.
 
     Args:
+        encoder: Its embedding may give up its own weight.
+        decoder: Its embedding keeps its weight, its output may give up its own.
         which: All three, target and output, or none.
-        source: Gives up its own weight.
-        target: Keeps it.
-        output: Gives up its own.
 
     Raises:
         ConfigError: If one matrix should serve vocabularies of different sizes.
     """
+    source, target = encoder.embedding, decoder.embedding
     if which in ("all", "target"):
-        output.weight = target.weight
+        decoder.output.weight = target.weight
     if which == "all":
         sizes = len(source.weight), len(target.weight)
         if sizes[0] != sizes[1]:
@@ -38,3 +44,5 @@ def tie(
                 f"tokens and the target {sizes[1]}: set it to 'target'"
             )
         source.weight = target.weight
+    # The decoder's `step` takes states of its own only, which the protocol cannot say.
+    return Seq2Seq(encoder, decoder)  # type: ignore[arg-type]

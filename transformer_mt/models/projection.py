@@ -1,0 +1,36 @@
+"""The end of a decoder: from its states to logits."""
+
+import copy
+from typing import Self
+
+from torch import Tensor, nn
+
+from transformer_mt.nn.layers import TokenEmbedding
+from transformer_mt.nn.prepacked import rows_of
+
+
+class ProjectingDecoder(nn.Module):
+    """A decoder whose logits are the product of its states with one matrix.
+
+    Attributes:
+        embedding: Of target tokens.
+        output: From states to logits.
+    """
+
+    embedding: TokenEmbedding
+    output: nn.Linear
+
+    def project(self, states: Tensor) -> Tensor:
+        """Return logits (.., V) of states (.., D)."""
+        logits: Tensor = self.output(states)
+        return logits
+
+    def output_weight(self) -> tuple[Tensor, Tensor | None]:
+        """Return weight (V, D) and bias (V,) or None of the projection to logits."""
+        return self.output.weight, self.output.bias
+
+    def limited_to(self, tokens: Tensor) -> Self:
+        """Return a decoder with logits for some tokens (K,) only: see `models.interfaces`."""
+        limited = copy.copy(self)
+        limited._modules = {**self._modules, "output": rows_of(self.output, tokens)}
+        return limited
