@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor, nn
 
+from tests.packed import segments_of
 from transformer_mt.models.interfaces import Memory
 from transformer_mt.nn.packing import Segments
 
@@ -12,10 +13,7 @@ BANNED = (PAD, UNK, BOS)
 
 def packed(sentences: list[list[int]]) -> tuple[Tensor, Segments]:
     """Pack sentences of token ids."""
-    lengths = torch.tensor([len(s) for s in sentences])
-    segments = Segments.from_lengths(
-        lengths, max_length=int(lengths.max()), num_tokens=int(lengths.sum())
-    )
+    segments = segments_of([len(s) for s in sentences])
     return torch.tensor([token for s in sentences for token in s]), segments
 
 

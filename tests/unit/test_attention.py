@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.packed import segments_of
 from transformer_mt.nn import attend as attend_module
 from transformer_mt.nn.attend import (
     Layout,
@@ -17,7 +18,6 @@ from transformer_mt.nn.attend import (
 )
 from transformer_mt.nn.dropout import Dropout
 from transformer_mt.nn.grouped import group_by_length
-from transformer_mt.nn.packing import Segments
 
 NUM_HEADS, HEAD_DIM = 2, 3
 NO_DROPOUT = Dropout(0.0)
@@ -47,16 +47,6 @@ def triple_loop(
                 heads.append(torch.softmax(scores, 0) @ v[seen, head])
             mixed.append(torch.stack(heads))
     return torch.stack(mixed)
-
-
-def segments_of(lengths: list[int], *, num_tail_rows: int = 0) -> Segments:
-    num_tokens = sum(lengths)
-    return Segments.from_lengths(
-        torch.tensor(lengths),
-        max_length=max(lengths),
-        num_tokens=num_tokens,
-        num_rows=num_tokens + num_tail_rows,
-    )
 
 
 def case(

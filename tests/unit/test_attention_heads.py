@@ -6,25 +6,19 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from tests.packed import segments_of
 from transformer_mt.config.loading import parse_config
 from transformer_mt.config.model import TransformerSettings
 from transformer_mt.errors import ConfigError
 from transformer_mt.models.build import build_model
 from transformer_mt.nn.attend import Layout
 from transformer_mt.nn.attention import CrossAttention, SelfAttention
-from transformer_mt.nn.packing import Segments
 from transformer_mt.nn.positions import Positions
 
 D_MODEL, NUM_HEADS, HEAD_DIM = 16, 6, 5
 LENGTHS, SRC_LENGTHS = [3, 7, 1], [4, 2, 5]
 
 num_kv_heads_tried = pytest.mark.parametrize("num_kv_heads", [1, 2, 3, 6])
-
-
-def segments_of(lengths: list[int]) -> Segments:
-    return Segments.from_lengths(
-        torch.tensor(lengths), max_length=max(lengths), num_tokens=sum(lengths)
-    )
 
 
 def definition(

@@ -6,24 +6,14 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from tests.packed import segments_of
 from transformer_mt.config.convolutional import ConvolutionalSettings
 from transformer_mt.models.build import build_model
 from transformer_mt.nn.attend import Layout
 from transformer_mt.nn.convolution import ConvolutionalAttention, GatedConvolution, Windows
-from transformer_mt.nn.packing import Segments
 
 D = 6
 LENGTHS = [3, 7, 1, 2]
-
-
-def segments_of(lengths: list[int], num_tail_rows: int = 0) -> Segments:
-    num_tokens = sum(lengths)
-    return Segments.from_lengths(
-        torch.tensor(lengths),
-        max_length=max(lengths),
-        num_tokens=num_tokens,
-        num_rows=num_tokens + num_tail_rows,
-    )
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +31,7 @@ def model(**changes: object):
 def test_a_convolution_is_torchs_over_each_sentence_alone(offsets: range) -> None:
     block = GatedConvolution(D, len(offsets), dropout=0.0).double()
     x = torch.randn(sum(LENGTHS) + 2, D, dtype=torch.float64)
-    found = block(x, Windows.of(segments_of(LENGTHS, 2), offsets))
+    found = block(x, Windows.of(segments_of(LENGTHS, num_tail_rows=2), offsets))
     # (out, in, place) is the order of torch.
     kernel = block.convolution.weight.view(2 * D, len(offsets), D).transpose(1, 2)
     for sentence, y in zip(x[:-2].split(LENGTHS), found[:-2].split(LENGTHS), strict=True):

@@ -14,10 +14,10 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
+from tests.packed import segments_of
 from transformer_mt.nn import flex, sparse
 from transformer_mt.nn.attend import Layout, attend, attend_padded
 from transformer_mt.nn.dropout import Dropout
-from transformer_mt.nn.packing import Segments
 from transformer_mt.nn.patterns import Pattern, fixed, local, strided
 from transformer_mt.nn.sparse import attend_sparsely, make_sparse_plan
 
@@ -87,16 +87,6 @@ WAYS: dict[str, Callable[..., Tensor]] = {
     "sparse": sparsely,
     "sparse_in_one_group": sparsely_in_one_group,
 }
-
-
-def segments_of(lengths: list[int], *, num_tail_rows: int = 0) -> Segments:
-    num_tokens = sum(lengths)
-    return Segments.from_lengths(
-        torch.tensor(lengths),
-        max_length=max(lengths),
-        num_tokens=num_tokens,
-        num_rows=num_tokens + num_tail_rows,
-    )
 
 
 def triple_loop(qkv: Tensor, lengths: list[int], seen: Seen, *, causal: bool) -> Tensor:

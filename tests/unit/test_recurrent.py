@@ -6,24 +6,15 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from tests.packed import segments_of
 from transformer_mt.nn.global_attention import SCORES, GlobalAttention
 from transformer_mt.nn.length_groups import length_groups
-from transformer_mt.nn.packing import Segments, pack, unpack
+from transformer_mt.nn.packing import pack, unpack
 from transformer_mt.nn.recurrent import CELLS, Bridge, RecurrentLayer, TimeOrder
 
 D_IN, D = 6, 8
 LENGTHS = [3, 7, 1, 7]
 WHOLE = {"rnn": nn.RNN, "lstm": nn.LSTM, "gru": nn.GRU}
-
-
-def segments_of(lengths: list[int], num_tail_rows: int = 0) -> Segments:
-    num_tokens = sum(lengths)
-    return Segments.from_lengths(
-        torch.tensor(lengths),
-        max_length=max(lengths),
-        num_tokens=num_tokens,
-        num_rows=num_tokens + num_tail_rows,
-    )
 
 
 @pytest.fixture(autouse=True)
@@ -116,7 +107,8 @@ def test_attention_equals_a_triple_loop(name: str) -> None:
     src_lengths, tgt_lengths = [3, 1, 4], [2, 5, 1]
     queries = torch.randn(sum(tgt_lengths), D, dtype=torch.float64)
     states = torch.randn(sum(src_lengths), D, dtype=torch.float64)
-    segments, src_segments = segments_of(tgt_lengths, 2), segments_of(src_lengths, 1)
+    segments = segments_of(tgt_lengths, num_tail_rows=2)
+    src_segments = segments_of(src_lengths, num_tail_rows=1)
     found = attention(
         torch.cat([queries, queries[:2]]), segments, torch.cat([states, states[:1]]), src_segments
     )

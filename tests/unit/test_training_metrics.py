@@ -7,9 +7,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from tests.packed import segments_of
 from tests.tiny_runs import metrics_without_times
 from transformer_mt.log import read_metrics
-from transformer_mt.nn.packing import Segments
 from transformer_mt.training.state import Stopwatch
 from transformer_mt.training.trainer import train
 from transformer_mt.training.update import Updater
@@ -17,17 +17,14 @@ from transformer_mt.training.update import Updater
 SMOOTHING = 0.3
 
 
-def segments_of(lengths):
-    return Segments.from_lengths(
-        lengths, max_length=int(lengths.max()), num_tokens=int(lengths.sum())
-    )
-
-
 @torch.no_grad()
 def plain_losses(model, batch):
     """Smoothed and plain loss of each token, by torch's own function."""
     src, tgt_in = batch.src[: batch.num_src_tokens], batch.tgt_in[: batch.num_tgt_tokens]
-    states = model(src, segments_of(batch.src_lengths), tgt_in, segments_of(batch.tgt_lengths))
+    src_segments, tgt_segments = (
+        segments_of(lengths.tolist()) for lengths in (batch.src_lengths, batch.tgt_lengths)
+    )
+    states = model(src, src_segments, tgt_in, tgt_segments)
     logits = (states @ model.decoder.output.weight.T).double()
     return [
         F.cross_entropy(
