@@ -10,7 +10,7 @@ from transformer_mt.training.preparation import open_sources
 from transformer_mt.training.trainer import train
 
 
-def test_all_sources_that_are_not_there_are_named_at_once(tmp_path: Path) -> None:
+def test_all_sources_that_are_not_there_are_named_at_once_each_once(tmp_path: Path) -> None:
     def absent(name: str) -> dict[str, str]:
         return {"type": "tsv", "path": str(tmp_path / name)}
 
@@ -19,7 +19,7 @@ def test_all_sources_that_are_not_there_are_named_at_once(tmp_path: Path) -> Non
         corpus_dir=tmp_path,
         data__train=[{"type": "reverse", "num_pairs": 3}, absent("train")],
         data__valid=absent("valid"),
-        data__test={"one": absent("test")},
+        data__test={"one": absent("test"), "the same": absent("test")},
     )
     with pytest.raises(DataError) as caught:
         open_sources(config)

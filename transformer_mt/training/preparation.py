@@ -79,12 +79,13 @@ def open_sources(config: Config) -> Sources:
         DataError: When some are not there or cannot be read; names them all.
     """
     data = config.data
-    opened, mistakes = [], []
+    opened: list[PairSource] = []
+    mistakes: list[str] = []  # each once: splits of one dataset lack the same
     for settings in (*data.train, data.valid, *data.test.values()):
         try:
             opened.append(open_source(settings, src_lang=data.src_lang, tgt_lang=data.tgt_lang))
         except DataError as error:
-            mistakes.append(str(error))
+            mistakes += [] if str(error) in mistakes else [str(error)]
     if len(mistakes) > 1:
         mistakes.insert(0, f"{len(mistakes)} sources cannot be read:")
     if mistakes:
