@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Generator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from gpu_equal import (
@@ -48,12 +48,17 @@ from transformer_mt.models.build import build_model
 from transformer_mt.nn.packing import Segments
 from transformer_mt.text.tokenizer import EOS_ID
 from transformer_mt.training.distributed import World
-from transformer_mt.training.micro_batches import ROW_MULTIPLE
+from transformer_mt.training.graph import cuda_recorder
+from transformer_mt.training.micro_batches import row_multiple
 from transformer_mt.training.optimizers import build_adam
 from transformer_mt.training.update import Updater
+from transformer_mt.training.working_weights import WorkingWeights
 from transformer_mt.versions import installed_versions
 
 ROOT = Path(__file__).resolve().parents[1]
+
+
+TrainingWay = Literal["default", "bf16 weights", "static shape", "CUDA graph"]
 
 
 class NotHereError(Exception):
@@ -152,8 +157,12 @@ def check_amp(check: Check) -> Results:
     return compare_amp(check.device, steps=8 if check.dry_run else 150)
 
 
-def measure_training(check: Check, size: str, seconds: float) -> Results:
+def measure_training(
+    check: Check, size: str, seconds: float, *, way: TrainingWay = "default"
+) -> Results:
     """Measure training of a model: the loader, the packed batches, the whole update."""
+    if way == "CUDA graph" and check.device.type != "cuda":
+        raise NotHereError("CUDA graphs need CUDA")
     workload, settings = check.workload, check.workload.models[size]
     pairs = made_up_pairs(workload.num_pairs, vocab_size=workload.vocab_size)
     torch.manual_seed(1)
@@ -169,12 +178,16 @@ def measure_training(check: Check, size: str, seconds: float) -> Results:
         label_smoothing=0.1,
         clip_norm=None,
         compiled=check.device.type == "cuda",
+        working=WorkingWeights(model) if way == "bf16 weights" else None,
+        record=cuda_recorder() if way == "CUDA graph" else None,
     )
     compile_seconds = time.perf_counter() - started
     stream = BatchStream(
         Mixture([pairs], seed=1),
         max_tokens=workload.max_tokens,
-        row_multiple=ROW_MULTIPLE,
+        row_multiple=row_multiple(
+            workload.max_tokens, static_shape=way in ("static shape", "CUDA graph")
+        ),
     )
 
     def updates() -> Generator[int]:
@@ -372,6 +385,21 @@ SECTIONS = (
         "training base, nn.Transformer",
         30,
         lambda check: measure_peer_training(check, "nn.Transformer", "base", 8),
+    ),
+    Section(
+        "training base, bf16 weights",
+        20,
+        lambda check: measure_training(check, "base", 5, way="bf16 weights"),
+    ),
+    Section(
+        "training base, static shape",
+        20,
+        lambda check: measure_training(check, "base", 5, way="static shape"),
+    ),
+    Section(
+        "training base, CUDA graph",
+        25,
+        lambda check: measure_training(check, "base", 5, way="CUDA graph"),
     ),
     Section(
         "translation, MarianMT",

@@ -264,6 +264,18 @@ def test_defaults_are_the_base_model_of_the_paper() -> None:
             "num_decoder_layers are 1: take more layers, or residual: false",
         ),
         (
+            "  max_steps: 100",
+            "  max_steps: 100\n  cuda_graph: true\n  precision: bf16",
+            "12:15: training.cuda_graph: needs static_shape true: set it, or cuda_graph to false",
+        ),
+        (
+            "  max_steps: 100",
+            "  max_steps: 100\n  cuda_graph: true\n  precision: bf16\n  static_shape: true\n"
+            "model: {attention_dropout: 0.1}",
+            "12:15: training.cuda_graph: attention must know sentences by their offsets alone, but "
+            "model.attention_dropout is 0.1: change it, or set cuda_graph to false",
+        ),
+        (
             "name: good",
             "name: good\nmodel: {type: convolutional, kernel_size: 4}",
             "2:43: model.kernel_size: must be odd, as a token of the encoder sees as many on its "

@@ -12,7 +12,7 @@ from pydantic import Field, field_validator
 from transformer_mt.config.base import PositiveInt, Settings
 from transformer_mt.config.data import DataSettings, TokenizerSettings
 from transformer_mt.config.families import ModelSettings
-from transformer_mt.config.model import TransformerSettings
+from transformer_mt.config.model import TransformerSettings, not_recordable
 from transformer_mt.config.patterns import patterns_of
 from transformer_mt.config.training import TrainingSettings
 
@@ -93,6 +93,13 @@ class Config(Settings):
                 yield (
                     "training.compile",
                     f"layers does not go with model.{name} {pattern.type}: take auto or none",
+                )
+        if self.training.cuda_graph:
+            for setting in not_recordable(self.model):
+                yield (
+                    "training.cuda_graph",
+                    f"attention must know sentences by their offsets alone, but {setting}: change "
+                    "it, or set cuda_graph to false",
                 )
         if self.training.parallel == "fsdp" and getattr(self.model, "share_layers", False):
             yield "model.share_layers", "not with training.parallel fsdp: take ddp"

@@ -12,8 +12,10 @@ from transformer_mt.config.training import TrainingSettings
 from transformer_mt.errors import ConfigError
 from transformer_mt.models.build import build_model
 from transformer_mt.models.seq2seq import Seq2Seq
+from transformer_mt.nn.attend import varlen_kernel_of
 from transformer_mt.nn.recompute import recompute_layers
 from transformer_mt.training.distributed import World
+from transformer_mt.training.graph import cuda_recorder
 from transformer_mt.training.muon import build_muon
 from transformer_mt.training.optimizers import build_adam
 from transformer_mt.training.preparation import Data
@@ -61,6 +63,7 @@ def build_updater(config: Config, model: Seq2Seq, *, world: World, device: torch
         compiled=settings.compile == "layers"
         or (settings.compile == "auto" and device.type == "cuda" and not patterns_of(config.model)),
         working=working,
+        record=cuda_recorder() if _takes_graphs(settings, world, device) else None,
     )
 
 
@@ -72,6 +75,20 @@ def build_optimizer(model: Seq2Seq, settings: TrainingSettings) -> torch.optim.O
         "muon": partial(build_muon, model),
     }
     return rules[settings.optimizer.type](**settings.optimizer.model_dump(exclude={"type"}))
+
+
+def _takes_graphs(settings: TrainingSettings, world: World, device: torch.device) -> bool:
+    """Tell whether graphs are wanted and can be tried; say why not, where they are wanted."""
+    if not settings.cuda_graph:
+        return False
+    if device.type != "cuda" or varlen_kernel_of(device.index or 0) is None:
+        reason = f"{device} has no CUDA attention for packed sentences"
+    elif world.size > 1:
+        reason = f"{world.size} processes exchange gradients in the backward pass"
+    else:
+        return True
+    logger.warning("training.cuda_graph has no effect: %s", reason)
+    return False
 
 
 def check_precision(precision: str, device: torch.device) -> None:

@@ -12,10 +12,11 @@ from torch.nn.parallel import DistributedDataParallel
 from transformer_mt.data.batches import Batch
 from transformer_mt.decoding.batching import attempt
 from transformer_mt.errors import ConfigError, DivergedError, TmtError
-from transformer_mt.evaluation import batch_loss
+from transformer_mt.evaluation import PackedPairs, packed_loss
 from transformer_mt.models.seq2seq import Seq2Seq
 from transformer_mt.training.compilation import compile_layers
 from transformer_mt.training.distributed import World
+from transformer_mt.training.graph import GraphedGradients, Record
 from transformer_mt.training.optimizers import apply_update, set_learning_rate
 from transformer_mt.training.sharding import whole
 from transformer_mt.training.working_weights import WorkingWeights
@@ -45,8 +46,12 @@ class ModelWithLoss(nn.Module):
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return the label-smoothed and the plain loss of a batch, sums over its tokens in nats."""
-        return batch_loss(
-            self.model, batch, label_smoothing=self.label_smoothing, compiled=self.compiled
+        return self.loss_of(PackedPairs.of(batch))
+
+    def loss_of(self, pairs: PackedPairs) -> tuple[Tensor, Tensor]:
+        """Return the same for a batch that is laid out already."""
+        return packed_loss(
+            self.model, pairs, label_smoothing=self.label_smoothing, compiled=self.compiled
         )
 
 
@@ -73,6 +78,7 @@ class Updater:
         clip_norm: float | None,
         compiled: bool = False,
         working: WorkingWeights | None = None,
+        record: Record | None = None,
     ) -> None:
         self.trained, self.optimizer = model, optimizer
         self._working = working
@@ -95,6 +101,9 @@ class Updater:
             )
         self.with_loss = with_loss
         self.model = world.replicate(with_loss, device)
+        self._graphs = (
+            None if record is None else GraphedGradients(with_loss, self._gradients, record=record)
+        )
         # The ranks of a sharded model meet in each pass: one that repeats a pass would be alone.
         self._can_retry = world.size == 1 or isinstance(self.model, DistributedDataParallel)
 
@@ -231,6 +240,8 @@ class Updater:
         Until the backward pass of the last part no rank waits for another, so that all can agree
         before it whether they go on. That pass hardly needs more memory than is taken by then.
         """
+        if self._graphs is not None:
+            return self._attempt(partial(self._replay, parts, num_tokens), parts, can_retry=True)
         *others, last = parts
         losses = torch.zeros(2, device=self._device)
         alone = self._world.size == 1
@@ -253,6 +264,22 @@ class Updater:
             backward = partial(self._backward, loss, num_tokens)
             sums = self._attempt(backward, parts, can_retry=alone)
         return None if sums is None else losses + sums
+
+    def _replay(self, parts: Sequence[Batch], num_tokens: float) -> Tensor:
+        """Compute the gradients of all parts by graphs, on one rank; return the two loss sums."""
+        assert self._graphs is not None
+        self._graphs.clear()
+        losses = torch.zeros(2, device=self._device)
+        for part in parts:
+            losses += self._graphs(part.to(self._device), 1 / num_tokens)
+        return losses
+
+    def _gradients(self, pairs: PackedPairs, factor: Tensor) -> Tensor:
+        """Add the gradients of a micro-batch times a factor (); return its two loss sums."""
+        with self.autocast():
+            losses = self.with_loss.loss_of(pairs)
+        torch.autograd.backward(losses[0] * factor)
+        return torch.stack(losses).detach()
 
     def _attempt(
         self, function: Callable[[], Result], parts: Sequence[Batch], *, can_retry: bool
