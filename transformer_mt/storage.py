@@ -120,10 +120,9 @@ def finish_directory(
     }
     content = {**about, "files": files}
     content[CHECKSUM] = _checksum(content)
-    manifest = json.dumps(content, indent=2, ensure_ascii=False)
     for path in temporary.iterdir():
         _sync(path)
-    replace_file(temporary / MANIFEST, manifest + "\n")
+    replace_json(temporary / MANIFEST, content)
     _put_in_place(temporary, target)
     _sync(target.parent)
 
@@ -214,6 +213,15 @@ def replace_file(path: Path, text: str) -> None:
             _sync(path.parent)
         finally:
             temporary.unlink(missing_ok=True)
+
+
+def replace_json(path: Path, value: object) -> None:
+    """Write JSON that people can read, likewise.
+
+    Raises:
+        TmtError: When the disk refuses.
+    """
+    replace_file(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
 def read_manifest(

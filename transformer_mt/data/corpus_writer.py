@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from transformer_mt.data.encoding import EncodedPairs
 from transformer_mt.data.filters import FilterReport
 from transformer_mt.data.pairs import BLOCK_SIZE
-from transformer_mt.storage import MANIFEST, replace_file
+from transformer_mt.storage import MANIFEST, replace_json
 
 FILES = ("src.tokens", "tgt.tokens", "lengths", "block_offsets")
 UNFINISHED_KIND = "unfinished corpus"
@@ -141,7 +141,7 @@ def _save(directory: Path, files: Sequence[BinaryIO], written: Written) -> None:
         file.flush()
         os.fsync(file.fileno())
     manifest = {"kind": UNFINISHED_KIND, "format_version": 1, **written.as_dict()}
-    replace_file(directory / MANIFEST, json.dumps(manifest, indent=2) + "\n")
+    replace_json(directory / MANIFEST, manifest)
 
 
 def _bytes(array: NDArray[Any]) -> bytes:

@@ -19,7 +19,7 @@ from transformer_mt.errors import ConfigError, DataError, ModelError, TmtError
 from transformer_mt.log import read_metrics
 from transformer_mt.metrics.by_length import Bucket, score_by_length
 from transformer_mt.metrics.significance import SureScore, compare_systems
-from transformer_mt.storage import read_manifest, replace_file
+from transformer_mt.storage import read_manifest, replace_json
 from transformer_mt.text.tokenizer import Tokenizers
 from transformer_mt.training.run_directory import RunDirectory
 
@@ -225,7 +225,7 @@ def _translations(
     hypotheses = translate(run.best_dir, test.sources)
     record = {"test_set": test.name, "search": dict(search), "hypotheses": hypotheses}
     try:
-        replace_file(path, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+        replace_json(path, record)
     except (OSError, TmtError) as error:  # a run that may only be read can be compared as well
         logger.warning("translations are not kept: %s", error)
     return hypotheses

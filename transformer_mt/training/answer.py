@@ -11,7 +11,7 @@ from torch import Tensor
 
 from transformer_mt.bundle import bundle_scores, save_bundle
 from transformer_mt.config.schema import Config
-from transformer_mt.storage import replace_file
+from transformer_mt.storage import replace_json
 from transformer_mt.text.tokenizer import Tokenizers
 from transformer_mt.training.run_directory import RunDirectory
 from transformer_mt.training.validation import WORST, Findings
@@ -130,8 +130,7 @@ class Answer:
             scores=best.get("validation", {}),
             averaged_steps=steps if len(steps) > 1 else [],
         )
-        text = json.dumps(asdict(result), indent=2, ensure_ascii=False)
-        replace_file(self._run.result_path, text + "\n")
+        replace_json(self._run.result_path, asdict(result))
 
     def _write(
         self,

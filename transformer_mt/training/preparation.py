@@ -20,7 +20,7 @@ from transformer_mt.data.sources import PairSource, open_source, read_pairs
 from transformer_mt.errors import ConfigError, DataError, ModelError
 from transformer_mt.hashes import FileHashes
 from transformer_mt.log import counted
-from transformer_mt.storage import new_directory, read_manifest, replace_file
+from transformer_mt.storage import new_directory, read_manifest, replace_json
 from transformer_mt.text.tokenizer import Tokenizers
 from transformer_mt.text.tokenizer_training import train_tokenizers
 from transformer_mt.training.checkpoint import list_checkpoints
@@ -137,7 +137,7 @@ def prepare_data(config: Config, sources: Sources, run: RunDirectory, *, is_main
         _check_unchanged(run, facts)
         if not list_checkpoints(run.checkpoints_dir):
             _save_tokenizers(tokenizers, run.tokenizer_dir)
-        replace_file(run.preparation_path, json.dumps(facts, indent=2, ensure_ascii=False) + "\n")
+        replace_json(run.preparation_path, facts)
         _tell(facts)
     return Data(
         tokenizers=tokenizers,

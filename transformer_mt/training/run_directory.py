@@ -19,7 +19,12 @@ from transformer_mt.config.loading import config_differences, dump_config, load_
 from transformer_mt.config.schema import Config
 from transformer_mt.errors import ConfigError, ModelError, TmtError
 from transformer_mt.log import JsonValue
-from transformer_mt.storage import explain_write_errors, remove_leftovers, replace_file
+from transformer_mt.storage import (
+    explain_write_errors,
+    remove_leftovers,
+    replace_file,
+    replace_json,
+)
 from transformer_mt.training.checkpoint import list_checkpoints
 from transformer_mt.versions import installed_versions
 
@@ -135,8 +140,7 @@ class RunDirectory:
                 "data": facts,
             }
         )
-        text = json.dumps(manifest, indent=2, ensure_ascii=False)
-        replace_file(self.manifest_path, text + "\n")
+        replace_json(self.manifest_path, manifest)
 
     def write_samples(self, step: int, samples: Sequence[tuple[str, str, str]]) -> None:
         """Keep translations for people to read: (source, reference, hypothesis) each."""
