@@ -88,7 +88,7 @@ def measure_peer(engine: str, config_path: str, changes: Sequence[str], seconds:
     from transformer_mt.benchmarks import machine
     from transformer_mt.benchmarks.training import LEAST_UPDATES, WARMUP_SHARE, read_data
     from transformer_mt.text.tokenizer import PAD_ID
-    from transformer_mt.training.distributed import choose_device
+    from transformer_mt.training.devices import choose_device
 
     config = load_config(find_config(config_path), changes)
     device = choose_device(config.training.device)

@@ -321,6 +321,6 @@ def test_config_schema_is_json(tmp_path: Path) -> None:
 
 
 def test_translation_does_not_wait_for_what_only_sharding_needs() -> None:
-    code = "import sys, transformer_mt.training.distributed; "
+    code = "import sys, transformer_mt.training.devices; "
     code += "sys.exit('torch.distributed.fsdp' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0

@@ -9,6 +9,7 @@ from tests.tiny_runs import interrupt_at, metrics_without_times, weights_at
 from transformer_mt.config.training import BatchWarmupSettings
 from transformer_mt.data.batches import uniform_batch
 from transformer_mt.errors import ConfigError, DataError, InterruptedRun
+from transformer_mt.training.devices import check_precision
 from transformer_mt.training.micro_batches import (
     Split,
     largest_micro_batch,
@@ -16,7 +17,6 @@ from transformer_mt.training.micro_batches import (
     split_update,
     update_tokens,
 )
-from transformer_mt.training.setup import check_precision
 from transformer_mt.training.trainer import train
 from transformer_mt.training.update import Updater
 

@@ -12,7 +12,7 @@ from transformer_mt.errors import ConfigError, DataError, DivergedError
 from transformer_mt.evaluation import Evaluation, Loss
 from transformer_mt.log import read_metrics
 from transformer_mt.metrics.scores import Score
-from transformer_mt.training.distributed import choose_device
+from transformer_mt.training.devices import choose_device
 from transformer_mt.training.limits import Limits
 from transformer_mt.training.trainer import train
 from transformer_mt.training.validation import Findings, Validator

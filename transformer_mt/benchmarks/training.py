@@ -29,16 +29,13 @@ from transformer_mt.data.batches import Batch
 from transformer_mt.data.stream import Position
 from transformer_mt.models.costs import count_flops, weight_matrices
 from transformer_mt.training.allocator import keep_freed_memory
-from transformer_mt.training.distributed import World, choose_device
+from transformer_mt.training.devices import check_precision, choose_device
+from transformer_mt.training.distributed import World
 from transformer_mt.training.micro_batches import open_updates
 from transformer_mt.training.preparation import Data, open_sources, prepare_data
 from transformer_mt.training.run_directory import RunDirectory
 from transformer_mt.training.schedules import build_schedule
-from transformer_mt.training.setup import (
-    build_first_model,
-    build_updater,
-    check_precision,
-)
+from transformer_mt.training.setup import build_first_model, build_updater
 from transformer_mt.training.state import TrainState
 from transformer_mt.training.update import DTYPES, MAX_UNUSABLE_IN_A_ROW
 
@@ -218,7 +215,9 @@ class TrainingBench:
         self.model = build_first_model(config, data, world=world, device=device)
         self.updater = build_updater(config, self.model, world=world, device=device)
         self.schedule = build_schedule(config.training, d_model=config.model.d_model)
-        updates = open_updates(config, data, TrainState(), self.updater, world=world, device=device)
+        updates = open_updates(
+            config, data, state=TrainState(), updater=self.updater, world=world, device=device
+        )
         self.accumulation = updates.split(sys.maxsize).accumulation
         self.batches = partial(updates.after, sys.maxsize, Position())
         self.device = device

@@ -129,7 +129,7 @@ def load_model(model: Path | None, *, device: str, precision: str) -> "Bundle":
 
     from transformer_mt.bundle import find_bundle, load_bundle
     from transformer_mt.nn.prepacked import prepack
-    from transformer_mt.training.distributed import choose_device
+    from transformer_mt.training.devices import choose_device
 
     dtypes = {"bf16": torch.bfloat16, "fp16": torch.float16}
     place = choose_device(device, setting="--device")

@@ -9,19 +9,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch._C._distributed_c10d import PrefixStore, Store
+from torch.distributed.fsdp import FSDPModule
 from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
-from transformer_mt.errors import ConfigError, TmtError
-
-if TYPE_CHECKING:
-    from torch.distributed.fsdp import FSDPModule
+from transformer_mt.errors import TmtError
 
 # Others wait for rank 0 while it prepares data, validates or saves.
 _PATIENCE = timedelta(hours=12)
@@ -205,51 +202,9 @@ def open_world(*, timeout_minutes: float) -> Iterator[World]:
         dist.destroy_process_group()
 
 
-def choose_device(
-    wanted: str, *, local_rank: int = 0, setting: str = "training.device"
-) -> torch.device:
-    """Return the device to compute on.
-
-    Args:
-        wanted: `cuda`, `cuda:N`, `mps`, `cpu`, or `auto`: the first that is there.
-        local_rank: Number of this process on its machine; each gets its own CUDA device.
-        setting: What the user set, for messages.
-
-    Raises:
-        ConfigError: When the wanted device is not there.
-    """
-    there = {
-        "cuda": torch.cuda.is_available(),
-        "mps": torch.backends.mps.is_available(),
-        "cpu": True,
-    }
-    if wanted == "auto":
-        wanted = next(name for name in there if there[name])
-    kind, _, number = wanted.partition(":")
-    if not there.get(kind) or (number and (kind != "cuda" or not number.isdecimal())):
-        found = ", ".join(name for name in there if there[name])
-        raise ConfigError(
-            f"{setting}: '{wanted}' is not there; this machine and this build of torch "
-            f"({torch.__version__}) have: {found}. Set {setting} to one of these or to auto"
-        )
-    if kind != "cuda":
-        return torch.device(kind)
-    index = int(number) if number else local_rank
-    if index >= torch.cuda.device_count():
-        raise ConfigError(
-            f"{setting}: CUDA device {index} is not there: this machine has "
-            f"{torch.cuda.device_count()}, and each process on it needs its own"
-        )
-    torch.cuda.set_device(index)
-    return torch.device("cuda", index)
-
-
 def _store() -> Store:
     return dist.distributed_c10d._get_default_store()
 
 
-def _shards(model: nn.Module) -> "list[FSDPModule]":
-    # Takes half a second to import, and `tmt translate` needs this module for its device.
-    from torch.distributed.fsdp import FSDPModule
-
+def _shards(model: nn.Module) -> list[FSDPModule]:
     return [module for module in model.modules() if isinstance(module, FSDPModule)]

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 
 import torch
@@ -153,9 +154,9 @@ class Updates:
 def open_updates(
     config: Config,
     data: Data,
+    *,
     state: TrainState,
     updater: Updater,
-    *,
     world: World,
     device: torch.device,
 ) -> Updates:
@@ -169,37 +170,36 @@ def open_updates(
     settings = config.training
     micro_batch_tokens = settings.micro_batch_tokens
     if micro_batch_tokens == "auto":
-        micro_batch_tokens = _find(settings, data, state, updater, world, device)
+        if not state.micro_batch_tokens:
+            longest = max(data.mixture.longest())
+            state.micro_batch_tokens = largest_micro_batch(
+                settings.max_tokens,
+                num_ranks=world.size,
+                least=longest,
+                fits=partial(_fits, settings, updater=updater, device=device, longest=longest),
+            )
+            logger.info("micro-batches of %s target tokens fit", f"{state.micro_batch_tokens:,}")
+        micro_batch_tokens = state.micro_batch_tokens
     return Updates(config, data, micro_batch_tokens=micro_batch_tokens, world=world, device=device)
 
 
-def _find(
+def _fits(
     settings: TrainingSettings,
-    data: Data,
-    state: TrainState,
+    num_tokens: int,
+    *,
     updater: Updater,
-    world: World,
     device: torch.device,
-) -> int:
-    """Return what `micro_batch_tokens: auto` stands for in a run."""
-    if not state.micro_batch_tokens:
-        longest = max(data.mixture.longest())
-
-        def fits(num_tokens: int) -> bool:
-            if device.type == "cpu":
-                return num_tokens <= max(ENOUGH_TOKENS_CPU, longest)
-            batch = uniform_batch(
-                num_tokens,
-                length=min(longest, num_tokens),
-                row_multiple=row_multiple(num_tokens, static_shape=settings.static_shape),
-            )
-            return updater.has_room_for(batch)
-
-        state.micro_batch_tokens = largest_micro_batch(
-            settings.max_tokens, num_ranks=world.size, least=longest, fits=fits
-        )
-        logger.info("micro-batches of %s target tokens fit", f"{state.micro_batch_tokens:,}")
-    return state.micro_batch_tokens
+    longest: int,
+) -> bool:
+    """Try whether a device has room for a micro-batch; on a processor, what pays."""
+    if device.type == "cpu":
+        return num_tokens <= max(ENOUGH_TOKENS_CPU, longest)
+    batch = uniform_batch(
+        num_tokens,
+        length=min(longest, num_tokens),
+        row_multiple=row_multiple(num_tokens, static_shape=settings.static_shape),
+    )
+    return updater.has_room_for(batch)
 
 
 def largest_micro_batch(

@@ -28,16 +28,21 @@ logger = logging.getLogger(__name__)
 
 
 class Reporter:
-    """Writes metrics, events, samples and the bar of one run; only the main rank has one."""
+    """Writes metrics, events, samples and the bar of one run; only the main rank has one.
+
+    Args:
+        run: Its folder.
+        settings: Whether TensorBoard is told, too.
+        step: The run goes on after it: later records are cut off.
+        progress: Share of the run that is over.
+
+    Raises:
+        TmtError: When the files cannot be written.
+    """
 
     def __init__(
         self, run: RunDirectory, settings: TrainingSettings, *, step: int, progress: float
     ) -> None:
-        """Open the files of a run that goes on after `step`.
-
-        Raises:
-            TmtError: When the files cannot be written.
-        """
         self._run = run
         self._tracker: Tracker = NoTracker()
         if settings.tensorboard:

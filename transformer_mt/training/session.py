@@ -11,10 +11,11 @@ import torch
 from transformer_mt.config.schema import Config
 from transformer_mt.errors import InterruptedRun
 from transformer_mt.training.allocator import keep_freed_memory
-from transformer_mt.training.distributed import World, choose_device, open_world
+from transformer_mt.training.devices import check_precision, choose_device
+from transformer_mt.training.distributed import World, open_world
 from transformer_mt.training.preparation import Data, open_sources, prepare_data
 from transformer_mt.training.run_directory import RunDirectory
-from transformer_mt.training.setup import check_precision, check_ranks
+from transformer_mt.training.setup import check_ranks
 from transformer_mt.training.signals import Interrupted, StopRequest, stop_request
 from transformer_mt.training.tracking import check_tensorboard
 

@@ -91,24 +91,6 @@ def _takes_graphs(settings: TrainingSettings, world: World, device: torch.device
     return False
 
 
-def check_precision(precision: str, device: torch.device) -> None:
-    """Make sure that a device can multiply in a precision.
-
-    Raises:
-        ConfigError: When it cannot.
-    """
-    if precision == "bf16" and device.type == "cuda":
-        has_it = torch.cuda.is_bf16_supported(including_emulation=False)
-    elif precision == "bf16" and device.type == "mps":
-        has_it = torch.backends.mps.is_macos_or_newer(14, 0)
-    else:
-        return
-    if not has_it:
-        raise ConfigError(
-            f"training.precision: {device} has no bf16: set training.precision to fp16 or fp32"
-        )
-
-
 def check_ranks(config: Config, world: World) -> None:
     """Make sure that a model can be trained by so many processes.
 

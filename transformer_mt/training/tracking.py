@@ -1,14 +1,11 @@
-"""Metrics for TensorBoard. A tracker that fails warns once and never touches the run."""
+"""Metrics for programs that draw them while a run goes on."""
 
-import logging
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol
 
 from transformer_mt.errors import ConfigError
-
-logger = logging.getLogger(__name__)
 
 
 class Tracker(Protocol):
@@ -50,21 +47,13 @@ class TensorBoardTracker:
 
         # What an interrupted session had written beyond the checkpoint is hidden.
         self._writer = SummaryWriter(directory, purge_step=last_step + 1 if last_step else None)
-        self._has_failed = False
 
     def write(self, step: int, values: Mapping[str, object]) -> None:
         """Write the numbers among the values."""
-        if self._has_failed:
-            return
-        try:
-            for name, value in values.items():
-                if isinstance(value, int | float):
-                    self._writer.add_scalar(name, value, step)
-        except Exception as error:  # no fault of a tracker is worth a run
-            self._has_failed = True
-            logger.warning("TensorBoard failed and is left out from here on: %s", error)
+        for name, value in values.items():
+            if isinstance(value, int | float):
+                self._writer.add_scalar(name, value, step)
 
     def close(self) -> None:
         """Write what is still in memory."""
-        if not self._has_failed:
-            self._writer.close()
+        self._writer.close()

@@ -82,7 +82,7 @@ class Trainer:
         self.restore()
         self.seconds_before = self.state.seconds
         self.updates = open_updates(
-            config, data, self.state, self.updater, world=world, device=device
+            config, data, state=self.state, updater=self.updater, world=world, device=device
         )
 
     def restore(self) -> None:

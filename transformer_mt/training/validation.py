@@ -124,8 +124,12 @@ class Validator:
         return scores[name] if HIGHER_IS_BETTER[name] else -scores[name]
 
     def _translator(self, model: Seq2Seq) -> Translator:
-        options = SearchOptions(**self._config.decoding.model_dump())
-        if self._config.training.validation.beam_size is not None:
-            options = replace(options, beam_size=self._config.training.validation.beam_size)
         bundle = Bundle(config=self._config, tokenizers=self._data.tokenizers, model=model)
-        return Translator(bundle, options)
+        return Translator(bundle, validation_search(self._config))
+
+
+def validation_search(config: Config) -> SearchOptions:
+    """Return how validation sets are translated: as all else, but perhaps with another beam."""
+    options = SearchOptions(**config.decoding.model_dump())
+    beam_size = config.training.validation.beam_size
+    return options if beam_size is None else replace(options, beam_size=beam_size)

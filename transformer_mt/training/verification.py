@@ -1,20 +1,19 @@
 """What a folder holds, checked: every file against its hash, a model against its own score."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from transformer_mt.bundle import Bundle, bundle_scores, load_bundle
-from transformer_mt.config.schema import Config
 from transformer_mt.data.corpus import Corpus
 from transformer_mt.data.sources import open_source, read_pairs
-from transformer_mt.decoding.options import SearchOptions
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import ModelError, TmtError
 from transformer_mt.evaluation import translate_and_score
 from transformer_mt.storage import MANIFEST
 from transformer_mt.training.checkpoint import list_checkpoints, read_checkpoint
 from transformer_mt.training.run_directory import RunDirectory
+from transformer_mt.training.validation import validation_search
 
 # Between machines, precisions and versions of torch, close candidates may change places.
 TOLERANCE = 0.1
@@ -87,23 +86,15 @@ def _verify_bundle(directory: Path, *, rescore: bool) -> Iterator[Finding]:
 
 def _scores(bundle: Bundle) -> dict[str, float]:
     """Score the validation set as training did."""
-    config = bundle.config
-    options = SearchOptions(**config.decoding.model_dump())
-    settings = config.training.validation
-    if settings.beam_size is not None:
-        options = replace(options, beam_size=settings.beam_size)
+    data = bundle.config.data
+    source = open_source(data.valid, src_lang=data.src_lang, tgt_lang=data.tgt_lang)
     evaluation = translate_and_score(
-        Translator(bundle, options),
-        *_validation_text(config),
-        metrics=settings.metrics,
-        tgt_lang=config.data.tgt_lang,
+        Translator(bundle, validation_search(bundle.config)),
+        *read_pairs(source),
+        metrics=bundle.config.training.validation.metrics,
+        tgt_lang=data.tgt_lang,
     )
     return {score.name: score.value for score in evaluation.scores}
-
-
-def _validation_text(config: Config) -> tuple[list[str], list[str]]:
-    data = config.data
-    return read_pairs(open_source(data.valid, src_lang=data.src_lang, tgt_lang=data.tgt_lang))
 
 
 def _check(directory: Path, what: str, read: Callable[[], object]) -> Finding:

@@ -18,12 +18,14 @@ from transformer_mt.models.seq2seq import Seq2Seq
 class WorkingWeights:
     """The copy, and the way of weights there and of gradients back.
 
+    Args:
+        model: Its weights are those that are updated.
+
     Attributes:
         model: The copy; nothing of it needs to be saved.
     """
 
     def __init__(self, model: Seq2Seq) -> None:
-        """Copy `model`, whose weights are those that are updated."""
         self.model = copy.deepcopy(model).to(torch.bfloat16)
         pairs = zip(model.parameters(), self.model.parameters(), strict=True)
         self._pairs = [(exact, rough) for exact, rough in pairs if exact.requires_grad]

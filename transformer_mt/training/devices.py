@@ -1,0 +1,62 @@
+"""Where to compute, and in which precision that can be done."""
+
+import torch
+
+from transformer_mt.errors import ConfigError
+
+
+def choose_device(
+    wanted: str, *, local_rank: int = 0, setting: str = "training.device"
+) -> torch.device:
+    """Return the device to compute on.
+
+    Args:
+        wanted: `cuda`, `cuda:N`, `mps`, `cpu`, or `auto`: the first that is there.
+        local_rank: Number of this process on its machine; each gets its own CUDA device.
+        setting: What the user set, for messages.
+
+    Raises:
+        ConfigError: When the wanted device is not there.
+    """
+    there = {
+        "cuda": torch.cuda.is_available(),
+        "mps": torch.backends.mps.is_available(),
+        "cpu": True,
+    }
+    if wanted == "auto":
+        wanted = next(name for name in there if there[name])
+    kind, _, number = wanted.partition(":")
+    if not there.get(kind) or (number and (kind != "cuda" or not number.isdecimal())):
+        found = ", ".join(name for name in there if there[name])
+        raise ConfigError(
+            f"{setting}: '{wanted}' is not there; this machine and this build of torch "
+            f"({torch.__version__}) have: {found}. Set {setting} to one of these or to auto"
+        )
+    if kind != "cuda":
+        return torch.device(kind)
+    index = int(number) if number else local_rank
+    if index >= torch.cuda.device_count():
+        raise ConfigError(
+            f"{setting}: CUDA device {index} is not there: this machine has "
+            f"{torch.cuda.device_count()}, and each process on it needs its own"
+        )
+    torch.cuda.set_device(index)
+    return torch.device("cuda", index)
+
+
+def check_precision(precision: str, device: torch.device) -> None:
+    """Make sure that a device can multiply in a precision.
+
+    Raises:
+        ConfigError: When it cannot.
+    """
+    if precision == "bf16" and device.type == "cuda":
+        has_it = torch.cuda.is_bf16_supported(including_emulation=False)
+    elif precision == "bf16" and device.type == "mps":
+        has_it = torch.backends.mps.is_macos_or_newer(14, 0)
+    else:
+        return
+    if not has_it:
+        raise ConfigError(
+            f"training.precision: {device} has no bf16: set training.precision to fp16 or fp32"
+        )
