@@ -104,22 +104,20 @@ class MetricsLog:
     """A file with one JSON object on each line, in the order of the steps of a run.
 
     Each line is flushed as it is written, so that it survives the program; `sync` makes it survive
-    a loss of power. A run that goes on from the checkpoint of step N opens
-    its log with `last_step=N`: what an interrupted run had written after that step is cut off, so
-    that the resumed run leaves the same records as one that was never interrupted. For this a
-    record of step N is written and synced before the checkpoint of step N.
+    a loss of power. A run that goes on from the checkpoint of step N opens its log with
+    `last_step=N`: what an interrupted run had written after that step is cut off, so that the
+    resumed run leaves the same records as one that was never interrupted. For this a record of step
+    N is written and synced before the checkpoint of step N.
+
+    Args:
+        path: The file; made if it is not there.
+        last_step: Keep records up to this step, this one included; None keeps no records.
+
+    Raises:
+        OSError: If the file cannot be written.
     """
 
     def __init__(self, path: Path, *, last_step: int | None = None) -> None:
-        """Open a log.
-
-        Args:
-            path: The file; made if it is not there.
-            last_step: Keep records up to this step, this one included; None keeps no records.
-
-        Raises:
-            OSError: If the file cannot be written.
-        """
         end = 0 if last_step is None else _end_of_step(path, last_step)
         self.path = path
         self._file = path.open("ab")

@@ -63,7 +63,7 @@ def tokenizers() -> Tokenizers:
 @pytest.fixture(autouse=True)
 def workers_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else small corpora are done before there are any."""
-    monkeypatch.setattr(encoding, "_are_up", lambda starting: bool(wait(starting)))
+    monkeypatch.setattr(encoding._Workers, "are_up", lambda self: bool(wait(self._starting)))
 
 
 def prepare(

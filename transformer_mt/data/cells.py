@@ -1,13 +1,8 @@
-"""Texts out of structured records, and identities of what was read."""
+"""Texts out of structured records."""
 
-import json
 import re
-from pathlib import Path
-
-import xxhash
 
 from transformer_mt.errors import DataError
-from transformer_mt.hashes import FileHashes
 
 _LINE_BREAKS = re.compile(r"[\r\n]+")
 
@@ -52,20 +47,3 @@ def missing_field(field: str, *, place: str, known: list[str]) -> DataError:
     return DataError(
         f"{place}: no field '{field}'; there are: {shown or 'none'}. Set src_field and tgt_field"
     )
-
-
-def hash_content(path: Path, hashes: FileHashes) -> str:
-    """Hash the bytes of a file as they are, compressed or not.
-
-    Raises:
-        DataError: When it cannot be read.
-    """
-    try:
-        return hashes(path, "xxh3")
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror or error}") from error
-
-
-def hash_values(*values: object) -> str:
-    """Hash JSON values; hexadecimal, 128 bits."""
-    return xxhash.xxh3_128_hexdigest(json.dumps(values, sort_keys=True).encode())

@@ -28,10 +28,10 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from tqdm import tqdm
 
-from transformer_mt.data.cells import hash_values
 from transformer_mt.data.corpus_writer import read_written, write_chunks
 from transformer_mt.data.encoding import EncodedPairs, encode_pairs, token_type
 from transformer_mt.data.filters import FilterReport, Filters
+from transformer_mt.data.fingerprints import hash_values
 from transformer_mt.data.pairs import TokenPairs
 from transformer_mt.data.sources import PairSource
 from transformer_mt.errors import DataError, ModelError

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from transformer_mt.data.cells import hash_values
+from transformer_mt.data.fingerprints import hash_values
 from transformer_mt.data.sources import PairSource
 from transformer_mt.hashes import NO_HASHES, FileHashes
 from transformer_mt.text.documents import Context, join_sentences

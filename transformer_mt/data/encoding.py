@@ -6,6 +6,7 @@ from collections import Counter, deque
 from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain, islice
 from multiprocessing import get_context
@@ -93,77 +94,90 @@ def encode_pairs(
 def _encode_in_processes(
     encoder: "_Encoder", chunks: Iterable[tuple[Texts, FilterReport]], num_workers: int
 ) -> Iterator[EncodedPairs]:
-    """Encode chunks in their order; where a process dies, give its chunks to new ones."""
-    pending: deque[tuple[Texts, FilterReport, Future[EncodedPairs]]] = deque()
-    pool, starting = _start_pool(encoder, num_workers)
-    num_restarts = 0
-
-    def oldest() -> EncodedPairs:
-        nonlocal pool, starting, num_restarts
-        while True:
-            try:
-                result = pending[0][2].result()
-            except BrokenProcessPool as error:
-                num_restarts += 1
-                if num_restarts > _MAX_RESTARTS:
-                    raise DataError(
-                        "processes that tokenize end unexpectedly, perhaps for lack of memory: "
-                        "set data.num_workers lower (in a script of your own, also put what it "
-                        'runs under `if __name__ == "__main__":`)'
-                    ) from error
-                logger.warning("a process that tokenizes was killed: starting new ones")
-                pool.shutdown(wait=False, cancel_futures=True)
-                pool, starting = _start_pool(encoder, num_workers)
-                for _ in range(len(pending)):
-                    texts, report, _ = pending.popleft()
-                    pending.append((texts, report, _submit(pool, texts, report)))
-            else:
-                num_restarts = 0
-                pending.popleft()
-                return result
-
-    try:
+    """Encode chunks in their order."""
+    with closing(_Workers(encoder, num_workers)) as workers:
         for texts, report in chunks:
             # Workers take a second or two to start: meanwhile this process does what it can.
-            if not pending and not _are_up(starting):
+            if not workers.pending and not workers.are_up():
                 yield encoder.encode(texts, report)
                 continue
-            pending.append((texts, report, _submit(pool, texts, report)))
-            if len(pending) > _CHUNKS_AHEAD * num_workers:
-                yield oldest()
-        while pending:
-            yield oldest()
-    finally:
-        pool.shutdown(cancel_futures=True)
+            workers.submit(texts, report)
+            if len(workers.pending) > _CHUNKS_AHEAD * num_workers:
+                yield workers.oldest()
+        while workers.pending:
+            yield workers.oldest()
 
 
-def _are_up(starting: list[Future[int]]) -> bool:
-    return all(future.done() for future in starting)
+class _Workers:
+    """Processes that encode; where one dies, new ones get what was given to all of them.
 
+    Attributes:
+        pending: Chunks that are not taken back yet, oldest first.
+    """
 
-def _start_pool(
-    encoder: "_Encoder", num_workers: int
-) -> tuple[ProcessPoolExecutor, list[Future[int]]]:
-    """Start processes; the second value is done when they are up."""
-    # Spawned, not forked: the threads of torch and of a progress bar do not survive a fork.
-    pool = ProcessPoolExecutor(
-        num_workers,
-        mp_context=get_context("spawn"),
-        initializer=_start_worker,
-        initargs=(encoder,),
-    )
-    return pool, [pool.submit(os.getpid) for _ in range(num_workers)]
+    def __init__(self, encoder: "_Encoder", num_workers: int) -> None:
+        self._encoder, self._num_workers = encoder, num_workers
+        self._num_restarts = 0
+        self.pending: deque[tuple[Texts, FilterReport, Future[EncodedPairs]]] = deque()
+        self._start()
 
+    def are_up(self) -> bool:
+        """Return whether all processes have started."""
+        return all(future.done() for future in self._starting)
 
-def _submit(
-    pool: ProcessPoolExecutor, texts: Texts, report: FilterReport
-) -> "Future[EncodedPairs]":
-    try:
-        return pool.submit(_encode_in_worker, texts, report)
-    except BrokenProcessPool as error:  # a process died before anybody waited for it
-        broken: Future[EncodedPairs] = Future()
-        broken.set_exception(error)
-        return broken
+    def submit(self, texts: Texts, report: FilterReport) -> None:
+        """Give a chunk to the processes."""
+        try:
+            future = self._pool.submit(_encode_in_worker, texts, report)
+        except BrokenProcessPool as error:  # a process died before anybody waited for it
+            future = Future()
+            future.set_exception(error)
+        self.pending.append((texts, report, future))
+
+    def oldest(self) -> EncodedPairs:
+        """Wait for the oldest chunk and take it.
+
+        Raises:
+            DataError: When processes die again and again.
+        """
+        while True:
+            try:
+                result = self.pending[0][2].result()
+            except BrokenProcessPool as error:
+                self._restart(error)
+            else:
+                self._num_restarts = 0
+                self.pending.popleft()
+                return result
+
+    def close(self) -> None:
+        """End the processes."""
+        self._pool.shutdown(cancel_futures=True)
+
+    def _start(self) -> None:
+        # Spawned, not forked: the threads of torch and of a progress bar do not survive a fork.
+        self._pool = ProcessPoolExecutor(
+            self._num_workers,
+            mp_context=get_context("spawn"),
+            initializer=_start_worker,
+            initargs=(self._encoder,),
+        )
+        self._starting = [self._pool.submit(os.getpid) for _ in range(self._num_workers)]
+
+    def _restart(self, error: BrokenProcessPool) -> None:
+        self._num_restarts += 1
+        if self._num_restarts > _MAX_RESTARTS:
+            raise DataError(
+                "processes that tokenize end unexpectedly, perhaps for lack of memory: "
+                "set data.num_workers lower (in a script of your own, also put what it "
+                'runs under `if __name__ == "__main__":`)'
+            ) from error
+        logger.warning("a process that tokenizes was killed: starting new ones")
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._start()
+        for _ in range(len(self.pending)):
+            texts, report, _ = self.pending.popleft()
+            self.submit(texts, report)
 
 
 def token_type(vocab_size: int) -> DTypeLike:

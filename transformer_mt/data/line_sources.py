@@ -9,13 +9,8 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from transformer_mt.data.cells import (
-    hash_content,
-    hash_values,
-    json_type,
-    missing_field,
-    text_of,
-)
+from transformer_mt.data.cells import json_type, missing_field, text_of
+from transformer_mt.data.fingerprints import hash_content, hash_values
 from transformer_mt.errors import DataError
 from transformer_mt.hashes import NO_HASHES, FileHashes
 from transformer_mt.log import counted

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from transformer_mt.config import data as config
-from transformer_mt.data.cells import hash_values
+from transformer_mt.data.fingerprints import hash_values
 from transformer_mt.data.line_sources import CsvPairs, JsonlPairs, TextPairs, TsvPairs
 from transformer_mt.data.table_sources import HubPairs, ParquetPairs
 from transformer_mt.errors import DataError

@@ -158,8 +158,9 @@ def _read_block(read: Callable[[int], bytes], name: str) -> bytes:
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         if isinstance(error, OSError) and error.strerror:  # the device, not the content
             raise DataError(f"{name}: cannot be read: {error.strerror}") from error
-        reason = f"damaged or incomplete archive ({error})"
-        raise DataError(f"{name}: {reason}; copy it again") from error
+        raise DataError(
+            f"{name}: damaged or incomplete archive ({error}); copy it again"
+        ) from error
 
 
 def _strip(line: str, line_number: int) -> str:

@@ -56,11 +56,11 @@ def read_facts(model: bytes) -> ModelFacts:
             parts[number] = part
     if _TRAINER_SPEC not in parts or _NORMALIZER_SPEC not in parts:
         raise ValueError("not a whole SentencePiece model")
-    value = dict(_fields(parts[_TRAINER_SPEC])).get(_TRAINER_MODEL_TYPE, 1)
-    if value not in _MODEL_TYPES:
-        raise ValueError("not a sound SentencePiece model")
     trainer = dict(_fields(parts[_TRAINER_SPEC]))
     normalizer = dict(_fields(parts[_NORMALIZER_SPEC]))
+    model_type = trainer.get(_TRAINER_MODEL_TYPE, 1)
+    if model_type not in _MODEL_TYPES:
+        raise ValueError("not a sound SentencePiece model")
     keeps_text = (
         not normalizer.get(_NORMALIZER_CHARACTERS)
         and normalizer.get(_NORMALIZER_ADD_SPACE, 1) == 1
@@ -68,7 +68,7 @@ def read_facts(model: bytes) -> ModelFacts:
         and normalizer.get(_NORMALIZER_ESCAPE_SPACES, 1) == 1
         and trainer.get(_TRAINER_SPACE_LAST, 0) == 0
     )
-    return ModelFacts(_MODEL_TYPES[value], is_text, keeps_text)
+    return ModelFacts(_MODEL_TYPES[model_type], is_text, keeps_text)
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, Value]]:

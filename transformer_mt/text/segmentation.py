@@ -87,15 +87,13 @@ class BpeDropout:
     left out with this probability, and the best of the others is made; when all are left out the
     word is done. (SentencePiece never comes back to a merge that was left out once: at the same
     probability its cuts are finer.)
+
+    Args:
+        scores: Of each piece that merging can make; the higher is merged first.
+        ids: Of each piece, single characters included.
     """
 
     def __init__(self, scores: Mapping[str, float], ids: Mapping[str, int]) -> None:
-        """Prepare.
-
-        Args:
-            scores: Of each piece that merging can make; the higher is merged first.
-            ids: Of each piece, single characters included.
-        """
         ordered = sorted(scores, key=lambda piece: -scores[piece])
         self._ranks = {piece: rank for rank, piece in enumerate(ordered)}
         self._ids = ids
@@ -180,15 +178,13 @@ class UnigramSampling:
 
     Source: Kudo 2018, sections 3.2 and 3.3, with l = infinity: forward filtering and backward
     sampling over all cuts.
+
+    Args:
+        scores: Log-probability of each piece, single characters included.
+        ids: Of the same pieces.
     """
 
     def __init__(self, scores: Mapping[str, float], ids: Mapping[str, int]) -> None:
-        """Prepare.
-
-        Args:
-            scores: Log-probability of each piece, single characters included.
-            ids: Of the same pieces.
-        """
         self._scores = scores
         self._ids = ids
         self._longest = max(map(len, scores), default=0)

@@ -42,17 +42,15 @@ class Tokenizer:
     matter. Cleaning belongs to filters, which count what they do.
 
     Text never becomes a special symbol: `</s>` in a sentence is five characters.
+
+    Args:
+        model: A serialised SentencePiece `ModelProto`.
+
+    Raises:
+        ValueError: If it is damaged or has other ids for pad, unk, bos and eos.
     """
 
     def __init__(self, model: bytes) -> None:
-        """Read a model.
-
-        Args:
-            model: A serialised SentencePiece `ModelProto`.
-
-        Raises:
-            ValueError: If it is damaged or has other ids for pad, unk, bos and eos.
-        """
         facts = read_facts(model)
         self.type: ModelType = facts.type
         self._model = model
