@@ -20,7 +20,7 @@ from transformer_mt.cli.model_options import (
     load_model,
     make_translator,
 )
-from transformer_mt.cli.options import Overrides
+from transformer_mt.cli.options import AsJson, ConfigName, Overrides
 from transformer_mt.config.loading import find_config, load_config
 from transformer_mt.versions import installed_versions
 
@@ -53,15 +53,12 @@ def register(app: typer.Typer) -> None:
     )
 )
 def train(
-    config: Annotated[
-        str,
-        typer.Option("--config", "-c", metavar="CONFIG", help="Config file, or name of a recipe."),
-    ],
+    config: ConfigName,
     seconds: Annotated[
         float, typer.Option(metavar="S", min=0, help="For how long to measure.")
     ] = 60,
     settings: Overrides = [],  # noqa: B006 - typer reads the default; nothing changes it
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Measure training: tokens a second, the parts of a step, padding, memory, matrix products.
 
@@ -116,7 +113,7 @@ def decode(
         int,
         typer.Option("--singles", metavar="N", min=1, help="Sentences to translate alone."),
     ] = 100,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Measure translation: a whole file in batches, and sentences alone, one after another.
 

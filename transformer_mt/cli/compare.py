@@ -20,6 +20,7 @@ from transformer_mt.cli.length_options import (
     length_records,
 )
 from transformer_mt.cli.model_options import BeamSize, Device, load_model, make_translator
+from transformer_mt.cli.options import AsJson
 from transformer_mt.cli.streams import parallel_lines, progress_bar
 from transformer_mt.errors import ConfigError
 
@@ -61,7 +62,7 @@ def compare(
     ref: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Reference translations; needs --src.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    as_json: AsJson = False,
     as_markdown: Annotated[
         bool, typer.Option("--markdown", help="A table for a Markdown page.")
     ] = False,

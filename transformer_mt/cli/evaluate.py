@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# In the order of the output, as people write them.
-
 
 def register(app: typer.Typer) -> None:
     """Add `tmt evaluate` to the program."""

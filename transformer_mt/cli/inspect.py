@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from transformer_mt.cli.help import examples
-from transformer_mt.cli.options import Overrides
+from transformer_mt.cli.options import AsJson, Overrides
 from transformer_mt.config.loading import find_config, load_config
 from transformer_mt.config.schema import Config
 from transformer_mt.errors import ConfigError
@@ -50,7 +50,7 @@ def inspect(
         int,
         typer.Option(metavar="N", min=1, help="Tokens of a sentence, for the costs of attention."),
     ] = 28,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Print a model's parameters, arithmetic and memory, by part."""
     from transformer_mt.models.costs import count_flops, count_parameters, estimate_memory

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, TypeAlias
 import typer
 
 from transformer_mt.cli.help import examples
-from transformer_mt.cli.options import Overrides
+from transformer_mt.cli.options import ConfigName, Overrides, read_numbers
 from transformer_mt.config.loading import find_config, load_config
 from transformer_mt.errors import ConfigError
 
@@ -42,10 +42,7 @@ def register(app: typer.Typer) -> None:
     )
 )
 def schedule(
-    config: Annotated[
-        str,
-        typer.Option("--config", "-c", metavar="CONFIG", help="Config file, or name of a recipe."),
-    ] = "base",
+    config: ConfigName = "base",
     steps: Annotated[
         int | None,
         typer.Option(
@@ -193,10 +190,7 @@ def _check(output: Path) -> None:
 
 
 def _numbers(text: str) -> list[int]:
-    try:
-        numbers = sorted({int(part) for part in text.split(",")})
-    except ValueError:
-        numbers = []
+    numbers = sorted(set(read_numbers(text, int)))
     if len(numbers) < 2 or numbers[0] < 32:
         raise ConfigError(
             f"--lengths {text}: expected two or more numbers from 32 with commas between them"

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
+from transformer_mt.cli.options import read_numbers
 from transformer_mt.config.training import MetricName
 from transformer_mt.errors import ConfigError
 
@@ -55,16 +56,13 @@ def check_length_options(
         check_output(figure)
     if edges is None:
         return DEFAULT_EDGES
-    try:
-        numbers = tuple(int(part) for part in edges.split(","))
-    except ValueError:
-        numbers = ()
-    if not numbers or numbers[0] < 1 or list(numbers) != sorted(set(numbers)):
+    numbers = read_numbers(edges, int)
+    if not numbers or numbers[0] < 1 or numbers != sorted(set(numbers)):
         raise ConfigError(
             f"--length-edges {edges}: expected rising numbers from 1 with commas between them, "
             "such as 10,20,40"
         )
-    return numbers
+    return tuple(numbers)
 
 
 def length_table(buckets: "Sequence[Bucket]", metrics: Sequence[MetricName]) -> Iterator[str]:

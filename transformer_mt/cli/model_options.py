@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import typer
 
+from transformer_mt.cli.options import read_numbers
 from transformer_mt.config.schema import LengthPenaltyKind as Kind
 from transformer_mt.errors import ConfigError, ModelError
 
@@ -180,10 +181,7 @@ def _weights(text: str | None, num_models: int) -> list[float]:
     """Read the weights of an ensemble."""
     if text is None:
         return [1.0] * num_models
-    try:
-        weights = [float(part) for part in text.split(",")]
-    except ValueError:
-        weights = []
+    weights = read_numbers(text, float)
     if num_models < 2:
         raise ConfigError("--ensemble-weights has no effect with one model: repeat --model")
     if len(weights) != num_models or not all(0 < weight < math.inf for weight in weights):

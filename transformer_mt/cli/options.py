@@ -1,8 +1,17 @@
-"""Options that several commands share."""
+"""Options that several commands share, and how their values are read."""
 
-from typing import Annotated, TypeAlias
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, TypeAlias, TypeVar
 
 import typer
+
+Number = TypeVar("Number", int, float)
+
+ConfigName: TypeAlias = Annotated[
+    str,
+    typer.Option("--config", "-c", metavar="CONFIG", help="Config file, or name of a recipe."),
+]
 
 Overrides: TypeAlias = Annotated[
     list[str],
@@ -12,3 +21,16 @@ Overrides: TypeAlias = Annotated[
         help="Override a setting of the config, such as training.lr=1e-3; repeatable.",
     ),
 ]
+OutputFile: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--output", metavar="FILE", help="Where to write. Default: stdout."),
+]
+AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="One JSON object.")]
+
+
+def read_numbers(text: str, kind: Callable[[str], Number]) -> list[Number]:
+    """Read numbers with commas between them; none if one is no number of its kind."""
+    try:
+        return [kind(part) for part in text.split(",")]
+    except ValueError:
+        return []

@@ -15,6 +15,7 @@ from transformer_mt.cli.model_options import (
     load_model,
     make_translator,
 )
+from transformer_mt.cli.options import OutputFile, read_numbers
 from transformer_mt.cli.streams import check_output, input_chunks, results_to
 from transformer_mt.errors import ConfigError
 
@@ -51,9 +52,7 @@ def rescore(
             "Default: stdin.",
         ),
     ] = None,
-    output: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Where to write. Default: stdout.")
-    ] = None,
+    output: OutputFile = None,
     weights: Annotated[
         str | None,
         typer.Option(
@@ -129,10 +128,7 @@ def _chunks(groups: "Iterable[list[Entry]]") -> "Iterator[list[list[Entry]]]":
 def _weights(text: str | None, num_models: int) -> list[float]:
     if text is None:
         return [1.0] * (num_models + 1)
-    try:
-        weights = [float(part) for part in text.split(",")]
-    except ValueError:
-        weights = []
+    weights = read_numbers(text, float)
     if len(weights) != num_models + 1 or not all(map(math.isfinite, weights)):
         raise ConfigError(
             f"--weights {text}: expected {num_models + 1} numbers with commas between them, one "

@@ -16,6 +16,7 @@ from transformer_mt.cli.model_options import (
     load_models,
     make_translator,
 )
+from transformer_mt.cli.options import OutputFile
 from transformer_mt.cli.streams import check_output, parallel_lines, results_to
 from transformer_mt.errors import ConfigError
 
@@ -41,9 +42,7 @@ def score(
     tgt: Annotated[Path, typer.Option(metavar="FILE", help="Target lines, as many; - for stdin.")],
     model: ModelPaths = None,
     ensemble_weights: EnsembleWeights = None,
-    output: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Where to write. Default: stdout.")
-    ] = None,
+    output: OutputFile = None,
     per_token: Annotated[
         bool,
         typer.Option(

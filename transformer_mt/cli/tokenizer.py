@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 import typer
 
 from transformer_mt.cli.help import examples
-from transformer_mt.cli.options import Overrides
+from transformer_mt.cli.options import AsJson, Overrides
 from transformer_mt.cli.streams import results_to, standard_input
 from transformer_mt.config.data import TokenizerSettings
 from transformer_mt.config.loading import find_config, load_config
@@ -199,7 +199,7 @@ def inspect(
         list[Path],
         typer.Option(metavar="FILE", help="Text to try it on; repeatable. Default: stdin."),
     ] = [],  # noqa: B006
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Describe a tokenizer, and how it does on a text: coverage, tokens per word, examples."""
     from transformer_mt.text.tokenizer_report import describe_tokenizer, measure_tokenizer

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from transformer_mt.cli.help import examples
-from transformer_mt.cli.options import Overrides
+from transformer_mt.cli.options import ConfigName, Overrides
 from transformer_mt.config.loading import find_config, load_config
 from transformer_mt.config.unused import unused_settings
 from transformer_mt.training.signals import stop_request
@@ -30,10 +30,7 @@ def register(app: typer.Typer) -> None:
 
 
 def train(
-    config: Annotated[
-        str,
-        typer.Option("--config", "-c", metavar="CONFIG", help="Config file, or name of a recipe."),
-    ],
+    config: ConfigName,
     settings: Overrides = [],  # noqa: B006 - typer reads the default; nothing changes it
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Put an older run of this name aside and start anew.")

@@ -3,9 +3,11 @@
 import logging
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -27,6 +29,7 @@ from transformer_mt.cli.model_options import (
     load_models,
     make_translator,
 )
+from transformer_mt.cli.options import OutputFile
 from transformer_mt.cli.search_options import (
     BeamGroups,
     CoveragePenalty,
@@ -48,12 +51,7 @@ from transformer_mt.cli.search_options import (
     TopK,
     TopP,
 )
-from transformer_mt.cli.streams import (
-    check_output,
-    input_chunks,
-    progress_bar,
-    results_to,
-)
+from transformer_mt.cli.streams import check_output, input_chunks, progress_bar, results_to
 from transformer_mt.cli.text_options import (
     AlignmentLayer,
     Alignments,
@@ -68,6 +66,9 @@ from transformer_mt.cli.text_options import (
 from transformer_mt.cli.translation_lines import Details, json_lines, n_best_lines
 from transformer_mt.errors import ConfigError
 from transformer_mt.log import counted
+
+if TYPE_CHECKING:
+    from transformer_mt.decoding.translation import Translation
 
 logger = logging.getLogger(__name__)
 
@@ -99,9 +100,7 @@ def translate(
     input: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Lines to translate. Default: stdin.")
     ] = None,
-    output: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Where to write. Default: stdout.")
-    ] = None,
+    output: OutputFile = None,
     beam_size: BeamSize = None,
     n_best: Annotated[
         int,
@@ -232,7 +231,7 @@ def translate(
     from transformer_mt.decoding.protection import Protector
 
     protector = Protector(translator) if protect else None
-    num_lines = num_cut = num_terms = num_terms_met = 0
+    totals = _Totals()
     started = time.monotonic()
     # Beside lines that appear on the same screen, a bar would only be in the way.
     with (
@@ -243,7 +242,7 @@ def translate(
         for chunk in chunks:
             begun = time.monotonic()
             translate = protector.translate if protector else translator.translate
-            translations = translate(chunk, first_line=num_lines + 1)
+            translations = translate(chunk, first_line=totals.num_lines + 1)
             if mbr is not None:
                 translations = [
                     by_expected_utility(t, mbr, tgt_lang=bundle.config.data.tgt_lang, n_best=n_best)
@@ -257,7 +256,7 @@ def translate(
                 spent = time.monotonic() - begun
                 lines = json_lines(translator, translations, attentions, details, seconds=spent)
             elif n_best > 1:
-                lines = n_best_lines(translations, first=num_lines)
+                lines = n_best_lines(translations, first=totals.num_lines)
             else:
                 lines = [translation.text for translation in translations]
             results.writelines(f"{line}\n" for line in lines)
@@ -265,18 +264,40 @@ def translate(
             if links is not None:
                 links.writelines(f"{of_line.pharaoh()}\n" for of_line in attentions)
                 links.flush()
-            num_lines += len(translations)
-            num_cut += sum(translation.num_cut for translation in translations)
-            num_terms += sum(len(translation.terms) for translation in translations)
-            num_terms_met += sum(translation.num_terms_met for translation in translations)
-            show(num_lines, None)
-    seconds = time.monotonic() - started
-    cut = f"; {counted(num_cut, 'sentence')} too long for one piece, translated in parts"
-    logger.info("%s in %.1f s%s", counted(num_lines, "line"), seconds, cut if num_cut else "")
+            totals.add(translations)
+            show(totals.num_lines, None)
+    totals.tell(time.monotonic() - started)
     if protector is not None:
         logger.info("protected: %s", protector.counts)
     if glossary is not None:
-        share = f" ({num_terms_met / num_terms:.1%})" if num_terms else ""
+        totals.tell_terms()
+
+
+@dataclass
+class _Totals:
+    """What is counted of all translations, and told at the end."""
+
+    num_lines: int = 0
+    num_cut: int = 0
+    num_terms: int = 0
+    num_terms_met: int = 0
+
+    def add(self, translations: "Sequence[Translation]") -> None:
+        self.num_lines += len(translations)
+        self.num_cut += sum(translation.num_cut for translation in translations)
+        self.num_terms += sum(len(translation.terms) for translation in translations)
+        self.num_terms_met += sum(translation.num_terms_met for translation in translations)
+
+    def tell(self, seconds: float) -> None:
+        cut = f"; {counted(self.num_cut, 'sentence')} too long for one piece, translated in parts"
+        lines = counted(self.num_lines, "line")
+        logger.info("%s in %.1f s%s", lines, seconds, cut if self.num_cut else "")
+
+    def tell_terms(self) -> None:
+        share = f" ({self.num_terms_met / self.num_terms:.1%})" if self.num_terms else ""
         logger.info(
-            "terms of the glossary in the output: %d of %d%s", num_terms_met, num_terms, share
+            "terms of the glossary in the output: %d of %d%s",
+            self.num_terms_met,
+            self.num_terms,
+            share,
         )
