@@ -75,7 +75,7 @@ def save_bundle(
             the model card.
 
     Raises:
-        TmtError: When the disk refuses; an older bundle there is untouched.
+        TmtError: If the disk refuses; an older bundle there is untouched.
     """
     about = {
         "kind": KIND,
@@ -101,7 +101,7 @@ def load_bundle(
         dtype: Type of the weights; default float32.
 
     Raises:
-        ModelError: When a file is missing, damaged or does not fit; names it.
+        ModelError: If a file is missing, damaged or does not fit; names it.
     """
     read_manifest(directory, KIND, newest_version=FORMAT_VERSION)
     try:
@@ -129,7 +129,7 @@ def find_bundle(explicit: Path | None, runs_dir: str | Path = "runs") -> Path:
         runs_dir: Folder of all runs.
 
     Raises:
-        ModelError: When there is none; says what to do.
+        ModelError: If there is none; says what to do.
     """
     if explicit is not None:
         return _bundle_at(explicit)
@@ -184,7 +184,7 @@ def load_weights(model: nn.Module, path: Path) -> None:
     Names and shapes are checked against the model before any memory is taken for the values.
 
     Raises:
-        ModelError: When the file is damaged, or made for another architecture; names the tensors.
+        ModelError: If the file is damaged, or made for another architecture; names the tensors.
     """
     weights = weights_of(model)
     try:
@@ -209,7 +209,7 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """Write named tensors of any device as a safetensors file.
 
     Raises:
-        OSError: When the disk refuses.
+        OSError: If the disk refuses.
     """
     with os_errors_of_safetensors():
         save_file({name: t.detach().cpu().contiguous() for name, t in tensors.items()}, path)

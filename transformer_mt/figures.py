@@ -65,7 +65,7 @@ def save_figure(figure: "Figure", path: Path) -> None:
     """Write a figure in the format that the suffix names; equal figures make equal files.
 
     Raises:
-        TmtError: When the file cannot be written.
+        TmtError: If the file cannot be written.
     """
     from matplotlib import rc_context
 

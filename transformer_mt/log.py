@@ -12,7 +12,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from types import TracebackType
 from typing import TypeAlias
 
 JsonValue: TypeAlias = (
@@ -137,17 +136,6 @@ class MetricsLog:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
-
-    def __enter__(self) -> "MetricsLog":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        stack: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def read_metrics(path: Path) -> list[dict[str, JsonValue]]:

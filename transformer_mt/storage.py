@@ -64,7 +64,7 @@ def os_errors_of_safetensors() -> Iterator[None]:
     """Give failed writes of safetensors back their error number, which it hides in its text.
 
     Raises:
-        OSError: When the system refused the write.
+        OSError: If the system refused the write.
     """
     from safetensors import SafetensorError
 
@@ -92,7 +92,7 @@ def new_directory(
         hash_name: `sha256` for what is published, the faster `xxh3` for what is only kept.
 
     Raises:
-        TmtError: When the disk refuses; `target` is untouched.
+        TmtError: If the disk refuses; `target` is untouched.
     """
     with explain_write_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -201,7 +201,7 @@ def replace_file(path: Path, text: str) -> None:
     """Write a small text file so that readers see the old content or the new one.
 
     Raises:
-        TmtError: When the disk refuses.
+        TmtError: If the disk refuses.
     """
     with explain_write_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -219,7 +219,7 @@ def replace_json(path: Path, value: object) -> None:
     """Write JSON that people can read, likewise.
 
     Raises:
-        TmtError: When the disk refuses.
+        TmtError: If the disk refuses.
     """
     replace_file(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
@@ -239,7 +239,7 @@ def read_manifest(
         The manifest.
 
     Raises:
-        ModelError: When the folder is missing, of another kind, newer, or any file differs in size
+        ModelError: If the folder is missing, of another kind, newer, or any file differs in size
             or hash; names the file.
     """
     path = directory / MANIFEST

@@ -16,7 +16,7 @@ from transformer_mt.decoding.options import SearchOptions
 from transformer_mt.decoding.requests import Line
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import ConfigError
-from transformer_mt.text.documents import join_sentences, last_sentence
+from transformer_mt.text.documents import join_sentences
 from transformer_mt.text.tokenizer_training import train_tokenizers
 from transformer_mt.training.preparation import open_sources, prepare_data
 from transformer_mt.training.run_directory import RunDirectory
@@ -35,11 +35,6 @@ def test_pairs_come_after_those_before_them_in_their_document() -> None:
         ("d<sep> f", "D<sep> F"),
     ]
     assert list(in_context(PAIRS[:3], context_sentences=1, separator="|"))[2] == ("b| c", "B| C")
-
-
-def test_the_last_sentence_of_a_line_is_found_again() -> None:
-    assert last_sentence(join_sentences(["a b", "c d"], SEPARATOR), SEPARATOR) == "c d"
-    assert last_sentence("c d", SEPARATOR) == "c d"
 
 
 def test_the_hash_of_a_source_notices_its_context(tmp_path: Path) -> None:

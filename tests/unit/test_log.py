@@ -2,6 +2,7 @@ import io
 import json
 import logging
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -94,7 +95,7 @@ def test_a_message_that_cannot_be_written_does_not_stop_the_run(
 
 def test_records_are_there_as_soon_as_they_are_written(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
-    with MetricsLog(path) as log:
+    with closing(MetricsLog(path)) as log:
         log.write(1, {"loss_nats": 2.5, "text": "größer\n"})
         assert path.read_text("utf-8") == '{"step": 1, "loss_nats": 2.5, "text": "größer\\n"}\n'
     assert read_metrics(path) == [{"step": 1, "loss_nats": 2.5, "text": "größer\n"}]
@@ -102,7 +103,7 @@ def test_records_are_there_as_soon_as_they_are_written(tmp_path: Path) -> None:
 
 def test_numbers_that_json_lacks_become_null(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
-    with MetricsLog(path) as log:
+    with closing(MetricsLog(path)) as log:
         log.write(1, {"loss": float("nan"), "list": [float("inf"), 1], "map": {"x": -float("inf")}})
     (line,) = path.read_text().splitlines()
     assert json.loads(line) == {"step": 1, "loss": None, "list": [None, 1], "map": {"x": None}}
@@ -118,11 +119,11 @@ def write(log: MetricsLog, steps: range) -> None:
 
 def test_a_resumed_run_leaves_the_same_records(tmp_path: Path) -> None:
     whole, parts = tmp_path / "whole.jsonl", tmp_path / "parts.jsonl"
-    with MetricsLog(whole) as log:
+    with closing(MetricsLog(whole)) as log:
         write(log, range(1, 41))
-    with MetricsLog(parts) as log:
+    with closing(MetricsLog(parts)) as log:
         write(log, range(1, 28))  # the checkpoint of step 20 was the last
-    with MetricsLog(parts, last_step=20) as log:
+    with closing(MetricsLog(parts, last_step=20)) as log:
         write(log, range(21, 41))
     assert parts.read_bytes() == whole.read_bytes()
 

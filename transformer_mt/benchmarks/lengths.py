@@ -87,7 +87,7 @@ def layer_step(
     decoder = model.decoder
     assert isinstance(decoder, TransformerDecoder)
     layer = decoder.layers[0].self_attention.to(device)
-    segments = _one_sentence(length, device)
+    segments = one_sentence(length, device)
     x = torch.randn(length, settings.d_model, device=device)
 
     def step() -> None:
@@ -107,7 +107,7 @@ def encoder_step(
     assert isinstance(encoder, TransformerEncoder)
     encoder.to(device)
     tokens = torch.zeros(length, dtype=torch.int64, device=device)
-    segments = _one_sentence(length, device)
+    segments = one_sentence(length, device)
     return lambda: torch.autograd.backward(encoder(tokens, segments).states.sum())
 
 
@@ -124,6 +124,7 @@ def fitted_exponent(lengths: Sequence[int], costs: Sequence[float]) -> float:
     return rise / sum((a - mean_x) ** 2 for a in x)
 
 
-def _one_sentence(length: int, device: torch.device) -> Segments:
+def one_sentence(length: int, device: torch.device) -> Segments:
+    """Lay out a single sentence, on a device."""
     lengths = torch.tensor([length], device=device)
     return Segments.from_lengths(lengths, max_length=length, num_tokens=length)

@@ -139,9 +139,9 @@ def measure_training(config: Config, *, seconds: float) -> TrainingSpeed:
         seconds: For how long to measure; the other passes take about a third of it on top.
 
     Raises:
-        ConfigError: When settings do not fit this machine.
-        DataError: When the data cannot be read or used.
-        DivergedError: When the gradients are no numbers any more.
+        ConfigError: If settings do not fit this machine.
+        DataError: If the data cannot be read or used.
+        DivergedError: If the gradients are no numbers any more.
     """
     keep_freed_memory()
     device = choose_device(config.training.device)
@@ -196,7 +196,7 @@ def read_data(config: Config) -> Data:
     """Prepare the data as a run does, with a folder of the run that does not stay.
 
     Raises:
-        DataError: When the data cannot be read or used.
+        DataError: If the data cannot be read or used.
     """
     with TemporaryDirectory(prefix="tmt-bench-") as folder:
         return prepare_data(config, open_sources(config), RunDirectory(Path(folder)), is_main=True)

@@ -111,7 +111,7 @@ def read_scalar(text: str) -> Scalar:
 
 
 def is_text(text: str) -> bool:
-    """Tell whether a plain scalar is text, and not a number or the like."""
+    """Return whether a plain scalar is text, and not a number or the like."""
     return _kind(text) == "str"
 
 
@@ -120,7 +120,7 @@ def _kind(text: str) -> str:
 
 
 def has_unusable_character(text: str) -> bool:
-    """Tell whether a text cannot be part of a file name, or not be written as UTF-8."""
+    """Return whether a text cannot be part of a file name, or not be written as UTF-8."""
     return any(c == "\0" or "\ud800" <= c <= "\udfff" for c in text)
 
 

@@ -11,7 +11,7 @@ def text_of(value: object, *, field: str, place: str) -> str:
     """Take a cell as one line of text: null is an empty text, line breaks become spaces.
 
     Raises:
-        DataError: When the cell is of another type or holds what no text may hold.
+        DataError: If the cell is of another type or holds what no text may hold.
     """
     if value is None:
         return ""

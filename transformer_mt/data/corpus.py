@@ -86,7 +86,7 @@ class Corpus(TokenPairs):
         Large files that were sound and have not changed since are not read again: see `hashes`.
 
         Raises:
-            DataError: When the folder is missing, half-written, damaged or of another version.
+            DataError: If the folder is missing, half-written, damaged or of another version.
         """
         remedy = "remove the folder and repeat the command that made it"
         try:
@@ -136,8 +136,8 @@ def prepare_corpus(
         num_workers: Processes that tokenize; default one for each processor.
 
     Raises:
-        DataError: When the source cannot be read, changes meanwhile, or nothing passes the filters.
-        TmtError: When the disk refuses; what is whole so far stays for the next try.
+        DataError: If the source cannot be read, changes meanwhile, or nothing passes the filters.
+        TmtError: If the disk refuses; what is whole so far stays for the next try.
     """
     if filters.max_length > LONGEST:
         raise DataError(f"data.filters.max_length is {filters.max_length}; the limit is {LONGEST}")

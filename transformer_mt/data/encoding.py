@@ -138,7 +138,7 @@ class _Workers:
         """Wait for the oldest chunk and take it.
 
         Raises:
-            DataError: When processes die again and again.
+            DataError: If processes die again and again.
         """
         while True:
             try:

@@ -13,7 +13,7 @@ def hash_content(path: Path, hashes: FileHashes) -> str:
     """Hash the bytes of a file as they are, compressed or not.
 
     Raises:
-        DataError: When it cannot be read.
+        DataError: If it cannot be read.
     """
     try:
         return hashes(path, "xxh3")

@@ -54,7 +54,7 @@ class Lexicon:
         """Write one file, whole or not at all.
 
         Raises:
-            TmtError: When the disk refuses.
+            TmtError: If the disk refuses.
         """
         about = {
             "kind": KIND,

@@ -70,7 +70,7 @@ def open_source(settings: config.Source, *, src_lang: str, tgt_lang: str) -> Pai
     """Open the source that the settings describe, and check at once that it is there.
 
     Raises:
-        DataError: When a file is missing or not readable, a field is not there, or the hub cannot
+        DataError: If a file is missing or not readable, a field is not there, or the hub cannot
             be reached.
     """
     return _OPENERS[settings.type](settings, f"translation.{src_lang}", f"translation.{tgt_lang}")
@@ -80,7 +80,7 @@ def read_pairs(source: PairSource) -> tuple[list[str], list[str]]:
     """Read all pairs as two lists of equal length; nothing is filtered.
 
     Raises:
-        DataError: When there are none but blank ones, or reading fails.
+        DataError: If there are none but blank ones, or reading fails.
     """
     pairs = list(source)
     if not pairs:

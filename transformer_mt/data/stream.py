@@ -74,7 +74,7 @@ class BatchStream:
         row_multiple: See `collate`.
 
     Raises:
-        DataError: When a pair is longer than the budget.
+        DataError: If a pair is longer than the budget.
     """
 
     def __init__(

@@ -152,7 +152,7 @@ def find_column(schema: Any, field: str, *, place: str) -> list[str]:
         The names from the top column down.
 
     Raises:
-        DataError: When it is not there (names those that are) or does not hold text.
+        DataError: If it is not there (names those that are) or does not hold text.
     """
     import pyarrow as pa
 

@@ -77,7 +77,7 @@ def read_facts(run: RunDirectory) -> RunFacts:
     """Read what a run left behind.
 
     Raises:
-        ModelError: When it is not finished, or its files are damaged.
+        ModelError: If it is not finished, or its files are damaged.
     """
     try:
         result = json.loads(run.result_path.read_text(encoding="utf-8"))

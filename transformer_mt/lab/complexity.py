@@ -9,10 +9,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from transformer_mt.benchmarks.lengths import fitted_exponent, layer_step, measure, settings_for
+from transformer_mt.benchmarks.lengths import (
+    fitted_exponent,
+    layer_step,
+    measure,
+    one_sentence,
+    settings_for,
+)
 from transformer_mt.config.model import TransformerSettings
 from transformer_mt.nn.convolution import GatedConvolution, Windows
-from transformer_mt.nn.packing import Segments
 from transformer_mt.nn.recurrent import CELLS, RecurrentLayer
 
 DEFAULT_LENGTHS = (256, 512, 1024, 2048, 4096)
@@ -111,12 +116,12 @@ def _step(layer: Callable[[Tensor], Tensor], length: int) -> Callable[[], object
 
 def _recurrent(length: int) -> Callable[[Tensor], Tensor]:
     layer = RecurrentLayer(CELLS["lstm"], D_MODEL, D_MODEL)
-    one_sentence = torch.ones(length, dtype=torch.int64)
-    return lambda x: layer(x, one_sentence)
+    batch_sizes = torch.ones(length, dtype=torch.int64)  # a single sentence
+    return lambda x: layer(x, batch_sizes)
 
 
 def _convolution(length: int) -> Callable[[Tensor], Tensor]:
     layer: nn.Module = GatedConvolution(D_MODEL, KERNEL_SIZE, dropout=0.0)
-    segments = Segments.from_lengths(torch.tensor([length]), max_length=length, num_tokens=length)
-    windows = Windows.of(segments, range(1 - KERNEL_SIZE, 1))  # as in a decoder: only the past
+    # As in a decoder: only the past.
+    windows = Windows.of(one_sentence(length, CPU), range(1 - KERNEL_SIZE, 1))
     return lambda x: layer(x, windows)

@@ -24,7 +24,7 @@ def save_experiment(
     """Write a figure as PNG and SVG, and its numbers as CSV; return the files.
 
     Raises:
-        TmtError: When they cannot be written.
+        TmtError: If they cannot be written.
     """
     paths = [folder / f"{name}.{suffix}" for suffix in ("png", "svg", "csv")]
     for path in paths[:2]:

@@ -98,7 +98,7 @@ def draw_by_length(
 
     Raises:
         ConfigError: If matplotlib is missing.
-        TmtError: When the picture cannot be written.
+        TmtError: If the picture cannot be written.
     """
     buckets = {bucket.at_least: bucket for result in results.values() for bucket in result}
     places = {at_least: place for place, at_least in enumerate(sorted(buckets))}

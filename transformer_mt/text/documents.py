@@ -12,11 +12,6 @@ def join_sentences(sentences: Sequence[str], separator: str) -> str:
     return f"{separator} ".join(sentences)
 
 
-def last_sentence(text: str, separator: str) -> str:
-    """Return what follows the last separator of a line: all of it if there is none."""
-    return text.rpartition(separator)[2].lstrip()
-
-
 class Context:
     """Remembers the last sentences of a document.
 

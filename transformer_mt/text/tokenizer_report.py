@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from transformer_mt.text.segmentation import SPACE
 from transformer_mt.text.tokenizer import UNK_ID, Tokenizer
 
+NUM_LONGEST, NUM_EXAMPLES, NUM_MISSING = 10, 3, 10
+
 
 @dataclass(frozen=True)
 class TokenizerReport:
@@ -66,7 +68,7 @@ class TextReport:
     examples: list[list[str]]
 
 
-def describe_tokenizer(tokenizer: Tokenizer, *, num_longest: int = 10) -> TokenizerReport:
+def describe_tokenizer(tokenizer: Tokenizer) -> TokenizerReport:
     """Describe a tokenizer by itself."""
     texts = [piece for piece in tokenizer.texts if piece is not None]
     return TokenizerReport(
@@ -75,14 +77,12 @@ def describe_tokenizer(tokenizer: Tokenizer, *, num_longest: int = 10) -> Tokeni
         num_bytes=len(tokenizer.byte_ids),
         num_characters=sum(len(piece) == 1 for piece in texts),
         user_symbols=tokenizer.user_symbols,
-        longest_pieces=sorted(texts, key=lambda piece: -len(piece))[:num_longest],
+        longest_pieces=sorted(texts, key=lambda piece: -len(piece))[:NUM_LONGEST],
         fingerprint=tokenizer.fingerprint(),
     )
 
 
-def measure_tokenizer(
-    tokenizer: Tokenizer, lines: Iterable[str], *, num_examples: int = 3, num_missing: int = 10
-) -> TextReport:
+def measure_tokenizer(tokenizer: Tokenizer, lines: Iterable[str]) -> TextReport:
     """Count what a tokenizer makes of a text, in memory that does not grow with it."""
     num_words = longest_line_tokens = 0
     tokens: Counter[int] = Counter()
@@ -96,7 +96,7 @@ def measure_tokenizer(
         longest_line_tokens = max(longest_line_tokens, len(ids))
         tokens.update(ids)
         characters.update(line)
-        if len(examples) < num_examples:
+        if len(examples) < NUM_EXAMPLES:
             examples.append(tokenizer.pieces(ids))
     known = {" " if piece == SPACE else piece for piece in tokenizer.texts if piece is not None}
     missing = Counter({c: count for c, count in characters.items() if c not in known})
@@ -114,7 +114,7 @@ def measure_tokenizer(
         byte_share=_ratio(sum(tokens[i] for i in tokenizer.byte_ids), num_tokens),
         unknown_share=_ratio(tokens[UNK_ID], num_tokens),
         used_share=_ratio(num_used, sum(piece is not None for piece in tokenizer.texts)),
-        missing_characters=missing.most_common(num_missing),
+        missing_characters=missing.most_common(NUM_MISSING),
         examples=examples,
     )
 

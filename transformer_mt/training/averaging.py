@@ -39,8 +39,8 @@ def average_run(
         The steps that it is made of.
 
     Raises:
-        ModelError: When the run has no checkpoints, or one of them is damaged.
-        ConfigError: When the output is there already and no bundle, or a part of a run.
+        ModelError: If the run has no checkpoints, or one of them is damaged.
+        ConfigError: If the output is there already and no bundle, or a part of a run.
     """
     if RunDirectory(output_dir.resolve().parent).metrics_path.exists():
         raise ConfigError(
@@ -116,7 +116,7 @@ def average_checkpoints(directories: Sequence[Path]) -> dict[str, Tensor]:
     """Return the mean of the weights of checkpoints, summed in float64.
 
     Raises:
-        ModelError: When a checkpoint is damaged or of another architecture than the first.
+        ModelError: If a checkpoint is damaged or of another architecture than the first.
     """
     total: dict[str, Tensor] = {}
     dtypes: dict[str, torch.dtype] = {}

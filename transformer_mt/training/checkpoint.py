@@ -64,7 +64,7 @@ def save_checkpoint(
         state: JSON values.
 
     Raises:
-        TmtError: When the disk refuses; older checkpoints are untouched.
+        TmtError: If the disk refuses; older checkpoints are untouched.
     """
     about = {"kind": KIND, "format_version": FORMAT_VERSION}
     with new_directory(directory, about, hash_name="xxh3") as folder:
@@ -79,7 +79,7 @@ def read_checkpoint(directory: Path) -> Checkpoint:
     """Check all files of a checkpoint and read its state.
 
     Raises:
-        ModelError: When a file is missing or damaged; names it.
+        ModelError: If a file is missing or damaged; names it.
     """
     read_manifest(directory, KIND, newest_version=FORMAT_VERSION)
     state = json.loads((directory / STATE).read_text(encoding="utf-8"))
@@ -102,7 +102,7 @@ def restore(
         trained: The model that `optimizer` updates, where that is a sharded copy of `model`.
 
     Raises:
-        ModelError: When they belong to another architecture; names the tensors.
+        ModelError: If they belong to another architecture; names the tensors.
     """
     load_weights(model, checkpoint.directory / WEIGHTS)
     path = checkpoint.directory / OPTIMIZER
@@ -118,7 +118,7 @@ def newest_checkpoint(checkpoints_dir: Path) -> Checkpoint | None:
     """Return the newest checkpoint that is whole; warn of each damaged one that is passed over.
 
     Raises:
-        ModelError: When there are checkpoints and all are damaged.
+        ModelError: If there are checkpoints and all are damaged.
     """
     directories = list_checkpoints(checkpoints_dir)
     for directory in reversed(directories):

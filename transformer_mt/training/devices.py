@@ -16,7 +16,7 @@ def choose_device(
         setting: What the user set, for messages.
 
     Raises:
-        ConfigError: When the wanted device is not there.
+        ConfigError: If the wanted device is not there.
     """
     there = {
         "cuda": torch.cuda.is_available(),
@@ -48,7 +48,7 @@ def check_precision(precision: str, device: torch.device) -> None:
     """Make sure that a device can multiply in a precision.
 
     Raises:
-        ConfigError: When it cannot.
+        ConfigError: If it cannot.
     """
     if precision == "bf16" and device.type == "cuda":
         has_it = torch.cuda.is_bf16_supported(including_emulation=False)

@@ -69,7 +69,7 @@ class World:
         """Make sure that all ranks have the same number, such as a hash or a checksum.
 
         Raises:
-            TmtError: On all ranks, when one has another than rank 0; names the ranks.
+            TmtError: On all ranks, if one has another than rank 0; names the ranks.
         """
         mine = torch.tensor([value], dtype=torch.int64).view(torch.uint8)
         values = [int(part.view(torch.int64)) for part in self.gather_bytes(mine)]
@@ -161,7 +161,7 @@ def open_world(*, timeout_minutes: float) -> Iterator[World]:
         timeout_minutes: A rank that does not answer for so long is lost.
 
     Raises:
-        TmtError: When a rank is lost; names it where that can be found out, and prints where this
+        TmtError: If a rank is lost; names it where that can be found out, and prints where this
             one stood.
     """
     timeout = timedelta(minutes=timeout_minutes)

@@ -32,7 +32,7 @@ def judge_loss(state: TrainState, loss_nats: float, *, chance_nats: float) -> No
         chance_nats: Loss of giving all tokens the same probability; where runs begin.
 
     Raises:
-        DivergedError: When the loss was high in too many windows in a row.
+        DivergedError: If the loss was high in too many windows in a row.
     """
     lowest = chance_nats if state.lowest_loss is None else min(chance_nats, state.lowest_loss)
     state.lowest_loss = min(lowest, loss_nats)

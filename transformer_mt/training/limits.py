@@ -62,11 +62,11 @@ class Course:
         )
 
     def every(self, num_steps: int) -> bool:
-        """Say whether the number of updates so far is a multiple."""
+        """Return whether the number of updates so far is a multiple."""
         return self._state.step % num_steps == 0
 
     def validation_is_due(self) -> bool:
-        """Say whether the weights should be scored now and have not been."""
+        """Return whether the weights should be scored now and have not been."""
         if self._state.step == 0 or self._state.is_validated():
             return False
         return self.every(self._validation.every_steps) or self.end_reason() is not None

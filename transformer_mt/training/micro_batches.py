@@ -87,7 +87,7 @@ class Updates:
         micro_batch_tokens: Most target tokens that a device takes at once; None = any number.
 
     Raises:
-        DataError: When a pair is longer than a micro-batch.
+        DataError: If a pair is longer than a micro-batch.
     """
 
     def __init__(
@@ -165,7 +165,7 @@ def open_updates(
     What is found is kept in `state`: a run that goes on makes the same batches again.
 
     Raises:
-        ConfigError: When it cannot be found.
+        ConfigError: If it cannot be found.
     """
     settings = config.training
     micro_batch_tokens = settings.micro_batch_tokens
@@ -214,7 +214,7 @@ def largest_micro_batch(
         fits: Whether a device has room for so many tokens; if so, it has for fewer.
 
     Raises:
-        ConfigError: When none fits.
+        ConfigError: If none fits.
     """
 
     def tokens(accumulation: int) -> int:

@@ -20,8 +20,8 @@ def plot_runs(runs: Sequence[RunDirectory], output_path: Path) -> None:
         output_path: The picture; its suffix names the format.
 
     Raises:
-        ConfigError: When matplotlib is missing or the suffix is none it knows.
-        TmtError: When the picture cannot be written.
+        ConfigError: If matplotlib is missing or the suffix is none it knows.
+        TmtError: If the picture cannot be written.
     """
     check_figure(output_path)
     figure = new_figure(8, 9)

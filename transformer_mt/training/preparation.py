@@ -76,7 +76,7 @@ def open_sources(config: Config) -> Sources:
     afterwards has waited for nothing.
 
     Raises:
-        DataError: When some are not there or cannot be read; names them all.
+        DataError: If some are not there or cannot be read; names them all.
     """
     data = config.data
     opened: list[PairSource] = []
@@ -104,7 +104,7 @@ def prepare_data(config: Config, sources: Sources, run: RunDirectory, *, is_main
         is_main: True for the one process that writes in the folder of the run.
 
     Raises:
-        DataError: When a source cannot be read, nothing is left of it, or it is not what the run
+        DataError: If a source cannot be read, nothing is left of it, or it is not what the run
             was started with.
     """
     data = config.data
@@ -190,8 +190,8 @@ def find_tokenizers(config: Config, run: RunDirectory, sources: Sequence[PairSou
     Trained ones are kept in the folder of the corpora, under the hash of texts and settings.
 
     Raises:
-        ConfigError: When the named ones are joint and should not be, or the other way round.
-        DataError: When they are damaged, or the text does not suffice for the vocabulary.
+        ConfigError: If the named ones are joint and should not be, or the other way round.
+        DataError: If they are damaged, or the text does not suffice for the vocabulary.
     """
     settings = config.tokenizer
     if list_checkpoints(run.checkpoints_dir):

@@ -37,7 +37,7 @@ class Reporter:
         progress: Share of the run that is over.
 
     Raises:
-        TmtError: When the files cannot be written.
+        TmtError: If the files cannot be written.
     """
 
     def __init__(

@@ -28,7 +28,7 @@ def resume(session: Session, updater: Updater, *, model: nn.Module) -> TrainStat
     """Continue from the newest sound checkpoint; without one, begin at step 0.
 
     Raises:
-        ModelError: When all checkpoints are damaged, or belong to another architecture.
+        ModelError: If all checkpoints are damaged, or belong to another architecture.
     """
     checkpoint = newest_checkpoint(session.directory.checkpoints_dir)
     if checkpoint is None:
@@ -55,7 +55,7 @@ def save(session: Session, updater: Updater, *, model: nn.Module, state: TrainSt
     """Write a checkpoint, then delete those that need not be kept; all ranks must call this.
 
     Raises:
-        TmtError: When the ranks have other weights than each other, or the disk refuses.
+        TmtError: If the ranks have other weights than each other, or the disk refuses.
     """
     copy_weights(updater.trained, model)
     session.world.check_equal(checksum(model), f"the weights at step {state.step}")

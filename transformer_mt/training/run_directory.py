@@ -88,8 +88,8 @@ class RunDirectory:
             fresh: Put an older run of this name aside and start anew.
 
         Raises:
-            ConfigError: When the run goes on with settings that may not change; lists them.
-            TmtError: When another process writes in the folder, or nobody can.
+            ConfigError: If the run goes on with settings that may not change; lists them.
+            TmtError: If another process writes in the folder, or nobody can.
         """
         with explain_write_errors(self.root):
             self.root.mkdir(parents=True, exist_ok=True)
@@ -207,7 +207,7 @@ def find_run(path: Path) -> RunDirectory:
     """Return the run in a folder; `runs/latest` stands for the run that it names.
 
     Raises:
-        ModelError: When there is no run.
+        ModelError: If there is no run.
     """
     if path.name == "latest" and not path.is_dir():
         newest = newest_run(path.parent)

@@ -50,9 +50,9 @@ def open_session(config: Config, *, fresh: bool) -> Iterator[Session]:
         fresh: Put an older run of this name aside instead of going on with it.
 
     Raises:
-        ConfigError: When settings do not fit this machine or the run that goes on.
-        DataError: When the data cannot be read or used.
-        InterruptedRun: When a signal came before the data was prepared.
+        ConfigError: If settings do not fit this machine or the run that goes on.
+        DataError: If the data cannot be read or used.
+        InterruptedRun: If a signal came before the data was prepared.
     """
     if config.training.tensorboard:
         check_tensorboard()

@@ -78,7 +78,7 @@ def build_optimizer(model: Seq2Seq, settings: TrainingSettings) -> torch.optim.O
 
 
 def _takes_graphs(settings: TrainingSettings, world: World, device: torch.device) -> bool:
-    """Tell whether graphs are wanted and can be tried; say why not, where they are wanted."""
+    """Return whether graphs are wanted and can be tried; say why not, where they are wanted."""
     if not settings.cuda_graph:
         return False
     if device.type != "cuda" or varlen_kernel_of(device.index or 0) is None:
@@ -95,7 +95,7 @@ def check_ranks(config: Config, world: World) -> None:
     """Make sure that a model can be trained by so many processes.
 
     Raises:
-        ConfigError: When ranks would wait for gradients of layers that others leave out.
+        ConfigError: If ranks would wait for gradients of layers that others leave out.
     """
     if world.size > 1 and getattr(config.model, "layer_dropout", False):
         raise ConfigError(

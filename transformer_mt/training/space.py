@@ -19,13 +19,14 @@ _NUM_BUNDLES = 3
 def check_space(
     run: RunDirectory,
     settings: CheckpointSettings,
+    *,
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
 ) -> None:
     """Make sure that checkpoints and bundles of a run fit on the disk.
 
     Raises:
-        TmtError: When they do not; says how much is missing.
+        TmtError: If they do not; says how much is missing.
     """
     weights, checkpoint = bundle_bytes(model), checkpoint_bytes(model, optimizer)
     # The newest is written before the oldest is deleted.

@@ -72,7 +72,7 @@ class TrainState:
         self.window_seconds += seconds
 
     def is_validated(self) -> bool:
-        """Say whether these very weights have been validated."""
+        """Return whether these very weights have been validated."""
         return bool(self.validations) and self.validations[-1].step == self.step
 
     def validations_since_best(self) -> int:

@@ -48,11 +48,11 @@ def train(config: Config, *, fresh: bool = False) -> RunResult:
         Where the model is, and how good.
 
     Raises:
-        ConfigError: When settings do not fit this machine or the run that goes on.
-        DataError: When the data cannot be read or used.
-        ModelError: When the checkpoints cannot be used.
-        DivergedError: When the run diverges again after `training.max_rollbacks`.
-        InterruptedRun: When a signal stopped the run, after saving.
+        ConfigError: If settings do not fit this machine or the run that goes on.
+        DataError: If the data cannot be read or used.
+        ModelError: If the checkpoints cannot be used.
+        DivergedError: If the run diverges again after `training.max_rollbacks`.
+        InterruptedRun: If a signal stopped the run, after saving.
     """
     with open_session(config, fresh=fresh) as session, closing(Trainer(session)) as trainer:
         return trainer.run()
@@ -104,8 +104,8 @@ class Trainer:
         """Train until a limit is reached, then choose the answer.
 
         Raises:
-            DivergedError: When the run diverges again after `training.max_rollbacks`.
-            InterruptedRun: When a signal stopped the run, after saving.
+            DivergedError: If the run diverges again after `training.max_rollbacks`.
+            InterruptedRun: If a signal stopped the run, after saving.
         """
         if result := self.finished_before():
             return result
@@ -136,11 +136,14 @@ class Trainer:
         """Say and write down what is about to happen.
 
         Raises:
-            TmtError: When the disk has no room for it.
+            TmtError: If the disk has no room for it.
         """
         with self.world.main_first():
             check_space(
-                self.directory, self.settings.checkpoints, self.model, self.updater.optimizer
+                self.directory,
+                self.settings.checkpoints,
+                model=self.model,
+                optimizer=self.updater.optimizer,
             )
         if self.state.step:
             logger.info("%s: goes on from step %d", self.directory.root, self.state.step)
@@ -172,7 +175,7 @@ class Trainer:
         """Report that the update was made in smaller parts; stop if that has become the rule.
 
         Raises:
-            TmtError: When it has; all is saved.
+            TmtError: If it has; all is saved.
         """
         self.state.num_split += 1
         if self.reporter is not None:

@@ -133,7 +133,7 @@ class Updater:
         Where a rank is out of memory, all begin anew with each micro-batch in two halves.
 
         Raises:
-            TmtError: When that is not possible.
+            TmtError: If that is not possible.
         """
         if self._working is not None:
             self._working.refresh()
@@ -150,7 +150,7 @@ class Updater:
         """Try whether all ranks can compute the gradients of a batch; nothing is changed by it.
 
         Raises:
-            ConfigError: When a rank cannot try alone.
+            ConfigError: If a rank cannot try alone.
         """
         if not self._can_retry:
             raise ConfigError(
@@ -219,7 +219,7 @@ class Updater:
         """Wait for the device and see whether updates are still being made.
 
         Raises:
-            DivergedError: When too many in a row were unusable.
+            DivergedError: If too many in a row were unusable.
         """
         in_a_row = self.tally[_UNUSABLE_IN_A_ROW].item()
         # Under fp16 unusable updates are how the scale finds its place, until it is too small.
@@ -287,7 +287,7 @@ class Updater:
         """Call a function; return None where it has no room for `parts` but may for smaller ones.
 
         Raises:
-            TmtError: When there is no room and nothing to be done.
+            TmtError: If there is no room and nothing to be done.
         """
         result = attempt(function)
         if result is None and (not can_retry or all(part.num_pairs == 1 for part in parts)):

@@ -58,7 +58,7 @@ class Validator:
             autocast: Context of the run's precision.
 
         Raises:
-            DivergedError: When what the model says is no number any more.
+            DivergedError: If what the model says is no number any more.
         """
         try:
             # Compiled layers would be compiled again for a model that drops nothing.

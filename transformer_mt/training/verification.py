@@ -45,7 +45,7 @@ def verify(directory: Path, *, rescore: bool = True) -> Iterator[Finding]:
             in its manifest.
 
     Raises:
-        ModelError: When the folder is none of these.
+        ModelError: If the folder is none of these.
     """
     run = RunDirectory(directory)
     if (directory / "src.tokens").exists():
