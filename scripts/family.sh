@@ -18,7 +18,7 @@ station gru_dot configs/family/multi30k_gru_dot.yaml
 station lstm_additive configs/family/multi30k_lstm_additive.yaml
 station convolutional configs/family/multi30k_convolutional.yaml
 for positions in sinusoidal learned rotary relative relative_bias alibi none; do
-    station "$positions" configs/multi30k_tiny.yaml --set model.positions.type="$positions"
+    station "$positions" configs/family/multi30k_transformer.yaml --set model.positions.type="$positions"
 done
 
 tmt compare "${runs[@]}" --beam-size 5 --by-length --length-edges 8,12,16,20,25 --figure out/family.svg --markdown

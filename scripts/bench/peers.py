@@ -366,7 +366,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Compare training speed with that of others.")
     add = parser.add_argument
     add("--output", type=Path, default=ROOT / "out/bench/peers.jsonl", help="runs are added to it")
-    add("--config", default=str(ROOT / "configs/multi30k_tiny.yaml"), help="data and tokenizer")
+    add(
+        "--config",
+        default=str(ROOT / "configs/family/multi30k_transformer.yaml"),
+        help="data and tokenizer",
+    )
     add("--sizes", nargs="+", choices=list(SIZES), default=list(SIZES))
     add("--precisions", nargs="+", choices=PRECISIONS, default=list(PRECISIONS))
     add("--engines", nargs="+", choices=list(ENGINES), default=list(ENGINES))

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Translate the same sentences with the same weights here and with others; compare.
 
-    .venv/bin/python scripts/bench/peers_decode.py --model runs/multi30k_tiny
+    .venv/bin/python scripts/bench/peers_decode.py --model runs/multi30k_transformer
 
 Each run is a process of its own; the engines take turns. Ours is `tmt bench decode`; the others are
 Hugging Face `generate` and CTranslate2, both with copies of our weights, with text in and text out
@@ -268,7 +268,7 @@ def main(arguments: list[str] | None = None) -> int:
     add = parser.add_argument
     output = ROOT / "out/bench/peers_decode.jsonl"
     add("--output", type=Path, default=output, help="file of results; runs are added")
-    add("--model", type=Path, default=ROOT / "runs/multi30k_tiny", help="run, or bundle")
+    add("--model", type=Path, default=ROOT / "runs/multi30k_transformer", help="run, or bundle")
     test = ROOT / "data/multi30k/test_2016_flickr"
     add("--input", type=Path, default=test.with_suffix(".en"), help="lines to translate")
     add("--reference", type=Path, default=test.with_suffix(".de"), help="its ending: its language")

@@ -21,7 +21,7 @@ ROOT = peers.ROOT
 @pytest.mark.parametrize("size", peers.SIZES)
 def test_sizes_are_settings(size: str) -> None:
     changes = peers.changes_of(size, "bf16", 512)
-    config = load_config(ROOT / "configs" / "multi30k_tiny.yaml", changes)
+    config = load_config(ROOT / "configs" / "family" / "multi30k_transformer.yaml", changes)
     assert config.training.precision == "bf16"
     assert config.training.max_tokens == 512
     assert config.model.d_ff == {"tiny": 256, "base": 2048}[size]
@@ -135,7 +135,8 @@ def test_a_toolkit_is_stopped_after_its_time_and_one_that_dies_is_an_error(tmp_p
 @pytest.mark.parametrize("engine", toolkits.PRECISIONS)
 def test_commands_of_toolkits_have_the_sizes(engine: str, tmp_path: Path, monkeypatch) -> None:
     config = load_config(
-        ROOT / "configs" / "multi30k_tiny.yaml", peers.changes_of("base", "fp32", 99)
+        ROOT / "configs" / "family" / "multi30k_transformer.yaml",
+        peers.changes_of("base", "fp32", 99),
     )
     toolkits.write_text(tmp_path, {"en": ["▁a"], "de": ["▁b"]}, ["p", "u", "s", "e", "▁a", "▁b"])
     monkeypatch.setattr(toolkits.subprocess, "run", lambda *_, **__: None)
