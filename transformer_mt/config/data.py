@@ -18,6 +18,26 @@ def _check_language(code: str) -> str:
 
 
 LanguageCode = Annotated[str, AfterValidator(_check_language)]
+Weight = Annotated[
+    float,
+    Field(
+        gt=0,
+        description="How many times an epoch sees each pair of this source; 0.5: every other "
+        "epoch.",
+    ),
+]
+TextFile = Annotated[str, Field(description="File, UTF-8; plain, .gz, .bz2, .xz or .zst.")]
+SrcField = Annotated[
+    str | None,
+    Field(
+        description="Field of the source text, with dots into what is nested; default "
+        "`translation.SRC_LANG`."
+    ),
+]
+TgtField = Annotated[
+    str | None,
+    Field(description="Field of the target text, likewise; default `translation.TGT_LANG`."),
+]
 
 
 class TextSource(Settings):
@@ -28,22 +48,19 @@ class TextSource(Settings):
     """File of source lines, UTF-8; plain, .gz, .bz2, .xz or .zst."""
     tgt: str
     """File of target lines, as many as source lines."""
-    weight: Annotated[float, Field(gt=0)] = 1.0
-    """How many times an epoch sees each pair of this source; 0.5: every other epoch."""
+    weight: Weight = 1.0
 
 
 class TsvSource(Settings):
     """One file with a pair on each line, in columns separated by tabs; no quoting, no header."""
 
     type: Literal["tsv"]
-    path: str
-    """File, UTF-8; plain, .gz, .bz2, .xz or .zst."""
+    path: TextFile
     src_column: Annotated[int, Field(ge=0)] = 0
     """Column of the source text, counted from 0."""
     tgt_column: Annotated[int, Field(ge=0)] = 1
     """Column of the target text, counted from 0."""
-    weight: Annotated[float, Field(gt=0)] = 1.0
-    """How many times an epoch sees each pair of this source."""
+    weight: Weight = 1.0
 
 
 class CsvSource(Settings):
@@ -53,16 +70,14 @@ class CsvSource(Settings):
     """
 
     type: Literal["csv"]
-    path: str
-    """File, UTF-8; plain, .gz, .bz2, .xz or .zst."""
+    path: TextFile
     delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","
     """What separates fields, such as `;`."""
     src_column: Annotated[int, Field(ge=0)] | str = 0
     """Column of the source text: its number, from 0, or its name in the first row."""
     tgt_column: Annotated[int, Field(ge=0)] | str = 1
     """Column of the target text, likewise."""
-    weight: Annotated[float, Field(gt=0)] = 1.0
-    """How many times an epoch sees each pair of this source."""
+    weight: Weight = 1.0
 
     def contradictions(self) -> Iterator[tuple[str, str]]:
         """Refuse a name beside a number: is the first row a pair, or not?"""
@@ -76,14 +91,10 @@ class JsonlSource(Settings):
     """One JSON object on each line."""
 
     type: Literal["jsonl"]
-    path: str
-    """File, UTF-8; plain, .gz, .bz2, .xz or .zst."""
-    src_field: str | None = None
-    """Field of the source text, with dots into nested objects; default `translation.SRC_LANG`."""
-    tgt_field: str | None = None
-    """Field of the target text; default `translation.TGT_LANG`."""
-    weight: Annotated[float, Field(gt=0)] = 1.0
-    """How many times an epoch sees each pair of this source."""
+    path: TextFile
+    src_field: SrcField = None
+    tgt_field: TgtField = None
+    weight: Weight = 1.0
 
 
 class ParquetSource(Settings):
@@ -92,12 +103,9 @@ class ParquetSource(Settings):
     type: Literal["parquet"]
     path: str
     """File."""
-    src_field: str | None = None
-    """Column of the source text, with dots into structs; default `translation.SRC_LANG`."""
-    tgt_field: str | None = None
-    """Column of the target text; default `translation.TGT_LANG`."""
-    weight: Annotated[float, Field(gt=0)] = 1.0
-    """How many times an epoch sees each pair of this source."""
+    src_field: SrcField = None
+    tgt_field: TgtField = None
+    weight: Weight = 1.0
 
 
 class HubSource(Settings):
@@ -112,12 +120,9 @@ class HubSource(Settings):
     """Split, such as `train`."""
     revision: str | None = None
     """Commit of the hub repository; pin it for a run that can be repeated."""
-    src_field: str | None = None
-    """Column of the source text, with dots into structs; default `translation.SRC_LANG`."""
-    tgt_field: str | None = None
-    """Column of the target text; default `translation.TGT_LANG`."""
-    weight: Annotated[float, Field(gt=0)] = 1.0
-    """How many times an epoch sees each pair of this source."""
+    src_field: SrcField = None
+    tgt_field: TgtField = None
+    weight: Weight = 1.0
 
 
 class ReverseSource(Settings):
@@ -132,8 +137,7 @@ class ReverseSource(Settings):
     """Greatest number of digits."""
     seed: int = 1
     """Sources with different seeds hold different pairs."""
-    weight: Annotated[float, Field(gt=0)] = 1.0
-    """How many times an epoch sees each pair of this source."""
+    weight: Weight = 1.0
 
     def contradictions(self) -> Iterator[tuple[str, str]]:
         """Refuse an empty range of lengths."""

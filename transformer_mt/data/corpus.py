@@ -160,7 +160,6 @@ def prepare_corpus(
             # Another process has made it meanwhile.
             shutil.rmtree(unfinished, ignore_errors=True)
             return corpus
-        num_workers = num_workers or _num_processors()
         facts = _fill(unfinished, source, tokenizers, filters=filters, num_workers=num_workers)
         if source.fingerprint(hashes) != identity["texts"]:
             raise DataError(
@@ -185,7 +184,7 @@ def _fill(
     tokenizers: Tokenizers,
     *,
     filters: Filters,
-    num_workers: int,
+    num_workers: int | None,
 ) -> dict[str, object]:
     """Write the files of a corpus, from where they end; return what its manifest says of them."""
     remove_leftovers(unfinished)
@@ -204,7 +203,7 @@ def _fill(
         source,
         tokenizers,
         filters=filters,
-        num_workers=num_workers,
+        num_workers=num_workers or _num_processors(),
         first=written.report.num_pairs,
     )
     with closing(encoded):

@@ -69,9 +69,8 @@ class Tokenizer:
         ]
         if special != [PAD_ID, UNK_ID, BOS_ID, EOS_ID]:
             raise ValueError(
-                "expected the ids pad {}, unk {}, bos {}, eos {}; got {}, {}, {}, {}".format(
-                    PAD_ID, UNK_ID, BOS_ID, EOS_ID, *special
-                )
+                f"expected the ids pad {PAD_ID}, unk {UNK_ID}, bos {BOS_ID}, eos {EOS_ID}; got "
+                f"{', '.join(map(str, special))}"
             )
         self.vocab_size = len(ids)
         self.byte_ids: list[int] = [
