@@ -7,20 +7,15 @@ which makes machine code of them, takes half a minute.
 import logging
 from functools import partial
 
-import numpy as np
 import pytest
 import torch
 import torch._dynamo
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from tests.updates import fresh_model, some_pairs, updater_for
 from transformer_mt.data.batches import eval_batches
-from transformer_mt.data.pairs import pack_pairs
-from transformer_mt.models.build import build_model
 from transformer_mt.nn import attend, loss
-from transformer_mt.training.distributed import World
-from transformer_mt.training.optimizers import build_adam
 from transformer_mt.training.trainer import train
-from transformer_mt.training.update import Updater
 
 
 @pytest.fixture
@@ -37,46 +32,25 @@ def compiler(monkeypatch):
 
 
 def batches(row_multiple=16):
-    rng = np.random.default_rng(1)
-    lengths = rng.integers(1, 20, (24, 2))
-    src, tgt = ([rng.integers(4, 30, n).tolist() for n in side] for side in lengths.T)
-    return list(eval_batches(pack_pairs(src, tgt), max_tokens=80, row_multiple=row_multiple))
+    return list(eval_batches(some_pairs(), max_tokens=80, row_multiple=row_multiple))
 
 
-def updater_for(config, *, compiled):
-    torch.manual_seed(1)
-    model = build_model(config.model, src_vocab_size=30, tgt_vocab_size=30)
-    rule = build_adam(model.parameters(), "adam", beta1=0.9, beta2=0.98, eps=1e-9, weight_decay=0.0)
-    updater = Updater(
-        model,
-        rule,
-        world=World(),
-        device=torch.device("cpu"),
-        precision="fp32",
-        label_smoothing=0.1,
-        clip_norm=None,
-        compiled=compiled,
-    )
-    return model, updater
-
-
-def losses_and_gradients(model, updater, row_multiple=16):
+def losses_and_gradients(updater, row_multiple=16):
     """Accumulate all batches; return the loss sums of each, and all gradients."""
     losses = [updater.accumulate([batch], num_tokens=17) for batch in batches(row_multiple)]
-    return torch.stack(losses), {name: w.grad for name, w in model.named_parameters()}
+    return torch.stack(losses), {name: w.grad for name, w in updater.trained.named_parameters()}
 
 
 def test_compiled_layers_and_loss_equal_plain_ones_and_are_compiled_once(run_config, compiler):
-    config = run_config(model__dropout=0.0)
-    expected, gradients = losses_and_gradients(*updater_for(config, compiled=False), None)
+    settings = run_config(model__dropout=0.0).model
+    expected, gradients = losses_and_gradients(updater_for(fresh_model(settings)), None)
     compiler("eager")
-    torch.manual_seed(5)
-    model, updater = updater_for(config, compiled=True)
+    updater = updater_for(fresh_model(settings), compiled=True)
     assert updater.model.compiled
-    assert all(weight.grad is None for weight in model.parameters())
+    assert all(weight.grad is None for weight in updater.trained.parameters())
     assert len({batch.num_tgt_tokens for batch in batches()}) > 2
     with torch._dynamo.config.patch(error_on_recompile=True):
-        found, found_gradients = losses_and_gradients(model, updater)
+        found, found_gradients = losses_and_gradients(updater)
     torch.testing.assert_close(found, expected)
     for name, gradient in gradients.items():
         torch.testing.assert_close(found_gradients[name], gradient, rtol=1e-4, atol=1e-6)
@@ -89,15 +63,15 @@ def test_where_compiling_fails_one_warning_says_why_and_training_goes_on(
         raise FileNotFoundError("no C++ compiler was found\nand more")
 
     compiler(broken)
-    config = run_config(model__dropout=0.0)
+    settings = run_config(model__dropout=0.0).model
     with caplog.at_level(logging.WARNING, logger="transformer_mt"):
-        model, updater = updater_for(config, compiled=True)
-        found, _ = losses_and_gradients(model, updater)
+        updater = updater_for(fresh_model(settings), compiled=True)
+        found, _ = losses_and_gradients(updater)
     assert not updater.model.compiled
     warnings = [record.getMessage() for record in caplog.records]
     assert len(warnings) == 1
     assert "no C++ compiler was found" in warnings[0]
-    expected, _ = losses_and_gradients(*updater_for(config, compiled=False))
+    expected, _ = losses_and_gradients(updater_for(fresh_model(settings)))
     torch.testing.assert_close(found, expected)
 
 
@@ -129,7 +103,7 @@ def test_an_update_never_waits_for_the_device(run_config, monkeypatch):
     # The CPU looks at lengths to group sentences; there is nothing to wait for.
     monkeypatch.setattr(attend, "attend_in_groups", None)
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
-    _, updater = updater_for(run_config(model__dropout=0.1), compiled=False)
+    updater = updater_for(fresh_model(run_config(model__dropout=0.1).model))
     micro_batches = batches()
     with Waits():
         updater(micro_batches, num_tokens=sum(b.num_tgt_tokens for b in micro_batches), lr=0.1)

@@ -6,15 +6,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.unit.test_update import some_pairs
+from tests.updates import fresh_model, some_pairs, updater_for
 from transformer_mt.config.model import TransformerSettings
 from transformer_mt.data.batches import eval_batches
-from transformer_mt.models.build import build_model
 from transformer_mt.nn import attend as attend_module
 from transformer_mt.nn.attend import attend_varlen, varlen_options
-from transformer_mt.training.distributed import World
 from transformer_mt.training.graph import _MAX_GRAPHS, Record
-from transformer_mt.training.optimizers import build_adam
 from transformer_mt.training.update import Updater
 
 
@@ -49,24 +46,12 @@ def batches(sizes: tuple[int, ...] = (3, 4, 9), row_multiple: int = 32) -> list[
 
 
 def updater(record: Record | None, *, dropout: float = 0.0) -> Updater:
-    torch.manual_seed(1)
     settings = {
         "d_model": 16, "d_ff": 24, "num_heads": 2, "num_encoder_layers": 2, "dropout": dropout,
         "num_decoder_layers": 2,
     }  # fmt: skip
-    model = build_model(
-        TransformerSettings.model_validate(settings), src_vocab_size=30, tgt_vocab_size=30
-    )
-    return Updater(
-        model,
-        build_adam(model.parameters(), "adam", beta1=0.9, beta2=0.98, eps=1e-9, weight_decay=0.0),
-        world=World(),
-        device=torch.device("cpu"),
-        precision="fp32",
-        label_smoothing=0.1,
-        clip_norm=1.0,
-        record=record,
-    )
+    model = fresh_model(TransformerSettings.model_validate(settings))
+    return updater_for(model, clip_norm=1.0, record=record)
 
 
 class Recorder:

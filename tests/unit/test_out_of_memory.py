@@ -11,13 +11,12 @@ import pytest
 import torch
 
 from tests.tiny_runs import metrics_without_times
+from tests.updates import fresh_model, some_pairs, updater_for
 from transformer_mt.data.batches import eval_batches
 from transformer_mt.errors import TmtError
 from transformer_mt.evaluation import validation_loss
 from transformer_mt.log import read_metrics
 from transformer_mt.models.seq2seq import Seq2Seq
-from transformer_mt.training.distributed import World
-from transformer_mt.training.setup import build_optimizer
 from transformer_mt.training.trainer import train
 from transformer_mt.training.update import Updater
 
@@ -48,14 +47,8 @@ class SmallDevice:
 
 
 @pytest.fixture
-def some_batches(run_config):
-    import numpy as np
-
-    from transformer_mt.data.pairs import pack_pairs
-
-    rng = np.random.default_rng(1)
-    sides = ([rng.integers(4, 30, rng.integers(1, 20)).tolist() for _ in range(24)] for _ in "st")
-    return list(eval_batches(pack_pairs(*sides), max_tokens=100))
+def some_batches():
+    return list(eval_batches(some_pairs(), max_tokens=100))
 
 
 def losses_of(run):
@@ -65,19 +58,8 @@ def losses_of(run):
 
 
 def gradients_of(config, batches):
-    from transformer_mt.models.build import build_model
-
-    torch.manual_seed(1)
-    model = build_model(config.model, src_vocab_size=30, tgt_vocab_size=30)
-    updater = Updater(
-        model,
-        build_optimizer(model, config.training),
-        world=World(),
-        device=torch.device("cpu"),
-        precision="fp32",
-        label_smoothing=0.1,
-        clip_norm=None,
-    )
+    model = fresh_model(config.model)
+    updater = updater_for(model)
     losses = updater.accumulate(batches, num_tokens=sum(batch.num_tgt_tokens for batch in batches))
     return losses, {name: weight.grad for name, weight in model.named_parameters()}, updater
 

@@ -1,49 +1,18 @@
 """One update: what it is made of, how it is bounded, and when it is left out."""
 
-import numpy as np
 import pytest
 import torch
 
+from tests.updates import fresh_model, some_pairs, updater_for
 from transformer_mt.data.batches import eval_batches
-from transformer_mt.data.pairs import pack_pairs
 from transformer_mt.errors import DivergedError
 from transformer_mt.evaluation import batch_loss
-from transformer_mt.models.build import build_model
-from transformer_mt.training.distributed import World
-from transformer_mt.training.optimizers import build_adam
-from transformer_mt.training.update import MAX_UNUSABLE_IN_A_ROW, Updater
-
-
-def some_pairs(num_pairs=24):
-    rng = np.random.default_rng(1)
-    return pack_pairs(
-        *(
-            [rng.integers(4, 30, rng.integers(1, 20)).tolist() for _ in range(num_pairs)]
-            for _ in "st"
-        )
-    )
-
-
-def updater_for(config, precision="fp32", clip_norm=None):
-    torch.manual_seed(1)
-    model = build_model(config.model, src_vocab_size=30, tgt_vocab_size=30)
-    optimizer = build_adam(
-        model.parameters(), "adam", beta1=0.9, beta2=0.98, eps=1e-9, weight_decay=0.0
-    )
-    updater = Updater(
-        model,
-        optimizer,
-        world=World(),
-        device=torch.device("cpu"),
-        precision=precision,
-        label_smoothing=0.1,
-        clip_norm=clip_norm,
-    )
-    return model, updater
+from transformer_mt.training.update import MAX_UNUSABLE_IN_A_ROW
 
 
 def gradients_of(config, micro_batches, monkeypatch, clip_norm=None):
-    model, updater = updater_for(config, clip_norm=clip_norm)
+    model = fresh_model(config.model)
+    updater = updater_for(model, clip_norm=clip_norm)
     gradients = {}
     monkeypatch.setattr(
         torch.optim.Adam,
@@ -74,7 +43,7 @@ def test_a_tail_of_padding_changes_neither_loss_nor_gradients(
     run_config, monkeypatch, norm, padded
 ):
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: padded)
-    model, _ = updater_for(run_config(model__dropout=0.0, model__norm=norm))
+    model = fresh_model(run_config(model__dropout=0.0, model__norm=norm).model)
     model.double()
     results = []
     for row_multiple in (None, 64):
@@ -105,10 +74,12 @@ def test_clipping_under_fp16_bounds_the_gradient_not_its_scaled_form(run_config)
     batches = list(eval_batches(some_pairs(), max_tokens=10_000))
     norms, steps = {}, {}
     for precision in ("fp32", "fp16"):
-        model, updater = updater_for(config, precision=precision, clip_norm=1e6)
+        model = fresh_model(config.model)
+        updater = updater_for(model, precision=precision, clip_norm=1e6)
         updater(batches, num_tokens=batches[0].num_tgt_tokens, lr=0.01)
         norms[precision] = updater.read_tally()["gradient_norm"]
-        model, updater = updater_for(config, precision=precision, clip_norm=1e-6)
+        model = fresh_model(config.model)
+        updater = updater_for(model, precision=precision, clip_norm=1e-6)
         # With a large eps Adam's step is proportional to the gradient.
         updater.optimizer.param_groups[0]["eps"] = updater.optimizer.param_groups[1]["eps"] = 1e-3
         before = [weight.detach().clone() for weight in model.parameters()]
@@ -120,7 +91,8 @@ def test_clipping_under_fp16_bounds_the_gradient_not_its_scaled_form(run_config)
 
 
 def test_gradients_that_are_no_numbers_change_nothing_and_are_counted(run_config):
-    model, updater = updater_for(run_config())
+    model = fresh_model(run_config().model)
+    updater = updater_for(model)
     batches = list(eval_batches(some_pairs(), max_tokens=10_000))
     num_tokens = batches[0].num_tgt_tokens
     updater(batches, num_tokens=num_tokens, lr=0.01)
@@ -148,7 +120,7 @@ def test_half_precision_stays_close_to_full(run_config, precision):
     losses = {}
     batches = list(eval_batches(some_pairs(), max_tokens=10_000))
     for kind in ("fp32", precision):
-        _, updater = updater_for(config, precision=kind)
+        updater = updater_for(fresh_model(config.model), precision=kind)
         for _ in range(3):
             updater(batches, num_tokens=batches[0].num_tgt_tokens, lr=0.001)
         tally = updater.read_tally()

@@ -4,15 +4,13 @@ import pytest
 import torch
 
 from tests.unit.test_out_of_memory import SmallDevice
-from tests.unit.test_update import some_pairs
+from tests.updates import fresh_model, some_pairs, updater_for
 from transformer_mt.config.convolutional import ConvolutionalSettings
 from transformer_mt.config.model import TransformerSettings
 from transformer_mt.config.recurrent import RecurrentSettings
 from transformer_mt.data.batches import eval_batches
-from transformer_mt.models.build import build_model
 from transformer_mt.training.distributed import World
-from transformer_mt.training.setup import build_optimizer, build_updater
-from transformer_mt.training.update import Updater
+from transformer_mt.training.setup import build_updater
 from transformer_mt.training.working_weights import WorkingWeights
 
 SIZES = {"d_model": 16, "num_encoder_layers": 1, "num_decoder_layers": 1, "dropout": 0.0}
@@ -28,24 +26,14 @@ MODELS = {
 }
 
 
-def updater_for(config, weights="bf16", precision="bf16"):
-    torch.manual_seed(1)
-    model = build_model(config.model, src_vocab_size=30, tgt_vocab_size=30)
-    updater = Updater(
-        model,
-        build_optimizer(model, config.training),
-        world=World(),
-        device=torch.device("cpu"),
-        precision=precision,
-        label_smoothing=0.1,
-        clip_norm=None,
-        working=WorkingWeights(model) if weights == "bf16" else None,
-    )
-    return model, updater
+def updater_with(model, weights="bf16", precision="bf16"):
+    working = WorkingWeights(model) if weights == "bf16" else None
+    return updater_for(model, precision=precision, working=working)
 
 
 def gradients_of(config, batches, **precisions):
-    model, updater = updater_for(config, **precisions)
+    model = fresh_model(config.model)
+    updater = updater_with(model, **precisions)
     losses = updater.accumulate(batches, num_tokens=sum(batch.num_tgt_tokens for batch in batches))
     return losses, {name: weight.grad for name, weight in model.named_parameters()}
 
@@ -94,7 +82,8 @@ def test_updates_too_small_for_bf16_are_not_lost(run_config):
     (batch,) = eval_batches(some_pairs(), max_tokens=10_000)
     moved = {}
     for weights in ("fp32", "bf16"):
-        model, updater = updater_for(config, weights=weights)
+        model = fresh_model(config.model)
+        updater = updater_with(model, weights)
         before = model.decoder.output.weight.detach().clone()
         for _ in range(20):
             updater([batch], num_tokens=batch.num_tgt_tokens, lr=1e-6)
@@ -109,7 +98,7 @@ def test_the_loss_falls_as_under_autocast(run_config):
     (batch,) = eval_batches(some_pairs(), max_tokens=10_000, row_multiple=32)
     curves = {}
     for weights in ("fp32", "bf16"):
-        _, updater = updater_for(config, weights=weights)
+        updater = updater_with(fresh_model(config.model), weights)
         curves[weights] = []
         for _ in range(20):
             updater([batch], num_tokens=batch.num_tgt_tokens, lr=0.01)
@@ -127,8 +116,7 @@ def test_the_setting_makes_the_layers_compute_in_bf16(run_config, recompute):
         training__weights="bf16",
         training__activation_checkpointing=recompute,
     )
-    torch.manual_seed(1)
-    model = build_model(config.model, src_vocab_size=30, tgt_vocab_size=30)
+    model = fresh_model(config.model)
     updater = build_updater(config, model, world=World(), device=torch.device("cpu"))
     seen = []
     for module in updater.with_loss.modules():
