@@ -24,7 +24,7 @@ from transformer_mt.training.update import Updater
 logger = logging.getLogger(__name__)
 
 
-def resume(session: Session, updater: Updater, *, model: nn.Module) -> TrainState:
+def resume_run(session: Session, updater: Updater, *, model: nn.Module) -> TrainState:
     """Continue from the newest sound checkpoint; without one, begin at step 0.
 
     Raises:
@@ -51,7 +51,7 @@ def resume(session: Session, updater: Updater, *, model: nn.Module) -> TrainStat
     return state
 
 
-def save(session: Session, updater: Updater, *, model: nn.Module, state: TrainState) -> None:
+def save_run(session: Session, updater: Updater, *, model: nn.Module, state: TrainState) -> None:
     """Write a checkpoint, then delete those that need not be kept; all ranks must call this.
 
     Raises:

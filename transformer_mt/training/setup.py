@@ -52,6 +52,9 @@ def build_updater(config: Config, model: Seq2Seq, *, world: World, device: torch
         recompute_layers(
             model if working is None else working.model, settings.activation_checkpointing
         )
+    is_compiled = settings.compile == "layers" or (
+        settings.compile == "auto" and device.type == "cuda" and not patterns_of(config.model)
+    )
     return Updater(
         model,
         build_optimizer(model, settings),
@@ -60,8 +63,7 @@ def build_updater(config: Config, model: Seq2Seq, *, world: World, device: torch
         precision=settings.precision,
         label_smoothing=settings.label_smoothing,
         clip_norm=settings.clip_norm,
-        compiled=settings.compile == "layers"
-        or (settings.compile == "auto" and device.type == "cuda" and not patterns_of(config.model)),
+        compiled=is_compiled,
         working=working,
         record=cuda_recorder() if _takes_graphs(settings, world, device) else None,
     )

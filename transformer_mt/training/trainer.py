@@ -21,7 +21,7 @@ from transformer_mt.training.divergence import drop_high_checkpoints, judge_loss
 from transformer_mt.training.limits import Course
 from transformer_mt.training.micro_batches import open_updates
 from transformer_mt.training.reporting import Reporter, introduce
-from transformer_mt.training.resuming import resume, save
+from transformer_mt.training.resuming import resume_run, save_run
 from transformer_mt.training.schedules import build_schedule
 from transformer_mt.training.session import Session, open_session
 from transformer_mt.training.setup import build_first_model, build_updater
@@ -87,7 +87,7 @@ class Trainer:
 
     def restore(self) -> None:
         """Take up the newest checkpoint, or begin where there is none."""
-        self.state = resume(self.session, self.updater, model=self.model)
+        self.state = resume_run(self.session, self.updater, model=self.model)
         self.saved_step = self.state.step
         self.window_start = self.state.step, self.state.position
         self.course = Course(self.settings, self.state, self.session.data.mixture)
@@ -291,7 +291,7 @@ class Trainer:
         self.state.seconds = self.seconds_before + self.clock.seconds()
         if self.reporter is not None:
             self.reporter.sync()
-        save(self.session, self.updater, model=self.model, state=self.state)
+        save_run(self.session, self.updater, model=self.model, state=self.state)
         self.saved_step = self.state.step
         self.lap.restart()
 
