@@ -7,6 +7,7 @@ from torch import nn
 from transformer_mt.errors import ConfigError
 from transformer_mt.nn import prepacked
 from transformer_mt.nn.prepacked import (
+    BareLinear,
     Int8Linear,
     PrepackedLinear,
     can_multiply_int8,
@@ -99,17 +100,30 @@ def test_int8_of_zeros_is_the_bias():
 
 
 @pytest.mark.parametrize(("out_size", "gains"), [(512, False), (513, True)])
-def test_large_fp32_maps_are_replaced_at_any_depth_and_small_ones_stay(out_size, gains):
-    def map_() -> nn.Linear:
-        return linear(128, out_size)
+def test_maps_are_replaced_at_any_depth_and_small_fp32_ones_are_not_packed(out_size, gains):
+    def block(**parts: nn.Module) -> nn.Module:
+        return nn.ModuleDict({"map": linear(128, out_size), **parts})
 
-    model = nn.Sequential(map_(), nn.ModuleDict({"inner": nn.Sequential(map_())}))
+    model = block(inner=nn.ModuleList([block()]))
     prepack(model)
-    left = [module for module in model.modules() if isinstance(module, nn.Linear)]
-    assert len(left) == (0 if gains and can_prepack(torch.float32) else 2)
+    wanted = PrepackedLinear if gains and can_prepack(torch.float32) else BareLinear
+    assert type(model.map) is type(model.inner[0].map) is wanted
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("affine", [True, False])
+def test_a_norm_becomes_the_same_function(affine):
+    norm = nn.LayerNorm(8, elementwise_affine=affine, eps=0.1)
+    for weight in norm.parameters():
+        nn.init.normal_(weight)
+    model = nn.ModuleDict({"norm": norm})
+    prepack(model)
+    x = torch.randn(3, 8)
+    assert torch.equal(model.norm(x), norm(x))
+    assert not list(model.modules())[1:]
 
 
 def test_int8_is_refused_in_one_line_where_it_cannot_be_had(monkeypatch):
     monkeypatch.setattr(prepacked, "can_multiply_int8", lambda: False)
     with pytest.raises(ConfigError, match="int8 needs a CPU"):
-        prepack(nn.Sequential(nn.Linear(8, 8)), int8=True)
+        prepack(nn.ModuleDict({"map": nn.Linear(8, 8)}), int8=True)

@@ -1,12 +1,11 @@
 """The end of a decoder: from its states to logits."""
 
-import copy
 from typing import Self
 
 from torch import Tensor, nn
 
 from transformer_mt.nn.layers import TokenEmbedding
-from transformer_mt.nn.prepacked import rows_of
+from transformer_mt.nn.prepacked import rows_of, with_part
 
 
 class ProjectingDecoder(nn.Module):
@@ -31,6 +30,4 @@ class ProjectingDecoder(nn.Module):
 
     def limited_to(self, tokens: Tensor) -> Self:
         """Return a decoder with logits for some tokens (K,) only: see `models.interfaces`."""
-        limited = copy.copy(self)
-        limited._modules = {**self._modules, "output": rows_of(self.output, tokens)}
-        return limited
+        return with_part(self, "output", rows_of(self.output, tokens))

@@ -165,20 +165,18 @@ class TransformerDecoder(ProjectingDecoder):
         """Read tokens (B, W); return logits of the next ones (B, W, V) and the new state."""
         state = state.with_slots_for(tokens.shape[1])
         layout = self._with_pattern(state.layout(tokens.shape[1]))
-        here = layout.slot_positions[layout.slots]
-        x = self.embedding(tokens, here, longest=state.position + 1)
+        x = self.embedding(tokens, layout.positions, longest=state.position + 1).flatten(0, 1)
         for layer, past, memory in zip(self.layers, state.pasts, state.memories, strict=True):
             x = layer.step(x, layout, past=past, memory=memory)
-        state = replace(state, num_slots=layout.slots.stop, position=state.position + 1)
-        return self.project(self.final_norm(x)), state
+        logits = self.project(self.final_norm(x)).view(*tokens.shape, -1)
+        return logits, replace(state, num_slots=layout.slots.stop, position=state.position + 1)
 
     def _with_pattern(self, layout: StepLayout) -> StepLayout:
         """Hide the slots that the pattern hides."""
         if self.pattern is None:
             return layout
-        here = layout.slot_positions[layout.slots]
         num_heads = self.layers[0].self_attention.num_heads
-        seen = self.pattern.seen(here, layout.slot_positions, num_heads=num_heads)
+        seen = self.pattern.seen(layout.positions, layout.slot_positions, num_heads=num_heads)
         bias = _bias_of(seen, self.output.weight.dtype)[None]
         return replace(
             layout, past_bias=bias if layout.past_bias is None else bias + layout.past_bias
@@ -253,11 +251,12 @@ class TransformerState:
         self.slot_positions[slots] = self.position
         past_bias = None
         if self.past_bias is not None:
-            own = torch.eye(num_hypotheses, dtype=torch.bool, device=self.past_bias.device)
-            self.past_bias[:, :, slots] = _bias_of(own, self.past_bias.dtype)
+            new = self.past_bias[:, :, slots].fill_(-torch.inf)
+            new.diagonal(dim1=1, dim2=2).zero_()
             past_bias = self.past_bias[:, None, :, : slots.stop]
         return StepLayout(
             slots=slots,
+            positions=self.slot_positions[slots],
             slot_positions=self.slot_positions[: slots.stop],
             past_bias=past_bias,
             memory_bias=self.memory_bias,

@@ -37,6 +37,12 @@ class KeysValues(NamedTuple):
             x[places] = x.index_select(0, sentences)
         return KeysValues(*(x[:num] for x in self))
 
+    def written(self, slots: slice, keys: Tensor, values: Tensor) -> "KeysValues":
+        """Put keys and values (B, G, W, K) into slots, here; return all up to the last of them."""
+        self.keys[:, :, slots] = keys
+        self.values[:, :, slots] = values
+        return KeysValues(self.keys[:, :, : slots.stop], self.values[:, :, : slots.stop])
+
     def lengthened(self, length: int) -> "KeysValues":
         """Return copies with room for a greater L; what is there stays, the rest is not set."""
         longer = (x.new_empty(*x.shape[:2], length, x.shape[3]) for x in self)
@@ -56,6 +62,7 @@ class StepLayout:
 
     Attributes:
         slots: Where the W new tokens go; all slots before are filled.
+        positions: Place in their sentence of the new tokens (W,).
         slot_positions: Place in their sentence of the tokens in all filled slots (slots.stop,).
         past_bias: Added to scores (B or 1, H or 1, W, slots.stop): 0 = may attend, else -inf; None:
             all may.
@@ -63,6 +70,7 @@ class StepLayout:
     """
 
     slots: slice
+    positions: Tensor
     slot_positions: Tensor
     past_bias: Tensor | None
     memory_bias: Tensor | None
@@ -124,22 +132,21 @@ class SelfAttention(nn.Module):
         return weights
 
     def step(self, x: Tensor, layout: StepLayout, *, past: KeysValues) -> Tensor:
-        """Attend from the next token of each hypothesis (B, W, D) to it and those before it.
+        """Attend from the next token of each hypothesis (B * W, D) to it and those before it.
 
         `past` (B, G, slots, K) takes up the new keys and values.
         """
-        here = layout.slot_positions[layout.slots]
-        q, k, v = self._project(x, here).permute(2, 0, 3, 1, 4)
-        one_of_each = slice(None, None, self.num_heads // self.num_kv_heads)
-        past.keys[:, :, layout.slots] = k[:, one_of_each]
-        past.values[:, :, layout.slots] = v[:, one_of_each]
-        keys, values = (part[:, :, : layout.slots.stop] for part in past)
+        num_sentences, num_hypotheses = past.keys.shape[0], layout.positions.shape[0]
+        qkv = self._project(x, layout.positions, (num_sentences, num_hypotheses))
+        q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind()
+        if self.num_kv_heads < self.num_heads:
+            k, v = (part[:, :: self.num_heads // self.num_kv_heads] for part in (k, v))
         bias = layout.past_bias
         if self.positions.bias is not None:
-            of_positions = self.positions.bias(q, here, layout.slot_positions)
+            of_positions = self.positions.bias(q, layout.positions, layout.slot_positions)
             bias = of_positions if bias is None else bias + of_positions
-        mixed = _attend_step(q, keys, values, bias)
-        output: Tensor = self.output(mixed.transpose(1, 2).flatten(2))
+        mixed = _attend_step(q, *past.written(layout.slots, k, v), bias)
+        output: Tensor = self.output(mixed.transpose(1, 2).reshape(x.shape[0], -1))
         return output
 
     @property
@@ -152,13 +159,16 @@ class SelfAttention(nn.Module):
         shape = (num_sentences, self.num_kv_heads, num_slots, self.head_dim)
         return KeysValues(like.new_empty(shape), like.new_empty(shape))
 
-    def _project(self, x: Tensor, positions: Tensor) -> Tensor:
-        """Return queries, keys and values (.., 3, H, K); heads that share keys have copies."""
+    def _project(self, x: Tensor, positions: Tensor, shape: tuple[int, ...] = (-1,)) -> Tensor:
+        """Return queries, keys and values (.., 3, H, K) of tokens (N, D); `shape` stands for `..`.
+
+        Heads that share keys have copies.
+        """
         if self.num_kv_heads == self.num_heads:
-            qkv = self.qkv(x).unflatten(-1, (3, self.num_heads, self.head_dim))
+            qkv = self.qkv(x).view(*shape, 3, self.num_heads, self.head_dim)
         else:
-            q = self.query(x).unflatten(-1, (1, self.num_heads, self.head_dim))
-            kv = self.key_value(x).unflatten(-1, (2, self.num_kv_heads, self.head_dim))
+            q = self.query(x).view(*shape, 1, self.num_heads, self.head_dim)
+            kv = self.key_value(x).view(*shape, 2, self.num_kv_heads, self.head_dim)
             qkv = torch.cat([q, _for_each_head(kv, self.num_heads)], dim=-3)
         return self.positions.rotate(qkv, positions)
 
@@ -213,10 +223,10 @@ class CrossAttention(nn.Module):
         return KeysValues(*kv.permute(2, 0, 3, 1, 4).contiguous())
 
     def step(self, x: Tensor, layout: StepLayout, *, memory: KeysValues) -> Tensor:
-        """Attend from the next token of each hypothesis (B, W, D) to `memory` (B, G, S, K)."""
-        q = self.query(x).unflatten(-1, (self.num_heads, self.head_dim)).transpose(1, 2)
-        mixed = _attend_step(q, *memory, layout.memory_bias)
-        output: Tensor = self.output(mixed.transpose(1, 2).flatten(2))
+        """Attend from the next token of each hypothesis (B * W, D) to `memory` (B, G, S, K)."""
+        q = self.query(x).view(memory.keys.shape[0], -1, self.num_heads, self.head_dim)
+        mixed = _attend_step(q.transpose(1, 2), *memory, layout.memory_bias)
+        output: Tensor = self.output(mixed.transpose(1, 2).reshape(x.shape[0], -1))
         return output
 
     def _keys_values(self, memory: Tensor) -> Tensor:
@@ -246,7 +256,7 @@ def _attend_step(q: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None) -
 
 def _attend_step_of_heads(q: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None) -> Tensor:
     """Do as `_attend_step` where each head has keys of its own."""
-    many = len(q) >= _MANY_SENTENCES
+    many = q.shape[0] >= _MANY_SENTENCES
     if not (many and q.device.type == "cpu" and q.dtype == torch.float32):
         return F.scaled_dot_product_attention(q, keys, values, attn_mask=bias)
     # Made for many queries, torch's kernel takes 1.5 times as long. It keeps its place in bf16,

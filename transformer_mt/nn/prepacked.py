@@ -4,13 +4,18 @@ Without this, oneDNN and MKL bring a weight into the order of their kernels agai
 With few rows, as in decoding, that costs several times the product itself.
 """
 
-from functools import cached_property
+import copy
+from collections.abc import Callable
+from functools import cached_property, partial
+from typing import TypeVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from transformer_mt.errors import ConfigError
+
+Owner = TypeVar("Owner", bound=nn.Module)
 
 _PRODUCT = "_linear_pointwise"
 
@@ -21,9 +26,10 @@ _SMALL_WEIGHT = 1 << 16
 
 
 def prepack(model: nn.Module, *, int8: bool = False) -> None:
-    """Replace the linear maps of a model, for inference only: they have no weights to train.
+    """Replace the linear maps and norms of a model, for inference only: nothing can be trained.
 
-    Without `int8`, leaves those that gain nothing from it with this processor and build of torch.
+    What replaces them is no module: to call a module of torch and to look up its parts costs as
+    much as a small product, and takes half of the time of a step with few hypotheses.
 
     Args:
         model: On the CPU, in fp32 or bf16.
@@ -40,17 +46,18 @@ def prepack(model: nn.Module, *, int8: bool = False) -> None:
     for module in list(model.modules()):
         for name, child in list(module.named_children()):
             if isinstance(child, nn.Linear):
-                setattr(module, name, _prepacked(child, int8=int8))
+                _replace(module, name, _prepacked(child, int8=int8))
+            elif isinstance(child, nn.LayerNorm):
+                _replace(module, name, _bare_norm(child))
 
 
-def rows_of(linear: nn.Module, rows: Tensor) -> nn.Module:
+def rows_of(linear: "LinearMap", rows: Tensor) -> "LinearMap":
     """Return the part of a linear map, prepacked or not, that computes some of its outputs.
 
     Args:
         linear: Maps (.., K) to (.., N).
         rows: Numbers of outputs (R,), int64.
     """
-    assert isinstance(linear, nn.Linear | PrepackedLinear | Int8Linear)
     weight, bias = linear.weight.detach(), linear.bias
     part = nn.Linear(weight.shape[1], len(rows), bias=bias is not None, device="meta")
     part.weight = nn.Parameter(weight[rows], requires_grad=False)
@@ -61,10 +68,36 @@ def rows_of(linear: nn.Module, rows: Tensor) -> nn.Module:
     return _prepacked(part, int8=isinstance(linear, Int8Linear))
 
 
-def _prepacked(linear: nn.Linear, *, int8: bool) -> nn.Module:
+def with_part(module: Owner, name: str, part: object) -> Owner:
+    """Return a copy of a module that shares all with it but one part."""
+    changed = copy.copy(module)
+    changed._modules = dict(module._modules)
+    _replace(changed, name, part)
+    return changed
+
+
+def _replace(module: nn.Module, name: str, part: object) -> None:
+    """Put something else, a module or not, in the place of a part."""
+    delattr(module, name)
+    setattr(module, name, part)
+
+
+def _prepacked(linear: nn.Linear, *, int8: bool) -> "BareLinear | PrepackedLinear | Int8Linear":
     if int8:
         return Int8Linear(linear)
-    return PrepackedLinear(linear) if gains_by_packing(linear.weight) else linear
+    return PrepackedLinear(linear) if gains_by_packing(linear.weight) else BareLinear(linear)
+
+
+def _bare_norm(norm: nn.LayerNorm) -> Callable[[Tensor], Tensor]:
+    """Return the function that a norm is, by torch's own call."""
+    weight, bias = (None if x is None else x.detach() for x in (norm.weight, norm.bias))
+    return partial(
+        torch.layer_norm,
+        normalized_shape=norm.normalized_shape,
+        weight=weight,
+        bias=bias,
+        eps=norm.eps,
+    )
 
 
 def gains_by_packing(weight: Tensor) -> bool:
@@ -94,19 +127,30 @@ def can_multiply_int8() -> bool:
     return can_prepack(torch.float32) and bool(torch.cpu._is_vnni_supported())
 
 
-class PrepackedLinear(nn.Module):
+class BareLinear:
+    """A linear map whose weight is as it was."""
+
+    def __init__(self, linear: nn.Linear) -> None:
+        self.weight = linear.weight.detach()
+        self.bias = None if linear.bias is None else linear.bias.detach()
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Map (.., K) to (.., N)."""
+        return F.linear(x, self.weight, self.bias)
+
+
+class PrepackedLinear:
     """A linear map whose weight is in the order of oneDNN's kernels."""
 
     def __init__(self, linear: nn.Linear) -> None:
-        super().__init__()
         with torch.inference_mode():
             self._packed = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach())
         self._dtype, self._num_inputs = linear.weight.dtype, linear.weight.shape[1]
         self.bias = None if linear.bias is None else linear.bias.detach()
 
-    def forward(self, x: Tensor) -> Tensor:
+    def __call__(self, x: Tensor) -> Tensor:
         """Map (.., K) to (.., N)."""
-        return _unflatten(self._product(_more_rows(x), self.bias), x)
+        return _by_rows(lambda rows: self._product(rows, self.bias), x)
 
     @cached_property
     def weight(self) -> Tensor:
@@ -118,7 +162,7 @@ class PrepackedLinear(nn.Module):
         return y
 
 
-class Int8Linear(nn.Module):
+class Int8Linear:
     """A linear map in 8 bits: a scale for each output channel and for each row of the input.
 
     The scale of a row depends on that row alone, so neighbours in a batch have no influence.
@@ -128,7 +172,6 @@ class Int8Linear(nn.Module):
     """
 
     def __init__(self, linear: nn.Linear) -> None:
-        super().__init__()
         weight = linear.weight.detach().float()
         self._scales = weight.abs().amax(1).clamp_(min=1e-12) / 127
         rounded = (weight / self._scales[:, None]).round_().to(torch.int8)
@@ -137,9 +180,9 @@ class Int8Linear(nn.Module):
         self._num_inputs = weight.shape[1]
         self.bias = None if linear.bias is None else linear.bias.detach().float()
 
-    def forward(self, x: Tensor) -> Tensor:
+    def __call__(self, x: Tensor) -> Tensor:
         """Map (.., K) to (.., N), both fp32."""
-        return _unflatten(self._product(_more_rows(x), self.bias), x)
+        return _by_rows(lambda rows: self._product(rows, self.bias), x)
 
     @cached_property
     def weight(self) -> Tensor:
@@ -158,19 +201,20 @@ class Int8Linear(nn.Module):
         return y.mul_(scales) if bias is None else torch.addcmul(bias, y, scales)
 
 
-def _more_rows(x: Tensor) -> Tensor:
-    """Flatten (.., K) to rows, and add zeros up to one of a few numbers of rows, at most 1/8 more.
+LinearMap = nn.Linear | BareLinear | PrepackedLinear | Int8Linear
 
-    oneDNN generates code for each number of rows that it has not seen, which takes half a
-    millisecond, and in decoding that number falls from step to step.
+
+def _by_rows(product: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """Apply a product to rows (M, K) of (.., K), filled up with zeros to one of a few M.
+
+    At most 1/8 more: oneDNN generates code for each number of rows that it has not seen, which
+    takes half a millisecond, and in decoding that number falls from step to step.
     """
     rows = x.flatten(0, -2)
-    step = 1 << max(0, (len(rows) - 1).bit_length() - 4)
-    missing = -len(rows) % step
-    return F.pad(rows, (0, 0, 0, missing)) if missing else rows
-
-
-def _unflatten(rows: Tensor, like: Tensor) -> Tensor:
-    """Undo `_more_rows`."""
-    num_rows = like.numel() // like.shape[-1]
-    return rows[:num_rows].view(*like.shape[:-1], rows.shape[1])
+    num = rows.shape[0]
+    step = 1 << max(0, (num - 1).bit_length() - 4)
+    if missing := -num % step:
+        y = product(F.pad(rows, (0, 0, 0, missing)))[:num]
+    else:
+        y = product(rows)
+    return y.view(*x.shape[:-1], y.shape[1])
