@@ -137,9 +137,9 @@ def claimed(directory: Path) -> Iterator[None]:
         directory.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(directory, os.O_RDONLY) if os.name != "nt" else None
         try:
-            if descriptor is not None and not _lock(descriptor):
+            if descriptor is not None and not try_lock(descriptor):
                 logger.info("%s: another process is at work on it; waiting", directory)
-                _lock(descriptor, wait=True)
+                try_lock(descriptor, wait=True)
             # The other one may have moved or removed what it had made.
             if descriptor is None or _is_still(directory, descriptor):
                 yield
@@ -149,14 +149,18 @@ def claimed(directory: Path) -> Iterator[None]:
                 os.close(descriptor)
 
 
-def _lock(descriptor: int, *, wait: bool = False) -> bool:
-    import fcntl
+def try_lock(descriptor: int, *, wait: bool = False) -> bool:
+    """Lock an open file for this process; False while another one has it.
 
+    Where the system, or the file system, knows no locks, nobody is kept out.
+    """
     try:
+        import fcntl
+
         fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except BlockingIOError:
         return False
-    except OSError:  # a file system without locks
+    except (ImportError, OSError):
         pass
     return True
 

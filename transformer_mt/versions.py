@@ -10,6 +10,8 @@ import platform
 import subprocess
 from pathlib import Path
 
+import xxhash
+
 from transformer_mt import __version__
 
 PACKAGES = ("torch", "numpy", "sentencepiece", "sacrebleu", "datasets", "safetensors", "pydantic")
@@ -43,6 +45,17 @@ def checkout_dir() -> Path | None:
     return folder if (folder / "pyproject.toml").is_file() else None
 
 
+def source_hash() -> int:
+    """Return a hash of the program's own text, 64 bits.
+
+    Unlike the commit, it needs no other program, which can be slow or be killed.
+    """
+    digest = xxhash.xxh3_64()
+    for path in sorted(Path(__file__).parent.rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.intdigest()
+
+
 def _commit() -> str | None:
     folder = checkout_dir()
     if folder is None or not (folder / ".git").exists():
@@ -50,7 +63,10 @@ def _commit() -> str | None:
     command = ["git", "-C", str(folder), "describe", "--always", "--abbrev=10", "--dirty=+changes"]
     command += ["--exclude=*"]  # always the hash, also when a tag is near
     try:
-        result = subprocess.run(command, capture_output=True, text=True, timeout=5, check=True)
+        # In a session of its own: the Ctrl-C that stops a run would end it, too.
+        result = subprocess.run(
+            command, capture_output=True, text=True, timeout=5, check=True, start_new_session=True
+        )
     except (OSError, subprocess.SubprocessError):
         return None
     return result.stdout.strip() or None

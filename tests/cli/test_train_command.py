@@ -129,18 +129,17 @@ def wait_until(condition, process, seconds=120.0):
         time.sleep(0.02)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_saves_and_exits_with_75(run_config, tmp_path, monkeypatch, number):
+def test_a_signal_saves_and_exits_with_75(run_config, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path = write(run_config(training__max_steps=100_000), tmp_path)
     process = start("transformer_mt", "train", "--config", path)
     metrics_path = tmp_path / "runs" / "tiny" / "metrics.jsonl"
     wait_until(lambda: metrics_path.exists() and metrics_path.stat().st_size > 0, process)
-    process.send_signal(number)
+    process.send_signal(signal.SIGINT)
     stdout, stderr = process.communicate(timeout=60)
     assert process.returncode == 75, stderr
     assert stdout == ""
-    assert f"stopped by {number.name} and saved at step" in stderr
+    assert "stopped by SIGINT and saved at step" in stderr
     assert "the same command goes on from there" in stderr
     assert "Traceback" not in stderr
     (checkpoint, *_) = list((tmp_path / "runs" / "tiny" / "checkpoints").iterdir())

@@ -6,8 +6,9 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from transformer_mt import storage
@@ -29,6 +30,19 @@ def run_in_child(
         kill_after: Seconds until it gets a signal, if it is still alive then.
         number: The signal.
     """
+    child = start_child(action)
+    if kill_after is not None:
+        deadline = time.monotonic() + kill_after
+        while time.monotonic() < deadline:
+            if (found := os.waitpid(child, os.WNOHANG))[0]:
+                return os.waitstatus_to_exitcode(found[1])
+            time.sleep(0.002)
+        os.kill(child, number)
+    return exit_code_of(child)
+
+
+def start_child(action: Callable[[], object]) -> int:
+    """Start a process that runs something, silently; return its number."""
     child = os.fork()
     if not child:
         code = 1
@@ -46,14 +60,34 @@ def run_in_child(
                 sys.excepthook(*sys.exc_info())
         finally:
             os._exit(code)
-    if kill_after is not None:
-        deadline = time.monotonic() + kill_after
-        while time.monotonic() < deadline:
-            if (found := os.waitpid(child, os.WNOHANG))[0]:
-                return os.waitstatus_to_exitcode(found[1])
-            time.sleep(0.002)
-        os.kill(child, number)
+    return child
+
+
+def exit_code_of(child: int) -> int:
+    """Wait for a process; return its exit code, -N for signal N."""
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def at_line(number: int, files: Sequence[str], action: Callable[[], object]) -> None:
+    """Do something when this thread comes to the `number`th line that it has not run before.
+
+    Args:
+        number: From 1.
+        files: How the names of the files begin whose lines count.
+        action: May raise: it does so in that line.
+    """
+    seen = set()
+
+    def trace(frame: FrameType, event: str, _: object) -> Any:
+        if not frame.f_code.co_filename.startswith(tuple(files)):
+            return None
+        if event == "line" and len(seen) < number:
+            seen.add((frame.f_code, frame.f_lineno))
+            if len(seen) == number:
+                action()
+        return trace
+
+    sys.settrace(trace)
 
 
 def dies_at(number: int, root: Path, *, loses_power: bool) -> None:

@@ -1,51 +1,156 @@
 """Signals at any moment: what was done is saved, exit code 75, and the run goes on exactly."""
 
+import contextlib
 import os
 import random
+import shutil
 import signal
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.faults.dying import run_in_child
+import transformer_mt
+from tests.faults.dying import at_line, exit_code_of, run_in_child, start_child
 from tests.faults.test_crashes import assert_same_outcome
 from transformer_mt.config.schema import Config
+from transformer_mt.data import encoding
 from transformer_mt.errors import InterruptedRun
 from transformer_mt.training.signals import stop_request
 from transformer_mt.training.trainer import train
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 NUMBERS = [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1]
+PACKAGE = str(Path(transformer_mt.__file__).parent)
 
 
-@pytest.mark.parametrize("num_trials", [pytest.param(150, marks=pytest.mark.sweep), 6])
+def trained(settings: Config) -> None:
+    """Train as `tmt train` does, which listens before it imports torch."""
+    with stop_request():
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, NUMBERS)
+        try:
+            train(settings)
+        except InterruptedRun as interrupted:
+            raise SystemExit(interrupted.exit_code) from None
+
+
+@pytest.mark.parametrize("num_trials", [pytest.param(50, marks=pytest.mark.sweep), 3])
 def test_a_signal_at_any_moment_saves_and_exits_with_75(
     run_config: Callable[..., Config], tmp_path: Path, num_trials: int
 ) -> None:
-    """Preparation, training, validation, saving, averaging: with a tokenizing process, too."""
+    """Preparation, training, validation, saving, averaging."""
     changes = {"training__max_steps": 40 * num_trials, "training__validation__every_steps": 20}
     whole = Path(train(run_config("whole", **changes)).run_dir)
     # A corpus of its own: tokenizer and corpus are made in the first trials.
     settings = run_config("stopped", data__corpus_dir=str(tmp_path / "own"), **changes)
-
-    def trained() -> None:
-        with stop_request():  # as `tmt train` does before it imports torch
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, NUMBERS)
-            try:
-                train(settings)
-            except InterruptedRun as interrupted:
-                raise SystemExit(interrupted.exit_code) from None
-
     rng = random.Random(num_trials)
     signal.pthread_sigmask(signal.SIG_BLOCK, NUMBERS)  # until the new process listens
     codes = [
-        run_in_child(trained, kill_after=rng.uniform(0, 0.5), number=NUMBERS[trial % len(NUMBERS)])
+        run_in_child(
+            partial(trained, settings),
+            kill_after=rng.uniform(0, 0.5),
+            number=NUMBERS[trial % len(NUMBERS)],
+        )
         for trial in range(num_trials)
     ]
     signal.pthread_sigmask(signal.SIG_UNBLOCK, NUMBERS)
     print(f"{codes.count(75)} of {num_trials} trials left with 75, {codes.count(0)} had finished")
     assert set(codes) <= {75, 0}
     assert codes.count(75) >= num_trials // 2
-    assert run_in_child(trained) == 0
+    assert run_in_child(partial(trained, settings)) == 0
     assert_same_outcome(Path(settings.training.runs_dir) / "tiny", whole, 40 * num_trials)
+
+
+def ranks_signalled_at(
+    number: int, settings: Config, *, size: int, ranks: Sequence[int], files: Sequence[str]
+) -> list[int]:
+    """Train with some ranks; return their exit codes.
+
+    Args:
+        number: Of the line at which a signal comes; 0 for none.
+        settings: Of the run.
+        size: Number of ranks.
+        ranks: Those that get the signal, and all that they have started with them.
+        files: Whose lines count.
+    """
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+
+    def run(rank: int) -> None:
+        os.setpgid(0, 0)
+        if size > 1:
+            world = {"WORLD_SIZE": size, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+            world |= {"RANK": rank, "LOCAL_RANK": rank}
+            os.environ.update({name: str(value) for name, value in world.items()})
+        with stop_request():
+            if rank in ranks:
+                kill = partial(os.killpg, os.getpid(), NUMBERS[number % len(NUMBERS)])
+                at_line(number, files, kill)
+            trained(settings)
+
+    children = [start_child(partial(run, rank)) for rank in range(size)]
+    return [exit_code_of(child) for child in children]
+
+
+@pytest.mark.parametrize(
+    ("size", "ranks", "every"),
+    [
+        (2, [0, 1], 1700),
+        pytest.param(1, [0], 40, marks=pytest.mark.sweep),
+        pytest.param(2, [0, 1], 170, marks=pytest.mark.sweep),
+        pytest.param(2, [0], 170, marks=pytest.mark.sweep),
+        pytest.param(2, [1], 170, marks=pytest.mark.sweep),
+    ],
+)
+def test_a_signal_at_any_line_saves_and_exits_with_75_on_all_ranks(
+    run_config: Callable[..., Config], tmp_path: Path, size: int, ranks: list[int], every: int
+) -> None:
+    changes = {
+        "data__train": [{"type": "reverse", "num_pairs": 60}],
+        "training__max_steps": 3,
+        "training__validation__every_steps": 2,
+        "training__log_every_steps": 1,
+    }
+    run = partial(ranks_signalled_at, size=size, files=[PACKAGE, contextlib.__file__])
+    train(run_config("once", **changes))  # what this imports, no rank has to
+    assert run(0, run_config("whole", **changes), ranks=[]) == size * [0]
+    settings = run_config("stopped", data__corpus_dir=str(tmp_path / "own"), **changes)
+    number, num_points = every // 2, 0
+    while (codes := run(number, settings, ranks=ranks)) != size * [0]:
+        assert codes == size * [75], f"line {number}"
+        assert run(0, settings, ranks=[]) == size * [0]
+        found, whole = (tmp_path / name / "runs" / "tiny" for name in ("stopped", "whole"))
+        assert_same_outcome(found, whole, 3)
+        for folder in (tmp_path / "stopped", tmp_path / "own"):
+            shutil.rmtree(folder)
+        number += every
+        num_points += 1
+    print(f"{num_points} points of {number - every} lines")
+    assert num_points >= 2
+
+
+@pytest.mark.sweep
+def test_a_signal_to_a_run_and_the_processes_that_tokenize_for_it_exits_with_75(
+    run_config: Callable[..., Config], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changes = {
+        "data__train": [{"type": "reverse", "num_pairs": 20_000}],
+        "training__max_steps": 2,
+    }
+    whole = Path(train(run_config("whole", **changes)).run_dir)
+    monkeypatch.setattr(encoding, "_CHUNK_PAIRS", 10)
+    corpus_dir = tmp_path / "own"
+    settings = run_config(
+        "stopped", data__corpus_dir=str(corpus_dir), data__num_workers=2, **changes
+    )
+    run = partial(ranks_signalled_at, size=1, files=[encoding.__file__])
+    numbers = range(5, 80, 6)
+    for number in numbers:
+        shutil.rmtree(corpus_dir, ignore_errors=True)
+        assert run(number, settings, ranks=[0]) == [75], f"line {number} of {encoding.__name__}"
+    print(f"{len(numbers)} points")
+    assert run(0, settings, ranks=[]) == [0]
+    assert_same_outcome(Path(settings.training.runs_dir) / "tiny", whole, 2)

@@ -1,5 +1,6 @@
 """Runs that go on: exactly as if they had never stopped, or not at all."""
 
+import errno
 import json
 import os
 import signal
@@ -207,6 +208,16 @@ def test_two_processes_cannot_write_in_one_folder(run_config):
         train(settings)
     other.release()
     train(settings)
+
+
+def test_a_file_system_without_locks_keeps_nobody_out(run_config, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    run = RunDirectory(Path(run_config().training.runs_dir) / "tiny")
+    run.claim(run_config(), fresh=False)
+    run.release()
 
 
 def test_minutes_count_over_resumptions(run_config, monkeypatch):

@@ -4,6 +4,7 @@ import logging
 import math
 import pickle
 import random
+import signal
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -404,6 +405,20 @@ class TestTraining:
         [warning] = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
         assert "of 600 sampled lines" in warning
         assert "tokenizer.num_sample_lines" in warning
+
+    def test_a_signal_meanwhile_is_no_error_of_the_text(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        lines = corpus()
+
+        def interrupted(line: str) -> bytes:
+            if line == lines[9]:
+                signal.raise_signal(signal.SIGINT)
+            return line.encode()
+
+        monkeypatch.setattr(tokenizer_training, "to_utf8", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            train_tokenizer([lines], type="bpe", vocab_size=390)
 
     def test_joint_and_separate_vocabularies(self) -> None:
         src, tgt = ["aaa bbb aab"] * 5, ["xxx yyy xxy"] * 5

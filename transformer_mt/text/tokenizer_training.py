@@ -123,7 +123,8 @@ def train_tokenizer(
     sentencepiece.set_min_log_level(4)  # its errors come as exceptions too
     try:
         sentencepiece.SentencePieceTrainer.Train(
-            sentence_iterator=map(to_utf8, sample),
+            # No Python while it reads: SentencePiece would take a signal's exception for bad text.
+            sentence_iterator=iter([to_utf8(line) for line in sample]),
             model_writer=model,
             model_type=type,
             vocab_size=vocab_size,

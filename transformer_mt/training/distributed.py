@@ -99,16 +99,16 @@ class World:
 
     @contextmanager
     def main_first(self) -> Iterator[None]:
-        """Let rank 0 run the block before the others do; they do not start if it fails."""
+        """Let rank 0 run the block before the others do; if it fails, they end with its code."""
         failed = 0.0
         if not self.is_main:
             (failed,) = self.sum_numbers([0.0], patiently=True)
             if failed:
-                raise SystemExit(1)
+                raise SystemExit(int(failed))
         try:
             yield
-        except BaseException:
-            failed = 1.0
+        except BaseException as error:
+            failed = float(getattr(error, "exit_code", 1))
             raise
         finally:
             if self.is_main:

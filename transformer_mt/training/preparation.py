@@ -25,7 +25,7 @@ from transformer_mt.text.tokenizer import Tokenizers
 from transformer_mt.text.tokenizer_training import train_tokenizers
 from transformer_mt.training.checkpoint import list_checkpoints
 from transformer_mt.training.run_directory import RunDirectory
-from transformer_mt.versions import installed_versions
+from transformer_mt.versions import installed_versions, source_hash
 
 TOKENIZER_KIND = "transformer_mt tokenizer"
 TOKENIZER_VERSION = 1
@@ -57,7 +57,8 @@ class Data:
 
     def fingerprint(self, config: Config) -> int:
         """Return a hash of all that decides what the ranks of a run compute, 63 bits."""
-        identity = [config.model_dump_json(), self.facts, installed_versions()]
+        versions = installed_versions() | {"commit": source_hash()}
+        identity = [config.model_dump_json(), self.facts, versions]
         return xxhash.xxh3_64_intdigest(json.dumps(identity).encode()) >> 1
 
 

@@ -24,6 +24,7 @@ from transformer_mt.storage import (
     remove_leftovers,
     replace_file,
     replace_json,
+    try_lock,
 )
 from transformer_mt.training.checkpoint import list_checkpoints
 from transformer_mt.versions import installed_versions
@@ -159,20 +160,14 @@ class RunDirectory:
     def _take_lock(self) -> None:
         # Held by the open file: the system frees it when the process ends, however it ends.
         lock = self.lock_path.open("a+", encoding="utf-8")
-        try:
-            import fcntl
-
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except ImportError:  # Windows has no such locks
-            pass
-        except OSError as error:
+        if not try_lock(lock.fileno()):
             lock.seek(0)
             holder = lock.read().strip() or "unknown"
             lock.close()
             raise TmtError(
                 f"{self.root}: another process trains in this folder ({holder}): "
                 "wait for it, stop it, or choose another name"
-            ) from error
+            )
         lock.truncate(0)
         lock.write(f"host {socket.gethostname()}, process {os.getpid()}\n")
         lock.flush()

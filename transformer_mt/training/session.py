@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,7 +67,9 @@ def open_session(config: Config, *, fresh: bool) -> Iterator[Session]:
         check_ranks(config, world)
         run = RunDirectory(Path(config.training.runs_dir) / config.name)
         try:
-            with world.main_first(), stop.leaves_at_once():
+            # A rank that left for a signal that no other got would be lost to the others.
+            leaves_at_once = stop.leaves_at_once() if world.is_main else nullcontext()
+            with world.main_first(), leaves_at_once:
                 sources = open_sources(config)
                 if world.is_main:
                     run.claim(config, fresh=fresh)

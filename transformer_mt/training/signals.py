@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from transformer_mt.errors import InterruptedRun
+
 # SIGUSR1 is what batch systems are mostly told to send before the time is up; Windows has none.
 _SIGNALS = [signal.SIGINT, signal.SIGTERM] + (
     [signal.SIGUSR1] if hasattr(signal, "SIGUSR1") else []
@@ -19,6 +21,8 @@ _ONE_REQUEST_SECONDS = 1.0
 
 class Interrupted(BaseException):
     """Raised inside a block that may be left at any point when a stop is requested."""
+
+    exit_code = InterruptedRun.exit_code
 
 
 class StopRequest:
