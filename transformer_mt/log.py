@@ -10,6 +10,7 @@ import math
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import TypeAlias
@@ -135,7 +136,8 @@ class MetricsLog:
 
     def close(self) -> None:
         """Close the file."""
-        self._file.close()
+        with suppress(OSError):  # of a line that could not be written, as `write` has said
+            self._file.close()
 
 
 def read_metrics(path: Path) -> list[dict[str, JsonValue]]:

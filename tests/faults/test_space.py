@@ -7,11 +7,13 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from tests.faults.test_crashes import assert_same_outcome
 from transformer_mt.errors import TmtError
 from transformer_mt.models.build import build_model
 from transformer_mt.training.setup import build_optimizer
 from transformer_mt.training.space import bundle_bytes, checkpoint_bytes
 from transformer_mt.training.trainer import train
+from transformer_mt.training.update import Updater
 
 
 def size(directory: Path) -> int:
@@ -28,6 +30,26 @@ def test_the_forecast_is_within_two_percent_of_the_files(run_config, optimizer):
     forecast = checkpoint_bytes(model, build_optimizer(model, settings.training))
     assert size(run / "checkpoints" / "step-6") == pytest.approx(forecast, rel=0.02)
     assert size(run / "best") == pytest.approx(bundle_bytes(model), rel=0.02)
+
+
+def test_a_run_whose_disk_fills_up_names_the_file_and_goes_on_later(run_config, monkeypatch):
+    resource = pytest.importorskip("resource")
+    settings, before = run_config("full"), resource.getrlimit(resource.RLIMIT_FSIZE)
+    original = Updater.__call__
+
+    def update(self, *arguments, **keywords):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+        original(self, *arguments, **keywords)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Updater, "__call__", update)
+        try:
+            with pytest.raises(TmtError, match=r"tiny/metrics\.jsonl: cannot write: the file is"):
+                train(settings)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    whole, run = (Path(train(s).run_dir) for s in (run_config("whole"), settings))
+    assert_same_outcome(run, whole, 6)
 
 
 def test_a_run_that_cannot_fit_says_so_before_it_trains(run_config, monkeypatch):

@@ -84,8 +84,7 @@ class Reporter:
 
     def metrics(self, step: int, progress: float, values: Mapping[str, float]) -> None:
         """Report what the updates since the last report were like."""
-        self._metrics.write(step, values)
-        self._track(step, values)
+        self._record(step, values)
         loss, speed = f"{values['loss_nats']:.3f}", f"{values['tokens_per_second']:,.0f}"
         if values.get("loss_scale", LOW_SCALE) < LOW_SCALE and not self._has_warned_of_scale:
             self._has_warned_of_scale = True
@@ -133,8 +132,7 @@ class Reporter:
     def validation(self, step: int, findings: Findings, *, is_best: bool) -> None:
         """Report a validation, with its samples."""
         values = {f"valid_{name}": score for name, score in findings.scores.items()}
-        self._metrics.write(step, values)
-        self._track(step, values)
+        self._record(step, values)
         note = " (best so far)" if is_best else ""
         logger.info("step %d: validation %s%s", step, describe_scores(findings.scores), note)
         for source, reference, hypothesis in findings.samples:
@@ -174,8 +172,10 @@ class Reporter:
         self._metrics.close()
         self._events.close()
 
-    def _track(self, step: int, values: Mapping[str, float]) -> None:
-        """Pass numbers on to a tracker; one that fails is left out from then on."""
+    def _record(self, step: int, values: Mapping[str, float]) -> None:
+        """Write numbers down, and pass them on to a tracker, which is left out once it fails."""
+        with explain_write_errors(self._run.metrics_path):
+            self._metrics.write(step, values)
         try:
             self._tracker.write(step, values)
         except Exception as error:  # no fault of a tracker is worth a run
