@@ -95,12 +95,19 @@ def assert_same_run(found: Path, expected: Path) -> None:
             torch.testing.assert_close(weights[name], tensor, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize(("num_ranks", "parallel"), [(2, "ddp"), (4, "ddp"), (2, "fsdp")])
-def test_several_ranks_equal_one(run_config, one, tmp_path, monkeypatch, num_ranks, parallel):
+@pytest.mark.parametrize(
+    ("num_ranks", "parallel", "layer_dropout"),
+    [(2, "ddp", 0.4), (4, "ddp", 0.0), (2, "fsdp", 0.4)],
+)
+def test_several_ranks_equal_one(
+    run_config, tmp_path, monkeypatch, num_ranks, parallel, layer_dropout
+):
     monkeypatch.chdir(tmp_path)
+    changes = CHANGES | {"model__layer_dropout": layer_dropout}
+    one = Path(train(run_config("one", **changes)).run_dir)
     recompute = "layers" if parallel == "fsdp" else "none"
-    changes = {"training__parallel": parallel, "training__activation_checkpointing": recompute}
-    write(run_config("several", **changes, **CHANGES))
+    changes |= {"training__parallel": parallel, "training__activation_checkpointing": recompute}
+    write(run_config("several", **changes))
     process = start(*TORCHRUN, "--nproc-per-node", num_ranks, *TRAIN)
     stdout, stderr = process.communicate(timeout=180)
     assert process.returncode == 0, stderr

@@ -151,11 +151,13 @@ def test_rms_norm_divides_by_the_root_of_the_mean_square() -> None:
 
 
 def test_layer_dropout_leaves_out_its_share_of_layers_while_training() -> None:
-    dropout = LayerDropout(0.3)
-    drawn = [dropout.drops() for _ in range(5000)]
-    assert sum(drawn) / len(drawn) == pytest.approx(0.3, abs=0.02)
-    dropout.eval()
-    assert not any(dropout.drops() for _ in range(50))
+    dropout, layers = LayerDropout(0.3), range(5000)
+    kept = dropout.kept(layers)
+    assert len(kept) / len(layers) == pytest.approx(0.7, abs=0.02)
+    assert dropout.kept(layers) != kept
+    dropout.seed = 7
+    assert dropout.kept(layers) == dropout.kept(layers)
+    assert dropout.eval().kept(layers) == list(layers)
 
 
 def test_embedding_is_scaled_before_positions_are_added() -> None:

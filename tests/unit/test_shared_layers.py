@@ -9,14 +9,12 @@ from pydantic import ValidationError
 from tests.tiny_runs import interrupt_at, weights_at
 from transformer_mt.bundle import load_bundle, load_weights, save_tensors, weights_of
 from transformer_mt.config.model import TransformerSettings
-from transformer_mt.errors import ConfigError, InterruptedRun
+from transformer_mt.errors import InterruptedRun
 from transformer_mt.models.build import build_model
 from transformer_mt.models.seq2seq import Seq2Seq
 from transformer_mt.nn.packing import Segments
 from transformer_mt.nn.prepacked import prepack
 from transformer_mt.nn.recompute import recompute_layers
-from transformer_mt.training.distributed import World
-from transformer_mt.training.setup import check_ranks
 from transformer_mt.training.trainer import train
 
 SMALL = {"d_model": 32, "d_ff": 48, "num_heads": 2, "num_encoder_layers": 3}
@@ -118,10 +116,3 @@ def test_what_cannot_be_shared_is_refused(changes, message) -> None:
 def test_what_cannot_be_sharded_is_refused(run_config) -> None:
     with pytest.raises(ValidationError, match=r"with training\.parallel fsdp: take ddp"):
         run_config(model__share_layers=True, model__num_encoder_layers=2, training__parallel="fsdp")
-
-
-def test_layers_are_left_out_in_one_process_only(run_config) -> None:
-    config = run_config(model__layer_dropout=0.1)
-    check_ranks(config, World())
-    with pytest.raises(ConfigError, match=r"model\.layer_dropout: not with 2 processes"):
-        check_ranks(config, World(size=2))

@@ -129,7 +129,8 @@ class TransformerSettings(Settings):
     activation_dropout: Share = 0.0
     """Inside the feed-forward blocks, after the activation."""
     layer_dropout: Share = 0.0
-    """Probability to leave out a whole layer while training (Fan et al. 2020); in one process."""
+    """Probability to leave out a whole layer while training (Fan et al. 2020), the same ones in
+    all of an update."""
     share_layers: bool = False
     """Apply one layer of each side again and again (Dehghani et al. 2019, Lan et al. 2020)."""
     init: Literal["vaswani2017", "radford2019", "zhang2019", "child2019"] = "vaswani2017"

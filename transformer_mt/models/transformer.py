@@ -58,9 +58,8 @@ class TransformerEncoder(nn.Module):
         """Encode packed tokens (N,)."""
         layout = Layout(segments, segments, pattern=self.pattern)
         x = self.embedding(src, segments.positions, longest=segments.max_length)
-        for layer in self.layers:
-            if not self.layer_dropout.drops():
-                x = layer(x, layout)
+        for layer in self.layer_dropout.kept(self.layers):
+            x = layer(x, layout)
         return Memory(self.final_norm(x), segments)
 
     def self_attention(self, src: Tensor, segments: Segments) -> Tensor:
@@ -113,9 +112,8 @@ class TransformerDecoder(ProjectingDecoder):
         layout = Layout(segments, segments, causal=True, pattern=self.pattern)
         memory_layout = Layout(segments, memory.segments)
         x = self.embedding(tgt_in, segments.positions, longest=segments.max_length)
-        for layer in self.layers:
-            if not self.layer_dropout.drops():
-                x = layer(x, layout, memory=memory.states, memory_layout=memory_layout)
+        for layer in self.layer_dropout.kept(self.layers):
+            x = layer(x, layout, memory=memory.states, memory_layout=memory_layout)
         states: Tensor = self.final_norm(x)
         return states
 

@@ -4,7 +4,8 @@ Every block acts on packed tokens (N, D) and takes the blocks that it is made of
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -100,6 +101,7 @@ class GatedFeedForward(nn.Module):
         return output
 
 
+Layer = TypeVar("Layer")
 Sublayer = Callable[[Tensor], Tensor]
 Norm = Callable[[int], nn.Module]
 Residual = Callable[[Tensor, Sublayer, nn.Module, Dropout], Tensor]
@@ -256,12 +258,21 @@ class LayerDropout(nn.Module):
     """Leaves out whole layers while training, each with probability `p`.
 
     Source: Fan et al. 2020, section 3 (LayerDrop).
+
+    Attributes:
+        seed: Makes the next draws the same wherever it is the same; None: all draws differ.
     """
 
     def __init__(self, p: float) -> None:
         super().__init__()
         self.p = p
+        self.seed: int | None = None
 
-    def drops(self) -> bool:
-        """Draw whether to leave out the next layer."""
-        return self.training and self.p > 0 and torch.rand(()).item() < self.p
+    def kept(self, layers: Iterable[Layer]) -> list[Layer]:
+        """Draw which layers to keep, and return these."""
+        layers = list(layers)
+        if not (self.training and self.p > 0):
+            return layers
+        generator = None if self.seed is None else torch.Generator().manual_seed(self.seed)
+        draws = torch.rand(len(layers), generator=generator, device="cpu").tolist()
+        return [layer for layer, draw in zip(layers, draws, strict=True) if draw >= self.p]

@@ -114,10 +114,17 @@ class World:
             if self.is_main:
                 self.sum_numbers([failed], patiently=True)
 
-    def replicate(self, model: nn.Module, device: torch.device) -> nn.Module:
+    def replicate(
+        self, model: nn.Module, device: torch.device, *, some_unused: bool = False
+    ) -> nn.Module:
         """Wrap a model so that its gradients become the mean over ranks in the backward pass.
 
         A sharded model does so by itself.
+
+        Args:
+            model: The same on all ranks.
+            device: Where it is.
+            some_unused: Whether a pass may leave out weights, the same on all ranks.
         """
         if self.size == 1 or _shards(model):
             return model
@@ -125,6 +132,7 @@ class World:
             model,
             device_ids=[device.index] if device.type == "cuda" else None,
             gradient_as_bucket_view=True,
+            find_unused_parameters=some_unused,
         )
 
     def exchange(self, model: nn.Module, *, now: bool) -> AbstractContextManager[None]:

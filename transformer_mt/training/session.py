@@ -15,7 +15,6 @@ from transformer_mt.training.devices import check_precision, choose_device
 from transformer_mt.training.distributed import World, open_world
 from transformer_mt.training.preparation import Data, open_sources, prepare_data
 from transformer_mt.training.run_directory import RunDirectory
-from transformer_mt.training.setup import check_ranks
 from transformer_mt.training.signals import Interrupted, StopRequest, stop_request
 from transformer_mt.training.tracking import check_tensorboard
 
@@ -64,7 +63,6 @@ def open_session(config: Config, *, fresh: bool) -> Iterator[Session]:
     with open_world(timeout_minutes=timeout) as world, stop_request() as stop:
         device = choose_device(config.training.device, local_rank=world.local_rank)
         check_precision(config.training.precision, device)
-        check_ranks(config, world)
         run = RunDirectory(Path(config.training.runs_dir) / config.name)
         try:
             # A rank that left for a signal that no other got would be lost to the others.

@@ -1,18 +1,19 @@
-"""What a run starts with: checks, its model with first weights, and what updates it."""
+"""What a run starts with: its model with first weights, and what updates it."""
 
 import logging
 from collections.abc import Callable
 from functools import partial
 
 import torch
+from torch import nn
 
 from transformer_mt.config.patterns import patterns_of
 from transformer_mt.config.schema import Config
 from transformer_mt.config.training import TrainingSettings
-from transformer_mt.errors import ConfigError
 from transformer_mt.models.build import build_model
 from transformer_mt.models.seq2seq import Seq2Seq
 from transformer_mt.nn.attend import varlen_kernel_of
+from transformer_mt.nn.layers import LayerDropout
 from transformer_mt.nn.recompute import recompute_layers
 from transformer_mt.training.distributed import World
 from transformer_mt.training.graph import cuda_recorder
@@ -93,19 +94,17 @@ def _takes_graphs(settings: TrainingSettings, world: World, device: torch.device
     return False
 
 
-def check_ranks(config: Config, world: World) -> None:
-    """Make sure that a model can be trained by so many processes.
-
-    Raises:
-        ConfigError: If ranks would wait for gradients of layers that others leave out.
-    """
-    if world.size > 1 and getattr(config.model, "layer_dropout", False):
-        raise ConfigError(
-            f"model.layer_dropout: not with {world.size} processes, which would leave out "
-            "different layers: set it to 0, or train in one process"
-        )
-
-
 def seed_dropout(config: Config, world: World, *, step: int) -> None:
     """Give each rank random numbers of its own: the ranks must not drop the same activations."""
     torch.manual_seed((config.seed * 1_000_003 + step) * 4096 + 1 + world.rank)
+
+
+def seed_layer_dropout(config: Config, model: nn.Module, *, step: int) -> None:
+    """Let all ranks leave out the same layers in all micro-batches of an update.
+
+    Otherwise some ranks would wait for gradients that others do not have, and the result would
+    depend on the number of ranks.
+    """
+    sides = (module for module in model.modules() if isinstance(module, LayerDropout))
+    for number, side in enumerate(sides):
+        side.seed = (config.seed * 1_000_003 + step) * 4096 + 4095 - number

@@ -24,7 +24,7 @@ from transformer_mt.training.reporting import Reporter, introduce
 from transformer_mt.training.resuming import resume_run, save_run
 from transformer_mt.training.schedules import build_schedule
 from transformer_mt.training.session import Session, open_session
-from transformer_mt.training.setup import build_first_model, build_updater
+from transformer_mt.training.setup import build_first_model, build_updater, seed_layer_dropout
 from transformer_mt.training.sharding import copy_weights
 from transformer_mt.training.signals import Interrupted
 from transformer_mt.training.space import check_space
@@ -156,6 +156,7 @@ class Trainer:
         own_tokens = sum(batch.num_tgt_tokens for batch in micro_batches)
         (num_tokens,) = self.world.sum_numbers([own_tokens])
         self.lr = self.schedule(self.state.step + 1, self.course.progress()) * self.state.lr_scale
+        seed_layer_dropout(self.session.config, self.updater.with_loss, step=self.state.step)
         self.updater(micro_batches, num_tokens=num_tokens, lr=self.lr)
         self.state.advance(position, num_tokens, self.lap.restart())
         # A signal may reach one rank alone, or another rank a step later; clocks differ.

@@ -14,6 +14,7 @@ from transformer_mt.decoding.batching import attempt
 from transformer_mt.errors import ConfigError, DivergedError, TmtError
 from transformer_mt.evaluation import PackedPairs, packed_loss
 from transformer_mt.models.seq2seq import Seq2Seq
+from transformer_mt.nn.layers import LayerDropout
 from transformer_mt.training.compilation import compile_layers
 from transformer_mt.training.distributed import World
 from transformer_mt.training.graph import GraphedGradients, Record
@@ -100,7 +101,7 @@ class Updater:
                 with_loss, device=device, autocast=self._forward_context()
             )
         self.with_loss = with_loss
-        self.model = world.replicate(with_loss, device)
+        self.model = world.replicate(with_loss, device, some_unused=_leaves_out_layers(with_loss))
         self._graphs = (
             None if record is None else GraphedGradients(with_loss, self._gradients, record=record)
         )
@@ -260,7 +261,7 @@ class Updater:
         with self._world.exchange(self.model, now=True):
             if isinstance(self.model, DistributedDataParallel):
                 # What its forward pass does outside of `no_sync`; there, it could not be undone.
-                self.model.reducer.prepare_for_backward([])
+                self.model.reducer.prepare_for_backward(list(loss))
             backward = partial(self._backward, loss, num_tokens)
             sums = self._attempt(backward, parts, can_retry=alone)
         return None if sums is None else losses + sums
@@ -337,3 +338,7 @@ class Updater:
         )
         self.tally[:_UNUSABLE_IN_A_ROW] += facts
         self.tally[_UNUSABLE_IN_A_ROW] = (self.tally[_UNUSABLE_IN_A_ROW] + 1) * unusable
+
+
+def _leaves_out_layers(model: nn.Module) -> bool:
+    return any(isinstance(module, LayerDropout) and module.p > 0 for module in model.modules())
