@@ -155,7 +155,7 @@ def test_n_best_lists_have_numbered_lines(tiny_bundle):
         json.loads(line)
         for line in run(*arguments, "--json", data=b"A red dog.\n\nThe cat.\n").stdout.splitlines()
     ]
-    assert [len(record.get("n_best", [1])) for record in records] == [3, 1, 3]
+    assert [len(record["n_best"]) for record in records] == [3, 1, 3]
     assert [c["text"] for c in records[0]["n_best"]] == [row[1] for row in rows[:3]]
 
 

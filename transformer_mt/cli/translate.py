@@ -189,7 +189,9 @@ def translate(
     at_terminal = input is None and sys.stdin.isatty()
     chunks = with_demands(input_chunks(input, errors), prefix=prefix, phrases=constraints, tab=tab)
     bundle = load_models(model, ensemble_weights, device=device, precision=precision)
-    details = Details(alignments is not None, attention, alternatives, alignment_layer, timings)
+    details = Details(
+        alignments is not None, attention, alternatives, alignment_layer, timings, n_best > 1
+    )
     details.check(
         as_json=as_json, protect=protect, num_layers=bundle.config.model.num_attention_layers
     )

@@ -24,6 +24,7 @@ class Details:
         alternatives: So many tokens at each place.
         layer: Of the decoder, from 1, for both of the first; None: the mean of all.
         timings: How long it took.
+        n_best: The list of translations, for blank lines too.
     """
 
     alignment: bool
@@ -31,6 +32,7 @@ class Details:
     alternatives: int
     layer: int | None
     timings: bool = False
+    n_best: bool = False
 
     def check(self, *, as_json: bool, protect: bool, num_layers: int) -> None:
         """Refuse options that have no effect, or cannot be had together or with the model.
@@ -105,7 +107,7 @@ def json_lines(
         for record, found in zip(records, alternatives, strict=True):
             record["alternatives"] = found
     for record, translation in zip(records, translations, strict=True):
-        if len(translation.n_best) > 1:
+        if details.n_best:
             record["n_best"] = [_record(candidate) for candidate in translation.n_best]
         if details.timings:
             record["timings"] = {"seconds": round(seconds, 6), "lines": len(records)}
