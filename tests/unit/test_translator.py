@@ -19,7 +19,9 @@ from transformer_mt.decoding.long_lines import split_line
 from transformer_mt.decoding.options import SearchOptions
 from transformer_mt.decoding.requests import Line
 from transformer_mt.decoding.translator import Translator
+from transformer_mt.decoding.workers import Workers
 from transformer_mt.errors import ConfigError, DataError, ModelError, TmtError
+from transformer_mt.nn.prepacked import prepack
 from transformer_mt.text.tokenizer import EOS_ID
 
 OPTIONS = SearchOptions(beam_size=4, max_length_offset=8, batch_tokens=400)
@@ -47,6 +49,19 @@ def texts(translations) -> list[str]:
 def test_translations_come_in_the_order_of_the_lines(copying, tiny_text):
     lines, _ = tiny_text
     assert texts(make(copying).translate(lines)) == lines
+
+
+def test_bf16_gives_the_same_scores_in_one_process_and_in_two(tiny_bundle, tiny_text):
+    bundle = load_bundle(tiny_bundle, dtype=torch.bfloat16)
+    prepack(bundle.model)
+    found = []
+    for in_one in (False, True):
+        translator = make(bundle, batch_tokens=240, num_workers=2)
+        if in_one:
+            translator._workers = Workers(translator._search, 1)
+        translations = translator.translate(tiny_text[0][:60])
+        found.append([(best.text, best.log_prob) for t in translations for best in t.n_best])
+    assert found[0] == found[1]
 
 
 def test_sentences_of_like_length_share_a_batch_and_batches_keep_to_their_tokens(
