@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from transformer_mt.errors import ConfigError
+from transformer_mt.log import counted
 
 if TYPE_CHECKING:
     from transformer_mt.decoding.alignment import Attention
@@ -64,7 +65,9 @@ class Details:
         if not (self.alignment or self.attention):
             raise ConfigError("--alignment-layer has no effect without --alignments or --attention")
         if self.layer > num_layers:
-            raise ConfigError(f"--alignment-layer {self.layer}: the model has {num_layers} layers")
+            raise ConfigError(
+                f"--alignment-layer {self.layer}: the model has {counted(num_layers, 'layer')}"
+            )
 
 
 def n_best_lines(translations: Sequence["Translation"], *, first: int) -> list[str]:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from transformer_mt.decoding.translation import NO_TEXT, Candidate, TranslatedPart
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import ConfigError
+from transformer_mt.log import counted
 
 WORD = re.compile(r"\S+")
 
@@ -127,7 +128,8 @@ def _mean(weights: torch.Tensor, layer: int | None, head: int | None) -> torch.T
     for dim, (name, number) in enumerate((("layer", layer), ("head", head))):
         if number is not None:
             if number > weights.shape[dim]:
-                raise ConfigError(f"--{name} {number}: the model has {weights.shape[dim]} {name}s")
+                found = counted(weights.shape[dim], name)
+                raise ConfigError(f"--{name} {number}: the model has {found}")
             weights = weights.narrow(dim, number - 1, 1)
     return weights.mean(dim=(0, 1))
 

@@ -223,7 +223,8 @@ def _check_symbols(symbols: Sequence[str], *, vocab_size: int, byte_fallback: bo
         bytes_too = " and bytes" if byte_fallback else ""
         raise DataError(
             f"vocabulary too small: tokenizer.vocab_size is {vocab_size}, but special and user "
-            f"symbols{bytes_too} take {num_fixed}, and characters of the text need pieces too"
+            f"symbols{bytes_too} take {num_fixed}, and each character of the text needs a piece: "
+            f"set tokenizer.vocab_size to {num_fixed} and the number of characters, or more"
         )
 
 
