@@ -9,6 +9,7 @@ every 200th joined of 20 sentences; a pipe hands them over as fast as they are t
 import argparse
 import itertools
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -37,8 +38,9 @@ def mixed_lines(paths: Sequence[Path], num_lines: int) -> Iterator[str]:
 
 
 def resident_bytes(pid: int) -> int:
-    """Return the memory of a process and its children, what they share counted once for all.
+    """Return the memory that a process and its children made, what they share counted once.
 
+    Without mapped files, whose shares move with the number of other programs that map them.
     0 when it has ended.
     """
     total = 0
@@ -47,7 +49,7 @@ def resident_bytes(pid: int) -> int:
             text = Path(f"/proc/{name}/smaps_rollup").read_text(encoding="ascii")
         except (OSError, ValueError):
             continue
-        total += next(int(row.split()[1]) for row in text.splitlines() if row.startswith("Pss:"))
+        total += sum(map(int, re.findall(r"^Pss_(?:Anon|Shmem): +(\d+) kB$", text, re.MULTILINE)))
     return total * 1024
 
 

@@ -1,5 +1,6 @@
 """What `scripts/bench/long_input.py` counts, on programs whose answer is known."""
 
+import mmap
 import os
 import sys
 from pathlib import Path
@@ -51,3 +52,15 @@ def test_a_program_that_fails_ends_the_measurement():
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
 def test_memory_of_children_counts():
     assert long_input.resident_bytes(os.getpid()) > 1 << 20
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
+def test_mapped_files_do_not_count(tmp_path: Path) -> None:
+    (tmp_path / "large").write_bytes(bytes(16 << 20))
+    with (
+        (tmp_path / "large").open("rb") as file,
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
+    ):
+        before = long_input.resident_bytes(os.getpid())
+        assert mapped.find(b"1") == -1  # every page is read
+        assert long_input.resident_bytes(os.getpid()) - before < 8 << 20
