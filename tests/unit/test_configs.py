@@ -33,6 +33,7 @@ def test_all_recipes_are_found() -> None:
     assert {
         "demo",
         "own_data",
+        "own_data_small",
         "reverse",
         "multi30k_tiny",
         "multi30k_small",
