@@ -136,8 +136,15 @@ def test_defaults_are_the_base_model_of_the_paper() -> None:
         ("name: good", "name: good\nsede: 3", "2:1: sede: unknown setting; did you mean 'seed'?"),
         (
             "  max_steps: 100",
-            "  max_steps: 100\n  zzz: 1\nmodel: {qqq: 1}",
-            "13:9: model.qqq: unknown setting",
+            "  max_steps: 100\n  zzz: 1\ndecoding: {qqq: 1}",
+            "13:12: decoding.qqq: unknown setting; known here: beam_size, length_penalty, "
+            "length_penalty_kind, max_length_factor, max_length_offset, batch_tokens",
+        ),
+        (
+            "name: good",
+            "name: good\noutput_dir: here",
+            "2:1: output_dir: no such setting: a run is written to the folder "
+            "training.runs_dir/name; set name",
         ),
         (
             "num_pairs: 10",
@@ -173,7 +180,8 @@ def test_defaults_are_the_base_model_of_the_paper() -> None:
         (
             "  max_steps: 100",
             "  max_steps: 1\n  validation: 5",
-            "12:15: training.validation: expected a group of settings, got 5",
+            "12:15: training.validation: expected a group of settings, got 5; known here: "
+            "every_steps, metrics, beam_size, select_by, patience, num_samples",
         ),
         (
             "  max_steps: 100",

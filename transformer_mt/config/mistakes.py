@@ -127,21 +127,26 @@ def _explain(detail: ErrorDetails, root: Node) -> list[tuple[Place, str]]:
         return [located(spot.written.place, path, detail["msg"])]
     limits = {key: int(x) if x == int(x) else x for key, x in context.items() if key in LIMITS}
     message = f"expected {expected.format(**limits)}, got {_shown(spot.written)}"
+    if detail["type"] == "model_type":
+        message += _known_in(group_of_type(spot.annotation, None))
     return [located(spot.written.place, path, message + _hint(detail["type"], spot.written))]
 
 
 def _unknown_setting(spot: _Spot) -> str:
     """Explain a name that its group does not have."""
     name, group = spot.path[-1], group_of_type(spot.parent, None)
-    known = [] if group is None else list(group.model_fields)
     if group is not None and name in group.absent:
         return f"no such setting: {group.absent[name]}"
     others = [t for g in spot.alternatives if name in g.model_fields for t in type_names(g)]
     if group is not None and others:
         own = " or ".join(type_names(group))
         return f"type {own} has no such setting: remove it, or take type {' or '.join(others)}"
-    few = f"; known here: {', '.join(known)}" if 0 < len(known) <= 12 else ""
-    return f"unknown setting{suggestion(name, known) or few}"
+    near = "" if group is None else suggestion(name, list(group.model_fields))
+    return f"unknown setting{near or _known_in(group)}"
+
+
+def _known_in(group: type[Settings] | None) -> str:
+    return "" if group is None else f"; known here: {', '.join(group.model_fields)}"
 
 
 def _contradiction(spot: _Spot, name: str, message: str) -> tuple[Place, str]:
