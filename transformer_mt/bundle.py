@@ -95,6 +95,8 @@ def load_bundle(
 ) -> Bundle:
     """Read a bundle, after checking each file against its hash.
 
+    Where a run that is training puts a newer one in its place meanwhile, that one is read.
+
     Args:
         directory: The bundle's folder.
         device: Where the model goes.
@@ -103,6 +105,18 @@ def load_bundle(
     Raises:
         ModelError: If a file is missing, damaged or does not fit; names it.
     """
+    while True:
+        folder = _identity(directory)
+        try:
+            return _read_bundle(directory, device=device, dtype=dtype)
+        except ModelError:
+            if _identity(directory) == folder:
+                raise
+
+
+def _read_bundle(
+    directory: Path, *, device: str | torch.device, dtype: torch.dtype | None
+) -> Bundle:
     read_manifest(directory, KIND, newest_version=FORMAT_VERSION)
     try:
         config = load_config(directory / CONFIG)
@@ -119,6 +133,11 @@ def load_bundle(
     load_weights(model, directory / WEIGHTS)
     model.to(device=device, dtype=dtype).eval()
     return Bundle(config=config, tokenizers=tokenizers, model=model)
+
+
+def _identity(directory: Path) -> int | None:
+    """Tell a folder from another one of the same name."""
+    return directory.stat().st_ino if directory.exists() else None
 
 
 def find_bundle(explicit: Path | None, runs_dir: str | Path = "runs") -> Path:

@@ -3,11 +3,13 @@
 import json
 import os
 import re
+import shutil
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
+from transformer_mt import bundle as bundles
 from transformer_mt.bundle import (
     find_bundle,
     load_bundle,
@@ -98,6 +100,24 @@ def test_weights_of_another_architecture_are_named(tmp_path, bundle):
     message = "feed_forward.input.weight is (64, 32) instead of (128, 32)"
     with pytest.raises(ModelError, match=re.escape(message)):
         load_weights(wider, tmp_path / "w.safetensors")
+
+
+def test_a_bundle_that_is_replaced_while_it_is_read_is_read_again(
+    tmp_path, bundle, tiny_bundle, monkeypatch
+):
+    path = shutil.copytree(tiny_bundle, tmp_path / "best")
+    shutil.copytree(tiny_bundle, tmp_path / "newer")
+    original = bundles.read_manifest
+
+    def read_manifest(*arguments, **options):
+        if (tmp_path / "newer").exists():
+            path.rename(tmp_path / "old")
+            (tmp_path / "newer").rename(path)
+            raise ModelError("damaged, as its files are those of two bundles")
+        return original(*arguments, **options)
+
+    monkeypatch.setattr(bundles, "read_manifest", read_manifest)
+    assert load_bundle(path).config == bundle.config
 
 
 def test_a_file_that_is_no_safetensors_is_named(tmp_path, bundle):
