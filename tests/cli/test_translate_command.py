@@ -1,5 +1,6 @@
 """`tmt translate`: N lines in, N lines out, from anything to anything."""
 
+import errno
 import gzip
 import json
 import os
@@ -17,8 +18,10 @@ from typer.testing import CliRunner
 
 from transformer_mt.bundle import load_bundle
 from transformer_mt.cli.main import app
+from transformer_mt.cli.streams import results_to
 from transformer_mt.decoding.options import SearchOptions
 from transformer_mt.decoding.translator import Translator
+from transformer_mt.errors import TmtError
 
 PROGRAM = [sys.executable, "-m", "transformer_mt"]
 SLOW = {"OMP_NUM_THREADS": "1"}
@@ -241,8 +244,16 @@ def test_an_output_that_is_the_input_is_refused_before_it_is_emptied(tiny_bundle
     same.symlink_to(text)
     result = run("translate", "--model", tiny_bundle, "--input", text, "--output", same)
     assert result.exit_code == 2, result.stderr
-    assert "it is read as well" in result.stderr
+    assert "another option names it, too" in result.stderr
     assert text.read_bytes() == b"dog\n"
+    new = tmp_path / "new"
+    twice = ("--output", new, "--alignments", tmp_path / "." / "new")
+    assert run("translate", "--model", tiny_bundle, "--input", text, *twice).exit_code == 2
+
+
+def test_a_full_disk_behind_stdout_is_named():
+    with pytest.raises(TmtError, match="stdout: cannot write: no space left"), results_to(None):
+        raise OSError(errno.ENOSPC, "from the system")
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")

@@ -174,6 +174,8 @@ def main() -> None:
     try:
         sys.stdout.flush()
     except OSError as error:
+        if not isinstance(error, BrokenPipeError):
+            error.filename = "stdout"
         code = code or report(error, debug=False)
         # Python flushes once more at its end; let that go nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -58,7 +58,7 @@ def input_chunks(path: Path | None, errors: Literal["strict", "replace"]) -> Ite
     """Open an input, stdin without a path; from what is not a file, lines are taken as they come.
 
     Args:
-        path: A file.
+        path: A file; `-` is stdin.
         errors: Whether bytes that are not UTF-8 are refused or replaced.
 
     Raises:
@@ -67,6 +67,7 @@ def input_chunks(path: Path | None, errors: Literal["strict", "replace"]) -> Ite
     from transformer_mt.decoding.chunks import chunks_as_they_come, chunks_of
     from transformer_mt.text.lines import open_binary
 
+    path = None if path == STDIN else path
     stream = standard_input() if path is None else open_binary(path)
     all_there = is_regular_file(stream) if path is None else path.is_file()
     lines = _lines(stream, "stdin" if path is None else str(path), errors)
@@ -104,18 +105,24 @@ def parallel_lines(first: Path, second: Path) -> tuple[list[str], list[str]]:
     return pair[0], pair[1]
 
 
-def check_output(path: Path | None, *inputs: Path | None) -> None:
-    """Refuse a file for results that could not be written, or is read, before any work is done.
+def check_output(path: Path | None, *others: Path | None) -> None:
+    """Refuse a file for results that could not be written, or is in use, before any work is done.
 
     Raises:
-        ConfigError: If it is one of the inputs, or cannot be made where it should be.
+        ConfigError: If it is one of the other files of the command, or cannot be made where it
+            should be.
     """
     if path is None:
         return
-    for read in inputs:
+    for other in others:
         # Opening it for writing would empty it before it is read. A device is no such file.
-        if read is not None and path.is_file() and read.exists() and path.samefile(read):
-            raise ConfigError(f"cannot write {path}: it is read as well; choose another file")
+        if other is None or (path.exists() and not path.is_file()):
+            continue
+        both = path.exists() and other.exists()
+        if path.samefile(other) if both else path.resolve() == other.resolve():
+            raise ConfigError(
+                f"cannot write {path}: another option names it, too; choose another file"
+            )
     if path.is_dir():
         raise ConfigError(f"cannot write {path}: it is a folder; name a file")
     folder = next(parent for parent in path.absolute().parents if parent.exists())
@@ -136,7 +143,8 @@ def results_to(path: Path | None) -> Iterator[TextIO]:
         TmtError: If the disk refuses what is written.
     """
     if path is None:
-        yield sys.stdout
+        with _naming("stdout"):
+            yield sys.stdout
         return
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -148,7 +156,7 @@ def results_to(path: Path | None) -> Iterator[TextIO]:
 
 
 @contextmanager
-def _naming(path: Path) -> Iterator[None]:
+def _naming(path: Path | str) -> Iterator[None]:
     """Say which file it was that the disk refused to go on with."""
     try:
         yield
