@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from transformer_mt.bundle import Bundle, load_bundle, save_bundle, weights_of
 from transformer_mt.cli.main import app
+from transformer_mt.config.data import DocumentSettings
 from transformer_mt.decoding.forced import token_log_probs
 from transformer_mt.decoding.glossary import Glossary, Term
 from transformer_mt.decoding.options import SearchOptions
@@ -229,17 +230,28 @@ def test_right_to_left_models_take_no_beginnings_and_phrases(turned):
         Translator(turned, SearchOptions(), glossary=Glossary([Term("dog", "Hund")]))
 
 
-def test_models_of_opposite_directions_make_no_ensemble(plain, turned, tiny_bundle, tmp_path):
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("reverse_target", True),
+        ("document", DocumentSettings(context_sentences=1, separator="\u2581")),
+    ],
+)
+def test_models_that_read_or_write_in_other_ways_make_no_ensemble(
+    plain, tiny_bundle, tmp_path, setting, value
+):
+    data = plain.config.data.model_copy(update={setting: value})
+    symbols = plain.config.tokenizer.model_copy(update={"user_symbols": ["\u2581"]})
     save_bundle(
-        tmp_path / "turned",
-        config=turned.config,
-        tokenizers=turned.tokenizers,
-        state_dict=weights_of(turned.model),
+        tmp_path / "other",
+        config=plain.config.model_copy(update={"data": data, "tokenizer": symbols}),
+        tokenizers=plain.tokenizers,
+        state_dict=weights_of(plain.model),
         scores={},
     )
     text = tmp_path / "text"
     text.write_text("a dog\n")
     result = run("score", "--src", text, "--tgt", text, "--model", tiny_bundle, "--model",
-                 tmp_path / "turned")  # fmt: skip
+                 tmp_path / "other")  # fmt: skip
     assert result.exit_code == 4
-    assert "opposite directions" in result.stderr
+    assert f"differ in data.{setting}: they make no ensemble" in result.stderr

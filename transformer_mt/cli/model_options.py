@@ -168,11 +168,12 @@ def load_models(
                 f"{path} has another vocabulary than {models[0]}: an ensemble needs models that "
                 f"were trained with the same tokenizer"
             )
-        if bundles[-1].config.data.reverse_target != first.config.data.reverse_target:
-            raise ModelError(
-                f"{path} and {models[0]} write in opposite directions (data.reverse_target): they "
-                f"make no ensemble, but `tmt rescore` joins their scores"
-            )
+        for setting in ("reverse_target", "document"):
+            if getattr(bundles[-1].config.data, setting) != getattr(first.config.data, setting):
+                raise ModelError(
+                    f"{path} and {models[0]} differ in data.{setting}: they make no ensemble, but "
+                    f"`tmt rescore` joins their scores"
+                )
     joined = ensemble([bundle.model for bundle in bundles], shares)
     return replace(first, model=joined)
 
