@@ -1,5 +1,6 @@
 """Phrases that hypotheses must hold: progress, guarantees, and the best of all that hold them."""
 
+import functools
 import itertools
 
 import numpy as np
@@ -7,8 +8,9 @@ import pytest
 import torch
 from fake_decoders import BOS, EOS, GruDecoder, TableDecoder, memory_of
 
-from transformer_mt.decoding.constraints import Constraints, progress_of
+from transformer_mt.decoding.constraints import Constraints, Progress
 from transformer_mt.decoding.penalties import LengthPenalty
+from transformer_mt.decoding.rules import NoRepeatedNgrams, Suppressed
 from transformer_mt.decoding.search import beam_search
 
 SOURCES = [[5, 6], [7], [4, 4, 8, 5], [8, 6, 5], [6]]
@@ -17,12 +19,19 @@ PHRASES = [((5,),), (), ((6, 7), (4,)), ((8, 8), (5, 4), (7,)), ((4, 5, 6, 7, 8)
 FREE = torch.zeros(100, dtype=torch.bool)
 
 
-def run(decoder, lines, *, beam_size, phrases=PHRASES, limits=LIMITS, continues_word=FREE):
+def progress_of(tokens, phrases):
+    return functools.reduce(Progress.after, tokens, Progress(phrases))
+
+
+def run(
+    decoder, lines, *, beam_size, phrases=PHRASES, limits=LIMITS, continues_word=FREE, rules=()
+):
     constraints = Constraints(
         [phrases[i] for i in lines],
         np.array([limits[i] for i in lines]),
         beam_size=beam_size,
         continues_word=continues_word[: decoder.vocab_size],
+        rules=rules,
     )
     return beam_search(
         decoder,
@@ -130,6 +139,28 @@ def test_a_phrase_ends_where_its_word_ends():
             for hypothesis in hypotheses:
                 text = [*hypothesis.tokens, EOS]
                 assert any(a == 5 and b not in (6, 7) for a, b in itertools.pairwise(text))
+
+
+def test_a_phrase_is_there_though_its_words_are_suppressed_and_may_not_come_again():
+    phrases = [((5,), (6,), (5,))] * 5
+    rules = [Suppressed([[5], [6]]), NoRepeatedNgrams(1)]
+    for seed in range(3):
+        found = run(
+            table(seed=seed, spread=2.0), range(5), beam_size=3, phrases=phrases, rules=rules
+        )
+        for hypotheses in found:
+            assert hypotheses
+            for hypothesis in hypotheses:
+                assert holds(hypothesis.tokens, phrases[0])
+                assert sum(token in (5, 6) for token in hypothesis.tokens) == 3
+
+
+def test_a_phrase_that_turns_out_to_be_the_beginning_of_a_word_is_missing_again():
+    ended = progress_of([1, 2], ((1, 2), (3,)))
+    assert ended.missing == ((3,),)
+    assert set(ended.after(4, continues_word=True).missing) == {(1, 2), (3,)}
+    assert ended.after(3, continues_word=True).missing == ((1, 2),)
+    assert ended.after(4).missing == ((3,),)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from transformer_mt.data.documents import DocumentPairs, in_context
 from transformer_mt.data.line_sources import TextPairs
 from transformer_mt.decoding.glossary import Glossary
 from transformer_mt.decoding.options import SearchOptions
+from transformer_mt.decoding.protection import Protector
 from transformer_mt.decoding.requests import Line
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import ConfigError
@@ -148,6 +149,8 @@ def test_what_would_name_words_of_the_context_is_refused(copying) -> None:
         Translator(copying, OPTIONS, split_sentences=True)
     with pytest.raises(ConfigError, match=r"prefixes and phrases cannot be had from a model of"):
         Translator(copying, OPTIONS).translate([Line("a", prefix="b")])
+    with pytest.raises(ConfigError, match=r"--protect does not go with a model of documents"):
+        Protector(Translator(copying, OPTIONS))
 
 
 GOOD = """\

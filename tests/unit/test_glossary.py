@@ -34,6 +34,11 @@ def test_terms_are_found_as_whole_words_the_longest_first(text, found):
     assert [term.source for term in Glossary(TERMS).find(text)] == found
 
 
+def test_a_term_with_capitals_goes_before_the_same_without():
+    glossary = Glossary([Term("us", "uns"), Term("US", "USA"), Term("us now", "uns jetzt")])
+    assert [t.target for t in glossary.find("US, us, Us, US now")] == ["USA", "uns", "uns jetzt"]
+
+
 @pytest.mark.parametrize(
     ("text", "is_in"),
     [("Ein Hund.", True), ("Hunde", False), ("ein hund", False), ("", False), ("Hund", True)],

@@ -11,6 +11,7 @@ from transformer_mt.bundle import Bundle, load_bundle
 from transformer_mt.decoding.alignment import Attention, attention_of
 from transformer_mt.decoding.options import SearchOptions
 from transformer_mt.decoding.protection import Protector, put_back
+from transformer_mt.decoding.requests import Line
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.text.markup import marks_in, take_out
 
@@ -93,6 +94,17 @@ def test_a_model_that_crosses_tags_translates_the_pieces(copying, monkeypatch):
     (result,) = protector.translate([line])
     assert result.text == line
     assert protector.counts.in_pieces == 3
+
+
+def test_pieces_begin_as_their_line_should_and_are_told_by_its_number(copying, monkeypatch, caplog):
+    monkeypatch.setattr("transformer_mt.decoding.protection.put_back", lambda *_: None)
+    monkeypatch.setattr("transformer_mt.decoding.long_lines.MAX_CHARACTERS", 40)
+    protector = Protector(Translator(copying, SearchOptions()))
+    lines = ["dog", Line("the red {x} cat " + "dog " * 12, prefix="big", phrases=("old",))]
+    result = protector.translate(lines, first_line=7)[1]
+    assert result.text.startswith("big red {x} cat")
+    assert "line 8: translated in pieces: its phrases are not enforced" in caplog.text
+    assert not any(message.startswith(("line 1:", "line 7:")) for message in caplog.messages)
 
 
 def test_lost_marks_are_counted_and_named(copying, monkeypatch, caplog):

@@ -100,6 +100,18 @@ def suppressed(line, tokens, log_probs):
             log_probs[token] = -np.inf
 
 
+FORBIDDEN_STARTS = [[5], [], [8, 8, 8], [6, 7], [4, 4]]
+
+
+def forced_over_others(line, tokens, log_probs):
+    start = FORBIDDEN_STARTS[line]
+    if len(tokens) < len(start):
+        log_probs[:] = [x if t == start[len(tokens)] else -np.inf for t, x in enumerate(log_probs)]
+    else:
+        suppressed(line, tokens, log_probs)
+        no_repeats(1)(line, tokens, log_probs)
+
+
 RULES = {
     "min length": (
         lambda lines: MinLength(np.array([4, 3, 9, 1, 5])[lines]),
@@ -110,6 +122,12 @@ RULES = {
     "bigrams": (lambda lines: NoRepeatedNgrams(2), no_repeats(2)),
     "repetition": (lambda lines: RepetitionPenalty(1.3), repetition_penalty),
     "words": (lambda lines: Suppressed(WORDS), suppressed),
+    "a start that other rules forbid": (
+        lambda lines: ForcedStart(
+            [FORBIDDEN_STARTS[i] for i in lines], [Suppressed(WORDS), NoRepeatedNgrams(1)]
+        ),
+        forced_over_others,
+    ),
 }
 
 

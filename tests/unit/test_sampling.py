@@ -66,11 +66,11 @@ def test_top_k_and_top_p_keep_the_tokens_they_are_defined_by():
             expected = set(row.argsort(descending=True)[:k].tolist())
             assert set((kept > -torch.inf).nonzero()[:, 0].tolist()) == expected
             assert (kept[list(expected)] == row[list(expected)]).all()
-    for mass in (0.0001, 0.3, 0.9, 0.999):
+    for mass in (0.0, 0.0001, 0.3, 0.9, 0.999):
         for row, kept in zip(log_probs, keep_top_p(log_probs, mass), strict=True):
             expected, total = set(), 0.0
             for token in row.argsort(descending=True).tolist():
-                if total >= mass:
+                if expected and total >= mass:
                     break
                 expected.add(token)
                 total += float(row[token].exp())

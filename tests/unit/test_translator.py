@@ -14,15 +14,17 @@ from fake_decoders import CopyModel
 
 from transformer_mt.bundle import Bundle, load_bundle
 from transformer_mt.decoding import chunks, long_lines
+from transformer_mt.decoding.batch_search import BatchSearch
 from transformer_mt.decoding.glossary import Glossary, Term
-from transformer_mt.decoding.long_lines import split_line
+from transformer_mt.decoding.long_lines import Part, split_line
 from transformer_mt.decoding.options import SearchOptions
-from transformer_mt.decoding.requests import Line
+from transformer_mt.decoding.requests import Line, requests_for
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.decoding.workers import Workers
 from transformer_mt.errors import ConfigError, DataError, ModelError, TmtError
 from transformer_mt.nn.prepacked import prepack
 from transformer_mt.text.tokenizer import EOS_ID
+from transformer_mt.text.tokenizer_training import train_tokenizers
 
 OPTIONS = SearchOptions(beam_size=4, max_length_offset=8, batch_tokens=400)
 
@@ -457,6 +459,69 @@ def test_wishes_longer_than_the_output_are_refused_with_the_line(bundle):
         make(bundle, max_length=3).translate(["dog", Line("dog", "so viel Text")], first_line=7)
 
 
+def test_wishes_come_before_rules_for_all_lines(bundle):
+    model = make(bundle, suppress=("der", "Hund"), no_repeat_ngram=1, max_length_offset=30)
+    wishes = Line("A dog.", prefix="der Hund der ", phrases=("der", "der"))
+    (translation,) = model.translate([wishes])
+    assert translation.text.startswith("der Hund der")
+    assert re.findall(r"\w+", translation.text).count("der") >= 2
+
+
+def test_what_cannot_be_wished_for_is_told_with_the_line(bundle, caplog):
+    tokenizers = train_tokenizers(
+        ["a dog."], ["ein Hund."], joint=True, type="bpe", vocab_size=30, byte_fallback=False
+    )
+    model = CopyModel(tokenizers.tgt.vocab_size).eval()
+    other = replace(bundle, tokenizers=tokenizers, model=model)
+    glossary = Glossary([Term("dog", "\u72d7")])
+    translator = Translator(other, OPTIONS, glossary=glossary)
+    for wish in ({"prefix": "\u72d7"}, {"phrases": ("\u72d7",)}):
+        with pytest.raises(DataError, match="line 3: the vocabulary has no pieces for '\u72d7'"):
+            translator.translate([Line("a dog", **wish)], first_line=3)
+    translator.translate(["a dog.", Line(" ", prefix="ein")])
+    assert "line 1: the vocabulary has no pieces for the term '\u72d7'; left out" in caplog.text
+    assert "line 2: blank: its prefix and phrases are not used" in caplog.text
+
+
+def test_a_term_that_is_also_wished_for_comes_once(bundle):
+    translator = Translator(bundle, OPTIONS, glossary=Glossary([Term("dog", "blau")]))
+    (translation,) = translator.translate([Line("A dog.", phrases=("blau",))])
+    assert re.findall(r"\w+", translation.text).count("blau") == 1
+    assert translation.num_terms_met == 1
+
+
+def test_a_line_without_any_translation_is_told(bundle, caplog, monkeypatch):
+    monkeypatch.setattr(BatchSearch, "__call__", lambda self, requests: [[] for _ in requests])
+    assert texts(make(bundle).translate(["", "A dog."], first_line=5)) == ["", ""]
+    assert [message.split(":")[0] for message in caplog.messages] == ["line 6"]
+
+
+def test_punctuation_is_suppressed_with_and_without_a_space_before_it(copying):
+    lines = ["A dog . The dog.", "dogs."]
+    found = make(copying, suppress=(".",)).translate(lines)
+    assert not any("." in text for text in texts(found))
+    with pytest.raises(ConfigError, match="--suppress: expected a word or phrase"):
+        make(copying, suppress=(" ",))
+
+
+@pytest.mark.parametrize(("language", "joined"), [("zh", "狗猫"), ("de", "狗 猫")])
+def test_phrases_of_languages_without_spaces_get_none(language, joined):
+    lines = ["我喜欢狗和猫。", "狗在雪里玩。", "猫喜欢雪。"] * 3
+    tokenizer = train_tokenizers(lines, lines, joint=True, type="bpe", vocab_size=300).tgt
+    for line, terms in ((Line("x", phrases=("猫",)), []), (Line("x"), [Term("x", "猫")])):
+        (request,) = requests_for(
+            line,
+            [Part((5,), "")],
+            [terms],
+            tokenizer,
+            language=language,
+            room=lambda _: 9,
+            number=1,
+        )
+        (phrase,) = request.phrases
+        assert tokenizer.decode([*tokenizer.encode("狗"), *phrase]) == joined
+
+
 def test_terms_of_a_glossary_are_enforced_and_those_without_room_left_out(bundle, caplog):
     glossary = Glossary([Term("dog", "blau"), Term("cat", "ein sehr langer Text " * 9)])
     translator = Translator(bundle, OPTIONS, glossary=glossary)
@@ -509,6 +574,8 @@ def test_groups_and_coverage_go_through(bundle, tiny_text):
     lines = tiny_text[0][:4]
     groups = make(bundle, beam_groups=4, n_best=4, diversity_penalty=5.0).translate(lines)
     assert all(len({c.text for c in t.n_best}) > 1 for t in groups)
+    alike = make(bundle, beam_groups=4, n_best=4, diversity_penalty=0.0).translate(lines)
+    assert [len(t.n_best) for t in alike] == [1] * 4
     plain = make(bundle, n_best=4).translate(lines)
     ranked = make(bundle, n_best=4, coverage_penalty=1.0).translate(lines)
     for here, there in zip(plain, ranked, strict=True):
@@ -524,7 +591,9 @@ def test_groups_and_coverage_go_through(bundle, tiny_text):
         ({"beam_groups": 3}, "a beam of 4 does not divide into 3 groups"),
         ({"diversity_penalty": 1.0}, "--diversity-penalty: no effect without --beam-groups"),
         ({"min_length": 9, "max_length": 8}, "--min-length 9 is more than --max-length 8"),
-        ({"sample": True, "beam_groups": 2}, "--beam-groups has no effect with --sample"),
+        ({"sample": True, "beam_groups": 2}, "--beam-groups has no effect on samples"),
+        ({"min_length_ratio": float("inf")}, "--min-length-ratio inf: expected at most 1,000"),
+        ({"max_length": 10**30}, "--max-length 1000000000000000000000000000000: expected at most"),
     ],
 )
 def test_options_that_do_not_fit_each_other_are_refused(bundle, options, words):

@@ -12,7 +12,7 @@ from transformer_mt.decoding.beams import Hypothesis
 from transformer_mt.decoding.candidates import Selection
 from transformer_mt.decoding.coverage import rank_by_coverage
 from transformer_mt.decoding.forced import encode
-from transformer_mt.decoding.glossary import words_continued
+from transformer_mt.decoding.glossary import cuts_of, words_continued
 from transformer_mt.decoding.options import SearchOptions
 from transformer_mt.decoding.plan import plan_search
 from transformer_mt.decoding.requests import Request
@@ -46,10 +46,12 @@ class BatchSearch:
         self._lexicon = lexicon
         self._order = WritingOrder(bundle.config.data.reverse_target)
         self._suppressed = [
-            self._order.turned(tokenizer.encode(word)) for word in options.suppress if word.strip()
+            self._order.turned(cut) for word in options.suppress for cut in cuts_of(word, tokenizer)
         ]
         device = next(bundle.model.parameters()).device
         self._continues_word = words_continued(tokenizer).to(device)
+        # Groups may find the same, and coverage ranks anew: so the whole beam is finished first.
+        self._looks_at_all = options.coverage_penalty > 0 or options.beam_groups > 1
 
     @torch.inference_mode()
     def __call__(
@@ -70,6 +72,8 @@ class BatchSearch:
             found = self._found(memory, requests, limits, watch)
             if strength := options.coverage_penalty:
                 found = rank_by_coverage(decoder, memory, found, strength=strength)
+            if options.beam_groups > 1:
+                found = [_different(own) for own in found]
         return [
             [replace(one, tokens=self._order.turned(one.tokens)) for one in own[: options.n_best]]
             for own in found
@@ -102,8 +106,16 @@ class BatchSearch:
             beam_size=plan.num_slots,
             length_penalty=options.ranking,
             max_lengths=limits,
-            n_best=options.num_slots if options.coverage_penalty else options.n_best,
+            n_best=options.num_slots if self._looks_at_all else options.n_best,
             rules=plan.rules,
             select=watch(plan.select),
         )
         return found if shortlist is None else shortlist.restored(found)
+
+
+def _different(found: Sequence[Hypothesis]) -> list[Hypothesis]:
+    """Return the first of equal hypotheses each."""
+    first: dict[tuple[int, ...], Hypothesis] = {}
+    for hypothesis in found:
+        first.setdefault(tuple(hypothesis.tokens), hypothesis)
+    return list(first.values())

@@ -3,8 +3,9 @@
 Letters: B sentences, W slots of the beam, T tokens so far, V vocabulary.
 """
 
+import functools
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from transformer_mt.decoding.candidates import Candidates, Prefixes, select_best
+from transformer_mt.decoding.rules import Rule, apply_but_for
 from transformer_mt.text.tokenizer import EOS_ID
 
 Phrase = tuple[int, ...]
@@ -25,23 +27,29 @@ class Progress:
     Attributes:
         missing: Phrases it does not hold.
         begun: Its last tokens, as far as they begin a missing phrase.
-        has_just_ended: Whether its last token ends a phrase.
+        just_ended: The phrase that its last token ends; none if it ends none.
     """
 
     missing: tuple[Phrase, ...]
     begun: Phrase = ()
-    has_just_ended: bool = False
+    just_ended: Phrase = ()
 
-    def after(self, token: int) -> "Progress":
-        """Return the progress of the hypothesis with one more token."""
+    def after(self, token: int, *, continues_word: bool = False) -> "Progress":
+        """Return the progress of the hypothesis with one more token.
+
+        Args:
+            token: The token.
+            continues_word: Whether it prolongs the word before it: a phrase that has just ended is
+                then none.
+        """
+        if continues_word and self.just_ended:
+            return Progress((*self.missing, self.just_ended)).after(token)
         latest = (*self.begun, token)
         for start in range(len(latest)):
             end = latest[start:]
             if end in self.missing:
                 place = self.missing.index(end)
-                return Progress(
-                    (*self.missing[:place], *self.missing[place + 1 :]), has_just_ended=True
-                )
+                return Progress((*self.missing[:place], *self.missing[place + 1 :]), just_ended=end)
             if any(phrase[: len(end)] == end for phrase in self.missing):
                 return Progress(self.missing, end)
         return Progress(self.missing)
@@ -72,6 +80,7 @@ class Constraints:
         limits: Greatest length of each target in tokens incl. eos (B,); more than its phrases have.
         beam_size: Slots of a sentence without phrases.
         continues_word: Tokens that would prolong the word before them (V,), True or False.
+        rules: What else holds; they do not bind the next tokens of missing phrases.
     """
 
     def __init__(
@@ -81,10 +90,13 @@ class Constraints:
         *,
         beam_size: int,
         continues_word: Tensor,
+        rules: Sequence[Rule] = (),
     ) -> None:
         self._phrases = phrases
         self._limits = limits
         self._continues_word = continues_word
+        self._continuing = frozenset(torch.nonzero(continues_word).flatten().tolist())
+        self._rules = rules
         sizes = np.array([sum(map(len, of_one)) for of_one in phrases])
         self.num_slots = beam_size + int(sizes.max(initial=0))
         self._num_unused = self.num_slots - beam_size - sizes
@@ -93,11 +105,21 @@ class Constraints:
     def restrict(self, log_probs: Tensor, prefixes: Prefixes) -> None:
         """Edit the log-probabilities of the next token (B, W, V): a `Rule`."""
         num_left = self._limits[prefixes.sentences] - prefixes.tokens.shape[2] - 1
-        for line in self._constrained(prefixes):
+        lines = self._constrained(prefixes)
+        if self._rules:
+            due = [
+                (line, slot, token)
+                for line in lines
+                for slot in range(log_probs.shape[1])
+                for token in self._progress(prefixes, line, slot).next_tokens()
+            ]
+            index = torch.tensor(due, dtype=torch.long, device=log_probs.device).view(-1, 3)
+            apply_but_for(index.unbind(1), self._rules, log_probs, prefixes)
+        for line in lines:
             for slot in range(log_probs.shape[1]):
                 progress = self._progress(prefixes, line, slot)
                 row = log_probs[line, slot]
-                if progress.has_just_ended:
+                if progress.just_ended:
                     row.masked_fill_(self._continues_word, -torch.inf)
                 if progress.missing:
                     row[EOS_ID] = -torch.inf
@@ -168,7 +190,7 @@ class Constraints:
         order = sorted(candidates, key=lambda place: (-candidates[place], place))
         num_banks = 1 + sum(map(len, self._phrases[prefixes.sentences[line]]))
         banks = [
-            num_banks - 1 - self._progress(prefixes, line, slot).after(token).num_missing
+            num_banks - 1 - self._after(self._progress(prefixes, line, slot), token).num_missing
             for slot, token in order
         ]
         shares = np.full(num_banks, num_open // num_banks)
@@ -194,18 +216,15 @@ class Constraints:
         if key not in known:
             before = known.get(tokens[:-1].tobytes()) if tokens.size else None
             if before is not None:
-                known[key] = before.after(int(tokens[-1]))
+                known[key] = self._after(before, int(tokens[-1]))
             else:
-                known[key] = progress_of(tokens.tolist(), self._phrases[sentence])
+                known[key] = functools.reduce(
+                    self._after, tokens.tolist(), Progress(self._phrases[sentence])
+                )
         return known[key]
 
-
-def progress_of(tokens: Iterable[int], phrases: tuple[Phrase, ...]) -> Progress:
-    """Return how far a hypothesis is with its phrases."""
-    progress = Progress(phrases)
-    for token in tokens:
-        progress = progress.after(token)
-    return progress
+    def _after(self, progress: Progress, token: int) -> Progress:
+        return progress.after(token, continues_word=token in self._continuing)
 
 
 def _keep_only(row: Tensor, tokens: Sequence[int]) -> None:

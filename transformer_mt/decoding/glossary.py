@@ -17,7 +17,6 @@ logger = logging.getLogger(__name__)
 _NO_SPACES = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
 _UNIT = re.compile(rf"[^\W{_NO_SPACES}]+|\S")
 _PART_OF_WORD = re.compile(rf"[^\W{_NO_SPACES}]|<0x..>")
-SPACE = "\u2581"
 
 
 @dataclass(frozen=True)
@@ -39,8 +38,8 @@ class Glossary:
     """Finds terms in sources.
 
     A term without capitals is found in any case, so also at the start of a sentence; one with
-    capitals just so: `us` and `US` may differ. Where terms overlap, the one that begins first is
-    taken, of those the longest.
+    capitals just so, and before the other: `us` and `US` may differ. Where terms overlap, the one
+    that begins first is taken, of those the longest.
 
     Args:
         terms: Of equal sources the first counts.
@@ -53,7 +52,7 @@ class Glossary:
             is_exact = term.source != term.source.lower()
             self._by_first[units[0].lower()].append((units, is_exact, term))
         for entries in self._by_first.values():
-            entries.sort(key=lambda entry: -len(entry[0]))
+            entries.sort(key=lambda entry: (-len(entry[0]), not entry[1]))
 
     def find(self, text: str) -> list[Term]:
         """Return the terms of a source in their order, each once."""
@@ -103,6 +102,14 @@ def read_glossary(lines: Iterable[str], name: str) -> Glossary:
     if not terms:
         logger.warning("%s: no terms", name)
     return Glossary(terms.values())
+
+
+def cuts_of(text: str, tokenizer: Tokenizer) -> list[list[int]]:
+    """Return the tokens of a text behind a space, and if it needs none, also those without one."""
+    cuts = [tokenizer.encode(text)]
+    if not _PART_OF_WORD.match(text):
+        cuts.append(tokenizer.encode_inside(text))
+    return cuts
 
 
 def words_continued(tokenizer: Tokenizer) -> Tensor:

@@ -57,7 +57,7 @@ def split_lines(
     *,
     max_tokens: int,
     languages: tuple[str, str] | None,
-    first_line: int,
+    numbers: Sequence[int],
 ) -> tuple[list[list[Part]], list[int]]:
     """Cut each line into the parts to translate: mostly one, none for a blank line.
 
@@ -67,7 +67,7 @@ def split_lines(
         max_tokens: Greatest number of tokens of a part, without eos; a longer one is told in a
             warning.
         languages: Source and target; None: a line counts as one sentence.
-        first_line: Number of the first, for warnings.
+        numbers: Of the lines, for warnings.
 
     Returns:
         The parts of each line, and how many of its sentences were too long.
@@ -79,7 +79,7 @@ def split_lines(
     )
     all_parts: list[list[Part]] = []
     nums_cut: list[int] = []
-    for number, sentences in enumerate(all_sentences, start=first_line):
+    for number, sentences in zip(numbers, all_sentences, strict=True):
         parts: list[Part] = []
         num_cut = 0
         for sentence in sentences:

@@ -1,6 +1,6 @@
 """How translations are searched: what is the same for all sentences of a run."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,6 +9,10 @@ from torch import Tensor
 from transformer_mt.config.schema import LengthPenaltyKind
 from transformer_mt.decoding.penalties import LengthPenalty
 from transformer_mt.errors import ConfigError
+
+# Greatest counts, which numpy and torch can hold, and greatest factors and penalties, next to which
+# log-probabilities keep their digits.
+MOST_COUNT, MOST_STRENGTH = 2**32, 1000
 
 
 @dataclass(frozen=True)
@@ -76,8 +80,11 @@ class SearchOptions:
 
         Raises:
             ConfigError: If the beam is larger than the vocabulary, or smaller than `n_best`, or an
-                option has no effect.
+                option has no effect, or a number is too large to compute with.
         """
+        self._check_numbers()
+        if not all(word.strip() for word in self.suppress):
+            raise ConfigError("--suppress: expected a word or phrase, got blank text")
         if not self.sample:
             self._check_useless("--sample", "temperature", "top_k", "top_p", "seed")
         if self.beam_groups == 1:
@@ -88,7 +95,7 @@ class SearchOptions:
             )
         if self.sample:
             if self.beam_groups > 1:
-                raise ConfigError("--beam-groups has no effect with --sample")
+                raise ConfigError("--beam-groups has no effect on samples (--sample, --mbr)")
             return
         if self.beam_size % self.beam_groups:
             raise ConfigError(
@@ -126,9 +133,19 @@ class SearchOptions:
         by_ratio: NDArray[np.int64] = np.ceil(source_lengths * self.min_length_ratio).astype(int)
         return np.maximum(by_ratio, np.int64(self.min_length))
 
+    def _check_numbers(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            most = {int: MOST_COUNT, float: MOST_STRENGTH}.get(type(value))
+            if most is not None and not abs(value) <= most:
+                raise ConfigError(f"{_option(field.name)} {value}: expected at most {most:,}")
+
     def _check_useless(self, needed: str, *names: str) -> None:
-        fields = type(self).__dataclass_fields__
-        useless = [name for name in names if getattr(self, name) != fields[name].default]
+        defaults = {field.name: field.default for field in fields(self)}
+        useless = [_option(name) for name in names if getattr(self, name) != defaults[name]]
         if useless:
-            options = ", ".join("--" + name.replace("_", "-") for name in useless)
-            raise ConfigError(f"{options}: no effect without {needed}")
+            raise ConfigError(f"{', '.join(useless)}: no effect without {needed}")
+
+
+def _option(name: str) -> str:
+    return "--" + name.replace("_", "-")

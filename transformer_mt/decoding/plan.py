@@ -67,8 +67,8 @@ def plan_search(
         rules.append(NoRepeatedNgrams(options.no_repeat_ngram))
     if options.repetition_penalty > 1:
         rules.append(RepetitionPenalty(options.repetition_penalty))
-    if any(request.prefix for request in requests):
-        rules.append(ForcedStart([request.prefix for request in requests]))
+    # What is wanted of a line goes before rules for all lines, and how it begins before all else.
+    constraints = None
     if any(request.phrases for request in requests):
         if options.sample or options.beam_groups > 1:
             raise ValueError("only plain beam search can hold phrases: no samples, no beam groups")
@@ -77,8 +77,13 @@ def plan_search(
             limits.numpy(),
             beam_size=options.beam_size,
             continues_word=continues_word,
+            rules=rules,
         )
-        return Plan(constraints.num_slots, [*rules, constraints.restrict], constraints)
+        rules = [constraints.restrict]
+    if any(request.prefix for request in requests):
+        rules = [ForcedStart([request.prefix for request in requests], rules)]
+    if constraints is not None:
+        return Plan(constraints.num_slots, rules, constraints)
     return Plan(options.num_slots, rules, _selection(options, requests))
 
 

@@ -14,6 +14,7 @@ from transformer_mt.decoding.alignment import Attention, Span, attention_of
 from transformer_mt.decoding.requests import Line
 from transformer_mt.decoding.translation import Candidate, Translation
 from transformer_mt.decoding.translator import Translator
+from transformer_mt.errors import ConfigError
 from transformer_mt.text.markup import (
     CLOSING,
     CLOSING_SIGNS,
@@ -62,15 +63,23 @@ class Protector:
 
     Attributes:
         counts: Of all lines so far.
+
+    Raises:
+        ConfigError: If the model reads lines together: some are translated twice.
     """
 
     def __init__(self, translator: Translator) -> None:
+        if translator.reads_documents:
+            raise ConfigError("--protect does not go with a model of documents: leave it out")
         self._translator = translator
         self.counts = Counts()
 
     def translate(self, lines: Sequence[str | Line], *, first_line: int = 1) -> list[Translation]:
         """Translate lines; see `Translator.translate`. A warning names lines that lost marks."""
-        wanted = [Line(line) if isinstance(line, str) else line for line in lines]
+        wanted = [
+            replace(Line(line) if isinstance(line, str) else line, number=number)
+            for number, line in enumerate(lines, first_line)
+        ]
         texts = [line.text for line in wanted]
         marks = [marks_in(line) for line in texts]
         taken = [
@@ -82,8 +91,7 @@ class Protector:
             for line, found, text in zip(texts, marks, taken, strict=True)
         ]
         results = self._translator.translate(
-            [replace(line, text=text) for line, text in zip(wanted, shown, strict=True)],
-            first_line=first_line,
+            [replace(line, text=text) for line, text in zip(wanted, shown, strict=True)]
         )
         for i, found in enumerate(marks):
             if found and shown[i] == texts[i] and (kept := _holding(results[i], found)):
@@ -138,9 +146,7 @@ class Protector:
             else:
                 in_pieces.append(i)
                 self.counts.in_pieces += len(marks)
-        pieces = _translated_in_pieces(
-            [lines[i].text for i in in_pieces], self._translator.translate
-        )
+        pieces = _translated_in_pieces([lines[i] for i in in_pieces], self._translator.translate)
         for i, piece in zip(in_pieces, pieces, strict=True):
             results[i] = replace(results[i], n_best=piece.n_best)
 
@@ -297,18 +303,28 @@ def _holding(translation: Translation, marks: Sequence[str]) -> list[Candidate]:
 
 
 def _translated_in_pieces(
-    lines: Sequence[str], translate: Callable[[Sequence[str]], list[Translation]]
+    lines: Sequence[Line], translate: Callable[[Sequence[Line]], list[Translation]]
 ) -> list[Translation]:
-    """Translate what stands between the marks of each line by itself."""
+    """Translate what stands between the marks of each line by itself.
+
+    The first of it begins as the line should; no piece must hold the phrases of the line.
+    """
     cut: list[list[tuple[str, bool]]] = []  # pieces of each line: text, whether it is translated
+    wanted: list[Line] = []
     for line in lines:
         pieces: list[tuple[str, bool]] = []
         end = 0
-        for match in PROTECTED.finditer(line):
-            pieces += [_piece(line[end : match.start()]), (match[0], False)]
+        for match in PROTECTED.finditer(line.text):
+            pieces += [_piece(line.text[end : match.start()]), (match[0], False)]
             end = match.end()
-        cut.append([*pieces, _piece(line[end:])])
-    found = iter(translate([text.strip() for pieces in cut for text, is_text in pieces if is_text]))
+        cut.append([*pieces, _piece(line.text[end:])])
+        if line.phrases:
+            logger.warning(
+                "line %d: translated in pieces: its phrases are not enforced", line.number
+            )
+        own = [replace(line, text=text.strip(), phrases=()) for text, is_text in cut[-1] if is_text]
+        wanted += [*own[:1], *(replace(piece, prefix="") for piece in own[1:])]
+    found = iter(translate(wanted))
     translations = []
     for pieces in cut:
         whole = ""

@@ -3,11 +3,13 @@
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from transformer_mt.decoding.glossary import Term
+from transformer_mt.decoding.glossary import Term, cuts_of
 from transformer_mt.decoding.long_lines import Part
 from transformer_mt.errors import DataError
-from transformer_mt.text.tokenizer import Tokenizer
+from transformer_mt.text.sentences import has_spaces
+from transformer_mt.text.tokenizer import UNK_ID, Tokenizer
 
 logger = logging.getLogger(__name__)
 
@@ -18,13 +20,15 @@ class Line:
 
     Attributes:
         text: The source.
-        prefix: How the translation begins.
+        prefix: How the translation begins; white space at its end does not count.
         phrases: What else it holds, in any order.
+        number: Of the line, for messages; None: that of its place.
     """
 
     text: str
     prefix: str = ""
     phrases: tuple[str, ...] = ()
+    number: int | None = None
 
 
 @dataclass(frozen=True)
@@ -53,30 +57,43 @@ def requests_for(
     terms: Sequence[Sequence[Term]],
     tokenizer: Tokenizer,
     *,
+    language: str,
     room: Callable[[int], int],
     number: int,
 ) -> list[Request]:
     """Put what is wanted of a line into tokens, one request for each part.
 
     The prefix of a line belongs to its first part. Its phrases belong to a line of one part: of
-    several, nobody knows which should hold them, and a warning says so.
+    several, nobody knows which should hold them, and a warning says so; likewise for a blank line.
 
     Args:
         line: What is wanted.
         parts: Of its source.
         terms: Of a glossary, for each part; what finds no room is left out with a warning.
         tokenizer: Of the target.
+        language: Likewise.
         room: Tells from the tokens of a source how many its translation may have, without eos.
         number: Of the line, for messages.
 
     Raises:
-        DataError: If the prefix or the phrases of the line do not fit into its translation.
+        DataError: If the prefix or the phrases of the line do not fit into its translation, or
+            cannot be made of the vocabulary.
     """
-    phrases = tuple(tuple(tokenizer.encode(phrase)) for phrase in line.phrases if phrase.strip())
+    prefix = tuple(tokenizer.encode(line.prefix.rstrip()))
+    wanted_texts = [phrase for phrase in line.phrases if phrase.strip()]
+    cut = partial(_phrase, tokenizer=tokenizer, language=language)
+    phrases = tuple(map(cut, wanted_texts))
+    for text, tokens in zip((line.prefix, *wanted_texts), (prefix, *phrases), strict=True):
+        if UNK_ID in tokens:
+            raise DataError(
+                f"line {number}: the vocabulary has no pieces for '{_short(text)}': the "
+                f"translation cannot hold it; leave it out or write it in other characters"
+            )
+    if (prefix or phrases) and not parts:
+        logger.warning("line %d: blank: its prefix and phrases are not used", number)
     if phrases and len(parts) > 1:
         logger.warning("line %d: translated in parts: its phrases are not enforced", number)
         phrases = ()
-    prefix = tuple(tokenizer.encode(line.prefix))
     requests = []
     for part, own_terms in zip(parts, terms, strict=True):
         free = room(len(part.tokens))
@@ -84,26 +101,53 @@ def requests_for(
         if wanted > free:
             raise DataError(
                 f"line {number}: the prefix and the phrases have {wanted} tokens, but its "
-                f"translation may have {free}: shorten them or raise --max-length-offset"
+                f"translation may have {free}: shorten them, or allow longer outputs with "
+                f"--max-length-offset and --max-length"
             )
-        found = _fitting(own_terms, tokenizer, room=free - wanted, number=number)
+        found = _fitting(own_terms, phrases, cut, room=free - wanted, number=number)
         requests.append(Request(part.tokens, prefix, (*phrases, *found)))
         prefix = phrases = ()
     return requests
 
 
 def _fitting(
-    terms: Sequence[Term], tokenizer: Tokenizer, *, room: int, number: int
+    terms: Sequence[Term],
+    phrases: Sequence[tuple[int, ...]],
+    cut: Callable[[str], tuple[int, ...]],
+    *,
+    room: int,
+    number: int,
 ) -> list[tuple[int, ...]]:
-    """Return the tokens of as many terms as there is room for."""
+    """Return the tokens of as many terms as there is room for, but for those of phrases."""
     found: list[tuple[int, ...]] = []
     for term in terms:
-        tokens = tuple(tokenizer.encode(term.target))
+        tokens = cut(term.target)
+        if tokens in phrases:
+            continue
+        if UNK_ID in tokens:
+            logger.warning(
+                "line %d: the vocabulary has no pieces for the term '%s'; left out",
+                number,
+                _short(term.target),
+            )
+            continue
         room -= len(tokens)
         if room < 0:
             logger.warning(
-                "line %d: no room for the term '%s' and those behind it", number, term.target
+                "line %d: no room for the term '%s' and those behind it",
+                number,
+                _short(term.target),
             )
             break
         found.append(tokens)
     return found
+
+
+def _phrase(text: str, tokenizer: Tokenizer, language: str) -> tuple[int, ...]:
+    """Cut a phrase as it stands inside a text: behind a space, if its language has spaces."""
+    behind_space, *inside = cuts_of(text, tokenizer)
+    return tuple(behind_space if has_spaces(language) or not inside else inside[0])
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 60 else f"{text[:57]}..."

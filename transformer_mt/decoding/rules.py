@@ -46,29 +46,54 @@ class MinLength:
             log_probs[rows, :, EOS_ID] = -torch.inf
 
 
+def apply_but_for(
+    due: tuple[Tensor, ...], rules: Sequence[Rule], log_probs: Tensor, prefixes: Prefixes
+) -> None:
+    """Apply rules, but not to tokens that are due: what is wanted of one line goes before them.
+
+    Args:
+        due: Places in the log-probabilities, as an index.
+        rules: What else holds.
+        log_probs: Of the next token (B, W, V).
+        prefixes: What the slots hold.
+    """
+    kept = log_probs[due]
+    for rule in rules:
+        rule(log_probs, prefixes)
+    log_probs[due] = kept
+
+
 class ForcedStart:
-    """Begins each hypothesis with given tokens, at what they cost.
+    """Begins each hypothesis with given tokens, at what they cost, whatever other rules say.
 
     Args:
         starts: Tokens for each sentence; none where it is free.
+        rules: All other rules: they do not bind these tokens.
     """
 
-    def __init__(self, starts: Sequence[Sequence[int]]) -> None:
+    def __init__(self, starts: Sequence[Sequence[int]], rules: Sequence[Rule] = ()) -> None:
+        self._rules = rules
         self._lengths = np.array([len(start) for start in starts])
         self._tokens = np.zeros((len(starts), self._lengths.max(initial=0)), dtype=np.int64)
         for row, start in zip(self._tokens, starts, strict=True):
             row[: len(start)] = start
 
     def __call__(self, log_probs: Tensor, prefixes: Prefixes) -> None:
-        """Forbid all tokens but the one that is due."""
+        """Apply the other rules, then forbid all tokens but the one that is due."""
         place = prefixes.tokens.shape[2]
         lines = np.flatnonzero(self._lengths[prefixes.sentences] > place)
+        tokens = self._tokens[prefixes.sentences[lines], place] if lines.size else lines
+        where, token = (torch.from_numpy(x).to(log_probs.device) for x in (lines, tokens))
+        due = (
+            where[:, None],
+            torch.arange(log_probs.shape[1], device=where.device),
+            token[:, None],
+        )
+        apply_but_for(due, self._rules, log_probs, prefixes)
         if lines.size:
-            tokens = self._tokens[prefixes.sentences[lines], place]
-            where, due = (torch.from_numpy(x).to(log_probs.device) for x in (lines, tokens))
-            kept = log_probs[where, :, due]
+            kept = log_probs[due]
             log_probs[where] = -torch.inf
-            log_probs[where, :, due] = kept
+            log_probs[due] = kept
 
 
 class NoRepeatedNgrams:

@@ -114,10 +114,10 @@ def keep_top_k(log_probs: Tensor, num: int) -> Tensor:
 def keep_top_p(log_probs: Tensor, mass: float) -> Tensor:
     """Return log-probabilities (.., V), -inf for all but the fewest that have this mass.
 
-    The mass is a share of the whole, whatever the probabilities sum to.
+    The mass is a share of the whole, whatever the probabilities sum to; one is kept for every mass.
     """
     falling = log_probs.sort(dim=-1, descending=True).values
     probs = falling.softmax(-1)
-    is_kept = probs.cumsum(-1) - probs < mass
+    is_kept = probs.cumsum(-1) - probs < max(mass, torch.finfo(probs.dtype).tiny)
     least = falling.masked_fill(~is_kept, torch.inf).amin(-1, keepdim=True)
     return log_probs.masked_fill(log_probs < least, -torch.inf)

@@ -1,6 +1,7 @@
 """Lines of text to translations: tokens, batches, search, and back in the order of the input."""
 
 import itertools
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -26,6 +27,8 @@ from transformer_mt.decoding.workers import Workers
 from transformer_mt.decoding.writing_order import WritingOrder
 from transformer_mt.errors import ConfigError
 
+logger = logging.getLogger(__name__)
+
 
 class Translator:
     """Translates with a bundle, where its model is.
@@ -40,6 +43,7 @@ class Translator:
     Attributes:
         tokenizers: The bundle's.
         given: What the model says of given targets.
+        reads_documents: Whether each line is read with those before it.
 
     Raises:
         ConfigError: If the options do not fit each other or the vocabulary, or samples are to be
@@ -61,6 +65,7 @@ class Translator:
         self._glossary = glossary
         self._order = WritingOrder(bundle.config.data.reverse_target)
         self._document = bundle.config.data.document
+        self.reads_documents = self._document is not None
         if glossary is not None:
             self._check_plain("a glossary")
         self.tokenizers = bundle.tokenizers
@@ -109,6 +114,10 @@ class Translator:
         wanted = [Line(line) if isinstance(line, str) else line for line in lines]
         if any(line.prefix or line.phrases for line in wanted):
             self._check_plain("prefixes and phrases")
+        numbers = [
+            place if line.number is None else line.number
+            for place, line in enumerate(wanted, first_line)
+        ]
         texts = [line.text for line in wanted]
         if self._in_context is not None:
             texts = self._in_context.join(texts, is_start=first_line == 1)
@@ -117,14 +126,20 @@ class Translator:
             self.tokenizers.src,
             max_tokens=self._max_part_length - 1,
             languages=self._languages if self._split_sentences else None,
-            first_line=first_line,
+            numbers=numbers,
         )
         terms = [
             self._terms(line.text, of_line) for line, of_line in zip(wanted, parts, strict=True)
         ]
         requests_of = [
-            requests_for(*of_line, self.tokenizers.tgt, room=self._room, number=number)
-            for number, of_line in enumerate(zip(wanted, parts, terms, strict=True), first_line)
+            requests_for(
+                *of_line,
+                self.tokenizers.tgt,
+                language=self._languages[1],
+                room=self._room,
+                number=number,
+            )
+            for number, of_line in zip(numbers, zip(wanted, parts, terms, strict=True), strict=True)
         ]
         # Each different sentence is translated once.
         requests = list({request: None for of_line in requests_of for request in of_line})
@@ -134,6 +149,11 @@ class Translator:
             found.update(zip(batch, results, strict=True))
             if on_progress is not None:
                 on_progress(len(found), len(requests))
+        for number, of_line in zip(numbers, requests_of, strict=True):
+            if not all(found[request] for request in of_line):
+                logger.warning(
+                    "line %d: no translation keeps to all that is wanted; left empty", number
+                )
         return [
             self._joiner.translation(line.text, line_parts, [found[r] for r in of_line], *about)
             for line, line_parts, of_line, about in zip(

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import sentencex
 
-# Languages that put no space between sentences, by their plain codes.
+# Languages that put no space between words and sentences, by their plain codes.
 WITHOUT_SPACES = frozenset(
     ("zh", "zho", "cmn", "yue", "wuu", "lzh", "ja", "jpn", "th", "tha", "lo", "lao", "km", "khm",
      "my", "mya", "bo", "bod")
@@ -53,9 +53,14 @@ def spacing_in(language: str, spacing: str) -> str:
 
     Sentences of Chinese have nothing between them where those of English have a space.
     """
-    if plain_code(language) in WITHOUT_SPACES:
-        return "" if spacing == " " else spacing
-    return spacing or " "
+    if has_spaces(language):
+        return spacing or " "
+    return "" if spacing == " " else spacing
+
+
+def has_spaces(language: str) -> bool:
+    """Return whether a language puts spaces between words and sentences."""
+    return plain_code(language) not in WITHOUT_SPACES
 
 
 def plain_code(language: str) -> str:

@@ -151,6 +151,11 @@ class Tokenizer:
                 batch[i] = self._encode_space_sign(line)
         return batch
 
+    def encode_inside(self, text: str) -> list[int]:
+        """Cut text as it is cut right behind other text, without a space between them."""
+        before = next(c for c in NONCHARACTERS if c not in text and c not in self.ids)
+        return self.encode(before + text)[len(self.encode(before)) :]
+
     def _encode_space_sign(self, line: str) -> list[int]:
         """Encode text with U+2581, the sign by which SentencePiece knows spaces, as its bytes.
 
