@@ -162,8 +162,8 @@ def main() -> None:
     """Run the command line; the process ends with its exit code."""
     # Translations are UTF-8 with bare line feeds whatever the locale says.
     for stream, errors in ((sys.stdout, "surrogateescape"), (sys.stderr, "backslashreplace")):
-        assert isinstance(stream, io.TextIOWrapper)
-        stream.reconfigure(encoding="utf-8", errors=errors, newline="\n")
+        if isinstance(stream, io.TextIOWrapper):  # None where it was closed from the start
+            stream.reconfigure(encoding="utf-8", errors=errors, newline="\n")
     try:
         app(prog_name="tmt")  # also when started as `python -m transformer_mt`
         code: str | int | None = 0
@@ -172,10 +172,9 @@ def main() -> None:
     except Exception as error:  # outside of commands: while help or version are printed
         code = report(error, debug=False)
     try:
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except OSError as error:
-        if not isinstance(error, BrokenPipeError):
-            error.filename = "stdout"
         code = code or report(error, debug=False)
         # Python flushes once more at its end; let that go nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -18,7 +18,13 @@ STDIN = Path("-")
 
 
 def standard_input() -> BinaryIO:
-    """Return stdin as a stream of its own, which a reading thread may leave locked at the end."""
+    """Return stdin as a stream of its own, which a reading thread may leave locked at the end.
+
+    Raises:
+        DataError: If this process has none.
+    """
+    if sys.stdin is None:
+        raise DataError("stdin is closed: name a file to read")
     stream = sys.stdin.buffer
     try:
         return open(stream.fileno(), "rb", closefd=False)
@@ -143,6 +149,8 @@ def results_to(path: Path | None) -> Iterator[TextIO]:
         TmtError: If the disk refuses what is written.
     """
     if path is None:
+        if sys.stdout is None:
+            raise ConfigError("stdout is closed: name a file with --output")
         with _naming("stdout"):
             yield sys.stdout
         return
