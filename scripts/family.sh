@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The table and the figure of docs/family.md: every station of the story on Multi30k, as many minutes of training each.
 #
-#   scripts/family.sh [MINUTES]     default 10; eleven models, so two hours
+#   scripts/family.sh [MINUTES]     default 10; eleven models, so two hours (docs/family.md: 6)
 #
 # Runs that are finished stay as they are; one that was interrupted goes on.
 set -euo pipefail
