@@ -11,6 +11,8 @@ TERMS = [
     Term("e-mail", "E-Mail"),
     Term("狗", "dog"),
     Term("ice cream van", "Eiswagen"),
+    Term("कम", "wenig"),
+    Term("می", "Wein"),
 ]
 
 
@@ -28,6 +30,9 @@ TERMS = [
         ("ice cream and a van, an ice cream van", ["ice cream van"]),
         ("", []),
         ("dog_s hotdog", []),
+        ("कमी नहीं", []),
+        ("यह कम है", ["कम"]),
+        ("می\u200cخواهم", []),
     ],
 )
 def test_terms_are_found_as_whole_words_the_longest_first(text, found):

@@ -27,7 +27,10 @@ def attention(source: str, target: str, links: dict[int, int]) -> Attention:
     """Attention between words and signs; `links` says from which source each target comes."""
     import re
 
-    sides = [[m.span() for m in re.finditer(r"\w+|[^\w\s]", text)] for text in (source, target)]
+    sides = [
+        [m.span() for m in re.finditer(r"[\w\u0900-\u0963]+|[^\w\s]", text)]
+        for text in (source, target)
+    ]
     weights = np.full((len(sides[1]), len(sides[0])), 0.01, dtype=np.float32)
     for t, s in links.items():
         weights[t, s] = 0.9
@@ -50,6 +53,7 @@ def attention(source: str, target: str, links: dict[int, int]) -> Attention:
         ("<p><i>Come {a}</i> in</p>", "Komm herein", {0: 0, 1: 1}, "<p><i>Komm {a}</i> herein</p>"),
         ("<b>{x} a</b> c", "A C", {0: 0, 1: 1}, "<b>{x} A</b> C"),
         ("say <b>{x}</b> now", "sag jetzt", {0: 0, 1: 1}, "sag <b>{x}</b> jetzt"),
+        ("<b>red</b> dog", "हिन्दी कुत्ता", {0: 0, 1: 1}, "<b>हिन्दी</b> कुत्ता"),
         # no word of the translation comes from `of`: the one that attends to it most
         ("box <b>of</b> wine", "Kiste Wein", {0: 0, 1: 2}, "<b>Kiste</b> Wein"),
     ],

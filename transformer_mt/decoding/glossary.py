@@ -10,13 +10,11 @@ import torch
 from torch import Tensor
 
 from transformer_mt.text.tokenizer import Tokenizer
+from transformer_mt.text.words import PART_OF_WORD, UNIT
 
 logger = logging.getLogger(__name__)
 
-# Scripts that put no spaces between words: each character is a unit of its own.
-_NO_SPACES = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
-_UNIT = re.compile(rf"[^\W{_NO_SPACES}]+|\S")
-_PART_OF_WORD = re.compile(rf"[^\W{_NO_SPACES}]|<0x..>")
+_PART_OF_WORD = re.compile(rf"{PART_OF_WORD.pattern}|<0x..>")
 
 
 @dataclass(frozen=True)
@@ -28,8 +26,8 @@ class Term:
 
     def is_in(self, text: str) -> bool:
         """Return whether a text has the translation, as whole words, in the same case."""
-        wanted = _UNIT.findall(self.target)
-        units = _UNIT.findall(text)
+        wanted = UNIT.findall(self.target)
+        units = UNIT.findall(text)
         places = range(len(units) - len(wanted) + 1)
         return any(units[i : i + len(wanted)] == wanted for i in places)
 
@@ -48,7 +46,7 @@ class Glossary:
     def __init__(self, terms: Iterable[Term]) -> None:
         self._by_first: dict[str, list[tuple[list[str], bool, Term]]] = defaultdict(list)
         for term in terms:
-            units = _UNIT.findall(term.source)
+            units = UNIT.findall(term.source)
             is_exact = term.source != term.source.lower()
             self._by_first[units[0].lower()].append((units, is_exact, term))
         for entries in self._by_first.values():
@@ -56,7 +54,7 @@ class Glossary:
 
     def find(self, text: str) -> list[Term]:
         """Return the terms of a source in their order, each once."""
-        exact = _UNIT.findall(text)
+        exact = UNIT.findall(text)
         lower = [unit.lower() for unit in exact]
         found: dict[Term, None] = {}
         place = 0

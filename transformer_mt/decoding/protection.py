@@ -26,11 +26,9 @@ from transformer_mt.text.markup import (
     take_out,
     well_nested,
 )
+from transformer_mt.text.words import WORD_OR_SIGN
 
 logger = logging.getLogger(__name__)
-
-# Words and single signs.
-TOKEN = re.compile(r"\w+|[^\w\s]")
 
 
 @dataclass
@@ -164,10 +162,10 @@ def put_back(text: str, marks: Sequence[Mark], attention: Attention) -> str | No
     if attention.source != text:
         return None
     links: dict[int, list[int]] = {}
-    for source_token, target_token in attention.links(TOKEN):
+    for source_token, target_token in attention.links(WORD_OR_SIGN):
         links.setdefault(source_token, []).append(target_token)
-    sources = [match.span() for match in TOKEN.finditer(text)]
-    targets = [match.span() for match in TOKEN.finditer(attention.target)]
+    sources = [match.span() for match in WORD_OR_SIGN.finditer(text)]
+    targets = [match.span() for match in WORD_OR_SIGN.finditer(attention.target)]
     if not targets:
         return None
     around: dict[int, int] = {}  # places of the tags of pairs, by their numbers
@@ -226,7 +224,7 @@ def _end_of_pair(
     begin, end = sorted((mark.place, partner.place))
     inside = [
         t for s, (b, e) in enumerate(sources) if begin <= b and e <= end for t in links.get(s, [])
-    ] or [attention.strongest((begin, end), TOKEN)]
+    ] or [attention.strongest((begin, end), WORD_OR_SIGN)]
     return targets[min(inside)][0] if mark.place == begin else targets[max(inside)][1]
 
 
@@ -268,7 +266,7 @@ def _place(
     if before[-1] in links:
         place = targets[max(links[before[-1]])][1]
     else:
-        place = targets[attention.strongest(sources[before[-1]], TOKEN)][1]
+        place = targets[attention.strongest(sources[before[-1]], WORD_OR_SIGN)][1]
     if behind and not by_next:  # it stood before a full stop or the like
         place = len(attention.target[:place].rstrip(CLOSING_SIGNS))
     return place
