@@ -27,7 +27,8 @@ test-all: $(READY) ## Run all tests that need no GPU
 	$(PYTEST) -m "not gpu and not sweep"
 
 test-faults: $(READY) ## Break runs, files and texts at hundreds of points (under half an hour)
-	$(PYTEST) tests/faults -m "not gpu" -rP --show-capture=stdout
+	TMT_FAULTS_INPUTS=$${TMT_FAULTS_INPUTS:-1000} \
+		$(PYTEST) tests/faults -m "not gpu" -rP --show-capture=stdout
 
 lint: $(READY) ## Check style and format
 	$(BIN)/ruff check .

@@ -117,7 +117,7 @@ def load_bundle(
 def _read_bundle(
     directory: Path, *, device: str | torch.device, dtype: torch.dtype | None
 ) -> Bundle:
-    read_manifest(directory, KIND, newest_version=FORMAT_VERSION)
+    read_manifest(directory, KIND, newest_version=FORMAT_VERSION, needs=(CONFIG, WEIGHTS))
     try:
         config = load_config(directory / CONFIG)
         tokenizers = Tokenizers.load(directory)
@@ -169,7 +169,7 @@ def bundle_scores(directory: Path) -> dict[str, Any]:
     try:
         manifest = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))
         scores: dict[str, Any] = manifest["scores"]
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return {}
     return scores
 

@@ -170,7 +170,7 @@ def _records(path: Path) -> list[tuple[dict[str, JsonValue], int]]:
             end += len(line)
             try:
                 record = json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 record = None
             # A machine that stops can leave a line without its end, or zeros.
             if not isinstance(record, dict) or not line.endswith(b"\n"):

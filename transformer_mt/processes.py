@@ -7,13 +7,16 @@ from multiprocessing import parent_process
 
 
 def serve_parent() -> None:
-    """Make this process a helper: its parent answers Ctrl-C for both, and leaves no orphan.
+    """Make this process a helper: its parent answers signals for both, and leaves no orphan.
 
     To be called once, in a process that `multiprocessing` started. When the parent is killed, the
     pipes between them alone would wait for ever.
     """
-    # Ctrl-C reaches all processes of a terminal; the parent alone answers it.
+    # Ctrl-C reaches all processes of a terminal, and the warning of a batch system all of a job.
+    # Not SIGTERM: it is how pools end their processes.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(signal, "SIGUSR1"):
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 

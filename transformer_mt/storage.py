@@ -9,27 +9,24 @@ import contextlib
 import ctypes
 import errno
 import json
-import logging
 import os
 import re
-import secrets
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import xxhash
 
+from transformer_mt.claims import claimed, claimed_file, remove_temporaries, temporary_name
 from transformer_mt.errors import ConfigError, ModelError, TmtError
 from transformer_mt.hashes import NO_HASHES, FileHashes, HashName, hash_file
 
 MANIFEST = "manifest.json"
 CHECKSUM = "manifest_checksum"
 """In a manifest: of all else in it. Folders made before there was one have none."""
-
-logger = logging.getLogger(__name__)
 
 _WORDS = {
     errno.ENOSPC: "no space left on the device",
@@ -38,6 +35,8 @@ _WORDS = {
     errno.EACCES: "permission denied",
     errno.EPERM: "permission denied",
     errno.EFBIG: "the file is larger than this system allows",
+    errno.EEXIST: "a file is where its folder should be",
+    errno.ENOTDIR: "a file is where its folder should be",
     errno.EIO: "the device reports an input/output error",
 }
 
@@ -96,14 +95,15 @@ def new_directory(
     """
     with explain_write_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = target.with_name(f".{target.name}.tmp-{secrets.token_hex(4)}")
-        temporary.mkdir()
-        try:
-            yield temporary
-            finish_directory(temporary, target, about, hash_name=hash_name)
-        finally:
-            # Holds the old folder after an exchange, the unfinished one after a failure.
-            shutil.rmtree(temporary, ignore_errors=True)
+        remove_temporaries(target.parent, target.name)
+        temporary = temporary_name(target)
+        with claimed(temporary):
+            try:
+                yield temporary
+                finish_directory(temporary, target, about, hash_name=hash_name)
+            finally:
+                # Holds the old folder after an exchange, the unfinished one after a failure.
+                shutil.rmtree(temporary, ignore_errors=True)
 
 
 def finish_directory(
@@ -122,54 +122,22 @@ def finish_directory(
     content[CHECKSUM] = _checksum(content)
     for path in temporary.iterdir():
         _sync(path)
-    replace_json(temporary / MANIFEST, content)
-    _put_in_place(temporary, target)
+    _replace_file(temporary / MANIFEST, _json(content).encode("utf-8"))
+    put_in_place(temporary, target)
     _sync(target.parent)
 
 
-@contextmanager
-def claimed(directory: Path) -> Iterator[None]:
-    """Make a folder, or take one over, for this process alone; wait while another one has it.
-
-    The system frees it when the process ends, however it ends.
-    """
-    while True:
-        directory.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(directory, os.O_RDONLY) if os.name != "nt" else None
-        try:
-            if descriptor is not None and not try_lock(descriptor):
-                logger.info("%s: another process is at work on it; waiting", directory)
-                try_lock(descriptor, wait=True)
-            # The other one may have moved or removed what it had made.
-            if descriptor is None or _is_still(directory, descriptor):
-                yield
-                return
-        finally:
-            if descriptor is not None:
-                os.close(descriptor)
-
-
-def try_lock(descriptor: int, *, wait: bool = False) -> bool:
-    """Lock an open file for this process; False while another one has it.
-
-    Where the system, or the file system, knows no locks, nobody is kept out.
-    """
-    try:
-        import fcntl
-
-        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except BlockingIOError:
-        return False
-    except (ImportError, OSError):
-        pass
-    return True
-
-
-def _is_still(path: Path, descriptor: int) -> bool:
-    try:
-        return os.path.samestat(path.stat(), os.fstat(descriptor))
-    except FileNotFoundError:
-        return False
+def put_in_place(temporary: Path, target: Path) -> None:
+    """Let a folder take the place of `target`, which `temporary` may be afterwards."""
+    old = target.with_name(f".{target.name}.old")
+    if not target.exists():
+        temporary.rename(target)
+    elif not _exchange(temporary, target):
+        # Two renames: after a crash between them, remove_leftovers puts the old folder back.
+        shutil.rmtree(old, ignore_errors=True)
+        target.rename(old)
+        temporary.rename(target)
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def refuse_to_replace_others(target: Path, kind: str) -> None:
@@ -187,13 +155,10 @@ def refuse_to_replace_others(target: Path, kind: str) -> None:
     if target.is_dir():
         entries = list(target.iterdir())
         whole = any(path.name == MANIFEST for path in entries)
-        if not entries or (whole and not any(path.is_dir() for path in entries)):
-            try:
-                found = json.loads((target / MANIFEST).read_text(encoding="utf-8"))["kind"]
-            except (OSError, ValueError, LookupError, TypeError):
-                return  # empty, or damaged: nobody will miss it
-            if found == kind:
-                return
+        is_alone = not entries or (whole and not any(path.is_dir() for path in entries))
+        # None: empty, or damaged: nobody will miss it.
+        if is_alone and kind_of(target) in (kind, None):
+            return
     elif not target.exists():
         return
     raise ConfigError(
@@ -201,22 +166,22 @@ def refuse_to_replace_others(target: Path, kind: str) -> None:
     )
 
 
-def replace_file(path: Path, text: str) -> None:
-    """Write a small text file so that readers see the old content or the new one.
+def kind_of(directory: Path) -> object:
+    """Return what a folder says it is, unchecked; None where nothing can be read."""
+    try:
+        return json.loads((directory / MANIFEST).read_text(encoding="utf-8"))["kind"]
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return None
+
+
+def replace_file(path: Path, content: str | bytes) -> None:
+    """Write a file, text as UTF-8, so that readers see the old content or the new one.
 
     Raises:
         TmtError: If the disk refuses.
     """
     with explain_write_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.tmp-{os.getpid()}")
-        try:
-            temporary.write_text(text, encoding="utf-8")
-            _sync(temporary)
-            temporary.replace(path)
-            _sync(path.parent)
-        finally:
-            temporary.unlink(missing_ok=True)
+        _replace_file(path, content.encode("utf-8") if isinstance(content, str) else content)
 
 
 def replace_json(path: Path, value: object) -> None:
@@ -225,11 +190,16 @@ def replace_json(path: Path, value: object) -> None:
     Raises:
         TmtError: If the disk refuses.
     """
-    replace_file(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    replace_file(path, _json(value))
 
 
 def read_manifest(
-    directory: Path, kind: str, *, newest_version: int, hashes: FileHashes = NO_HASHES
+    directory: Path,
+    kind: str,
+    *,
+    newest_version: int,
+    needs: Collection[str] = (),
+    hashes: FileHashes = NO_HASHES,
 ) -> dict[str, Any]:
     """Read the manifest of a folder and check all its files against it.
 
@@ -237,6 +207,7 @@ def read_manifest(
         directory: The folder.
         kind: What the manifest must say under `kind`.
         newest_version: Greatest `format_version` that the caller understands.
+        needs: Files that the caller is going to read.
         hashes: May know the hashes of large files.
 
     Returns:
@@ -252,7 +223,7 @@ def read_manifest(
     except (FileNotFoundError, NotADirectoryError):
         what = "has no manifest.json" if directory.is_dir() else "is not a folder"
         raise ModelError(f"{directory}: expected a {kind}, but it {what}") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ModelError(f"{path}: cannot be read as JSON: {error}") from error
     if not isinstance(manifest, dict) or manifest.get("kind") != kind:
         raise ModelError(f"{path}: this folder is not a {kind}")
@@ -267,31 +238,58 @@ def read_manifest(
     files = manifest.get("files")
     if not isinstance(files, dict) or not files:
         raise ModelError(f"{path}: lists no files")
+    if unlisted := [name for name in needs if name not in files]:
+        raise ModelError(f"{path}: does not list {', '.join(unlisted)}")
     for name, facts in files.items():
         _check_file(directory, name, facts, hashes)
     return manifest
 
 
 def remove_directory(directory: Path) -> None:
-    """Remove a folder; one that is half removed by a crash has another name already."""
-    doomed = directory.with_name(f".{directory.name}.tmp-{secrets.token_hex(4)}")
-    directory.rename(doomed)
+    """Remove a folder; one that is half removed by a crash has another name already.
+
+    Raises:
+        TmtError: If the disk refuses.
+    """
+    doomed = temporary_name(directory)
+    with explain_write_errors(directory):
+        directory.rename(doomed)
     shutil.rmtree(doomed, ignore_errors=True)
 
 
 def remove_leftovers(directory: Path) -> None:
-    """Undo what a crash left between two steps of a write to folders and files in `directory`."""
+    """Undo what a crash left between two steps of a write to folders and files in `directory`.
+
+    What another process is at work on stays.
+    """
     for old in directory.glob(".*.old"):
         target = directory / old.name[1 : -len(".old")]
         if target.exists():
             shutil.rmtree(old, ignore_errors=True)
         else:
             old.rename(target)
-    for path in directory.glob(".*.tmp-*"):
-        if path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink(missing_ok=True)
+    remove_temporaries(directory)
+
+
+def _replace_file(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    remove_temporaries(path.parent, path.name)
+    temporary = temporary_name(path)
+    try:
+        with claimed_file(temporary) as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+            if os.name == "nt":
+                file.close()  # an open file cannot be renamed there
+            temporary.replace(path)
+        _sync(path.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
 
 
 def _checksum(manifest: Mapping[str, object]) -> str:
@@ -302,9 +300,11 @@ def _checksum(manifest: Mapping[str, object]) -> str:
 
 def _check_file(directory: Path, name: str, facts: object, hashes: FileHashes) -> None:
     path = directory / name
-    if path.name != name or not isinstance(facts, dict):
+    if path.name != name or "\0" in name or not isinstance(facts, dict):
         raise ModelError(f"{directory / MANIFEST}: bad entry {name!r}")
     try:
+        if path.exists() and not path.is_file():  # a pipe or a device may never come to its end
+            raise ModelError(f"{path}: expected a file; this is something else")
         size = path.stat().st_size
         if size != facts.get("bytes"):
             raise ModelError(f"{path}: damaged: expected {facts.get('bytes')} bytes; found {size}")
@@ -316,18 +316,6 @@ def _check_file(directory: Path, name: str, facts: object, hashes: FileHashes) -
                 raise ModelError(f"{path}: damaged: its content does not match {MANIFEST}")
     except OSError as error:
         raise ModelError(f"{path}: cannot be read: {error.strerror or error}") from error
-
-
-def _put_in_place(temporary: Path, target: Path) -> None:
-    if not target.exists():
-        temporary.rename(target)
-    elif not _exchange(temporary, target):
-        # Two renames: after a crash between them, remove_leftovers puts the old folder back.
-        old = target.with_name(f".{target.name}.old")
-        shutil.rmtree(old, ignore_errors=True)
-        target.rename(old)
-        temporary.rename(target)
-        shutil.rmtree(old, ignore_errors=True)
 
 
 def _exchange(first: Path, second: Path) -> bool:

@@ -201,7 +201,7 @@ def test_inspect_prints_for_people(joint: Path) -> None:
         (["--output", "OUT", "--input", "EN", "--input", "missing"], 3, "missing: no such file"),
         (["--output", "OUT", "--input", "EN", "--vocab-size", "100000"], 3, "set tokenizer.vocab"),
         (["--output", "OUT", "--input", "EN", "--user-symbol", "a b"], 2, "user_symbols: 'a b'"),
-        (["--output", "EN/x", "--input", "EN", "--vocab-size", "290"], 1, "not a directory"),
+        (["--output", "EN/x", "--input", "EN", "--vocab-size", "290"], 1, "a file is where"),
     ],
 )
 def test_train_refuses_in_one_line_and_writes_nothing(

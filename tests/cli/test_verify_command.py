@@ -27,13 +27,16 @@ def test_a_sound_run_is_found_sound_and_scores_as_it_did(run: Path) -> None:
     assert result.exit_code == 0, result.output
     records = [json.loads(line) for line in result.stdout.splitlines()]
     assert [record["what"] for record in records] == [
-        "checkpoint", "checkpoint", "bundle", "score", "score", "bundle", "score", "score",
+        "tokenizer", "checkpoint", "checkpoint",
+        "bundle", "score", "score", "bundle", "score", "score",
     ]  # fmt: skip
     assert all(record["problem"] is None for record in records)
-    assert records[3]["fact"].startswith("bleu ")
+    assert records[4]["fact"].startswith("bleu ")
 
 
-@pytest.mark.parametrize("name", ["best/model.safetensors", "checkpoints/step-6/state.json"])
+@pytest.mark.parametrize(
+    "name", ["best/model.safetensors", "checkpoints/step-6/state.json", "tokenizer/joint.model"]
+)
 def test_damage_is_named_and_the_exit_code_is_4(run: Path, name: str) -> None:
     with (run / name).open("r+b") as file:
         file.seek(20)
@@ -59,12 +62,13 @@ def test_a_model_that_scores_otherwise_is_noticed(run: Path) -> None:
     assert "score NOT OK: chrf" in result.stdout
 
 
-def test_a_corpus_is_verified_too(run: Path, corpus_dir: Path) -> None:
+def test_corpora_and_tokenizers_are_verified_too(run: Path, corpus_dir: Path) -> None:
     directory = next(corpus_dir.glob("*/src.tokens")).parent
     assert verify(str(directory)).stdout == f"{directory}: corpus ok\n"
+    assert verify(str(run / "tokenizer")).stdout == f"{run / 'tokenizer'}: tokenizer ok\n"
 
 
 def test_what_is_none_of_these_is_an_error(tmp_path: Path) -> None:
     result = verify(str(tmp_path))
     assert result.exit_code == 4
-    assert "expected a model bundle, a run or a corpus" in result.stderr
+    assert "expected a model bundle, a run, a corpus or a tokenizer" in result.stderr

@@ -1,20 +1,25 @@
-"""Processes that die at a chosen call to the system, as by `kill -9` or by loss of power."""
+"""Processes that die, or whose disk fills up, at a chosen call to the system."""
 
 import builtins
+import errno
 import io
 import os
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, Literal
 
 from transformer_mt import storage
 
 DEAD = 137
-_CALLS = ("fsync", "rename", "replace", "unlink", "rmdir", "mkdir", "ftruncate")
+Fate = Literal["killed", "power lost", "disk full"]
+_NEEDS_ROOM = ("fsync", "rename", "replace", "mkdir")
+_CALLS = (*_NEEDS_ROOM, "unlink", "rmdir", "ftruncate")
 
 
 def run_in_child(
@@ -68,6 +73,23 @@ def exit_code_of(child: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
+def run_ranks(size: int, action: Callable[[int], object]) -> list[int]:
+    """Run something in processes that find each other as ranks of a run; return exit codes."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+
+    def run(rank: int) -> None:
+        if size > 1:
+            world = {"WORLD_SIZE": size, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+            world |= {"RANK": rank, "LOCAL_RANK": rank}
+            os.environ.update({name: str(value) for name, value in world.items()})
+        action(rank)
+
+    children = [start_child(partial(run, rank)) for rank in range(size)]
+    return [exit_code_of(child) for child in children]
+
+
 def at_line(number: int, files: Sequence[str], action: Callable[[], object]) -> None:
     """Do something when this thread comes to the `number`th line that it has not run before.
 
@@ -90,35 +112,40 @@ def at_line(number: int, files: Sequence[str], action: Callable[[], object]) -> 
     sys.settrace(trace)
 
 
-def dies_at(number: int, root: Path, *, loses_power: bool) -> None:
-    """Make this process die just before its call number `number` that changes files, from 1.
+def dies_at(number: int, root: Path, fate: Fate) -> None:
+    """Make something happen just before this process's call number `number` that changes files.
 
     Args:
-        number: Counts calls of fsync, rename, unlink and the like, and files opened for writing.
-        root: What happens elsewhere is not counted.
-        loses_power: What was written and not synced is then half there.
+        number: Counts from 1 calls of fsync, rename, unlink and the like, and files opened for
+            writing.
+        root: Files opened elsewhere are not counted.
+        fate: The process dies; it dies, and of what was written and not synced half is there; or
+            from then on nothing can be written, only removed.
     """
     made = 0
     old = {path.stat().st_ino for path in _files(root)}
     truncate = os.truncate
     synced: dict[int, int] = {}  # by inode: bytes that are on the disk for certain
 
-    def point() -> None:
+    def point(name: str) -> None:
         nonlocal made
         made += 1
-        if made == number:
-            if loses_power:
+        if fate == "disk full":
+            if made >= number and name in _NEEDS_ROOM:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        elif made == number:
+            if fate == "power lost":
                 for path in _files(root):
                     stat = path.stat()
                     safe = synced.get(stat.st_ino, stat.st_size if stat.st_ino in old else 0)
                     truncate(path, min(stat.st_size, max(safe, stat.st_size // 2)))
             os._exit(DEAD)
 
-    def counted(original: Callable[..., Any], is_sync: bool) -> Callable[..., Any]:
+    def counted(original: Callable[..., Any], name: str) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:
-            point()
+            point(name)
             result = original(*args, **kwargs)
-            if is_sync:
+            if name == "fsync":
                 stat = os.fstat(args[0])
                 synced[stat.st_ino] = stat.st_size
             return result
@@ -127,14 +154,14 @@ def dies_at(number: int, root: Path, *, loses_power: bool) -> None:
 
     def opened(file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
         if set(mode) & set("wax+") and str(file).startswith(str(root)):
-            point()
+            point(_NEEDS_ROOM[0])
         return original_open(file, mode, *args, **kwargs)
 
     original_open = io.open
     io.open = builtins.open = opened  # type: ignore[assignment]
     for name in _CALLS:
-        setattr(os, name, counted(getattr(os, name), name == "fsync"))
-    storage._exchange = counted(storage._exchange, False)
+        setattr(os, name, counted(getattr(os, name), name))
+    storage._exchange = counted(storage._exchange, "rename")
 
 
 def _files(root: Path) -> list[Path]:

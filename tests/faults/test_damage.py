@@ -1,20 +1,29 @@
 """Files that changed by themselves: every damage is noticed, or it changes nothing."""
 
+import json
 import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from tests.tiny_runs import weights_at
 from transformer_mt.bundle import load_bundle
 from transformer_mt.config.loading import dump_config
+from transformer_mt.config.schema import Config
 from transformer_mt.data.corpus import Corpus
-from transformer_mt.errors import DataError, ModelError
+from transformer_mt.data.lexicon import Lexicon
+from transformer_mt.errors import DataError, ModelError, TmtError
+from transformer_mt.storage import MANIFEST
+from transformer_mt.text.tokenizer import Tokenizers
+from transformer_mt.text.tokenizer_directory import load_tokenizers
+from transformer_mt.training.averaging import average_run
 from transformer_mt.training.checkpoint import newest_checkpoint
+from transformer_mt.training.run_directory import RunDirectory
 from transformer_mt.training.trainer import train
 
 Damage = Callable[[random.Random, bytes, bytes], bytes]
@@ -66,6 +75,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
             ],
         )  # fmt: skip
         train(settings)
+        tokenizers = load_tokenizers(in_tokenizer(root))
+        table = np.full((tokenizers.src.vocab_size, 3), 10 + seed, dtype=np.int32)
+        Lexicon(table, table[0]).save(in_shortlist(root) / "it", tokenizers)
         made.append(root)
     return made[0], made[1]
 
@@ -83,6 +95,14 @@ def in_corpus(root: Path) -> Path:
         (manifest.parent for manifest in (root / "corpora").glob("*/src.tokens")),
         key=lambda directory: (directory / "src.tokens").stat().st_size,
     )
+
+
+def in_tokenizer(root: Path) -> Path:
+    return root / "runs" / "tiny" / "tokenizer"
+
+
+def in_shortlist(root: Path) -> Path:
+    return root / "shortlist"
 
 
 def read_checkpoint(directory: Path) -> Any:
@@ -105,6 +125,16 @@ def read_corpus(directory: Path) -> Any:
     return [torch.tensor(pair) for row in range(len(corpus)) for pair in corpus.pair(row)]
 
 
+def read_tokenizer(directory: Path) -> Any:
+    return load_tokenizers(directory).fingerprint()
+
+
+def read_shortlist(directory: Path) -> Any:
+    tokenizers = load_tokenizers(in_tokenizer(directory.parent))
+    lexicon = Lexicon.load(directory / "it", tokenizers)
+    return lexicon.candidates.tolist(), lexicon.frequent.tolist()
+
+
 def same(found: Any, wanted: Any) -> bool:
     if isinstance(wanted, torch.Tensor):
         return torch.equal(found, wanted)
@@ -118,8 +148,14 @@ def same(found: Any, wanted: Any) -> bool:
 @pytest.mark.parametrize("num_mutations", [pytest.param(1000, marks=pytest.mark.sweep), 40])
 @pytest.mark.parametrize(
     ("place", "read"),
-    [(in_checkpoint, read_checkpoint), (in_bundle, read_bundle), (in_corpus, read_corpus)],
-    ids=["checkpoint", "bundle", "corpus"],
+    [
+        (in_checkpoint, read_checkpoint),
+        (in_bundle, read_bundle),
+        (in_corpus, read_corpus),
+        (in_tokenizer, read_tokenizer),
+        (in_shortlist, read_shortlist),
+    ],
+    ids=["checkpoint", "bundle", "corpus", "tokenizer", "shortlist"],
 )
 def test_a_damaged_file_is_refused_by_its_name_or_changes_nothing(
     runs: tuple[Path, Path], place: Callable[[Path], Path], read: Callable[[Path], Any],
@@ -166,3 +202,54 @@ def test_the_files_of_two_checkpoints_do_not_mix(runs: tuple[Path, Path]) -> Non
             read_checkpoint(newest)
     finally:
         (newest / "model.safetensors").write_bytes(kept)
+
+
+@pytest.mark.parametrize("action", ["train", "average"])
+def test_a_damaged_tokenizer_of_a_run_is_refused_by_its_name(
+    run_config: Callable[..., Config], tmp_path: Path, action: str
+) -> None:
+    run = RunDirectory(Path(train(run_config(training__max_steps=4)).run_dir))
+    path = run.tokenizer_dir / "joint.model"
+    content = path.read_bytes()
+    place = content.index(b"<pad>") - 3  # in a score or a length: the model may still load
+    path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+    actions: dict[str, Callable[[], object]] = {
+        "train": lambda: train(run_config(training__max_steps=6)),
+        "average": lambda: average_run(run, tmp_path / "average", which="last", number=1),
+    }
+    with pytest.raises(ModelError, match=r"tokenizer/joint\.model: damaged"):
+        actions[action]()
+
+
+def test_a_run_does_not_go_on_with_the_tokenizer_of_another(
+    run_config: Callable[..., Config], caplog: pytest.LogCaptureFixture
+) -> None:
+    run = RunDirectory(Path(train(run_config(training__max_steps=4)).run_dir))
+    other = Path(train(run_config("other", tokenizer__vocab_size=24)).run_dir)
+    shutil.rmtree(run.tokenizer_dir)
+    shutil.copytree(other / "tokenizer", run.tokenizer_dir)
+    with pytest.raises(DataError, match=r"tiny/tokenizer: not the tokenizer that the run"):
+        train(run_config(training__max_steps=6))
+    run.preparation_path.write_text("{")
+    with pytest.raises(TmtError):  # the vocabulary has another size here
+        train(run_config(training__max_steps=6))
+    assert "preparation.json: cannot be read" in caplog.text
+
+
+def test_a_folder_with_two_tokenizers_is_refused(tmp_path: Path, tiny_bundle: Path) -> None:
+    shutil.copy(tiny_bundle / "joint.model", tmp_path / "joint.model")
+    shutil.copy(tiny_bundle / "joint.model", tmp_path / "src.model")
+    with pytest.raises(DataError, match=r"joint\.model and src\.model are of two tokenizers"):
+        Tokenizers.load(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "model.safetensors"])
+def test_a_bundle_whose_manifest_does_not_list_what_is_read_is_refused(
+    tmp_path: Path, tiny_bundle: Path, name: str
+) -> None:
+    folder = shutil.copytree(tiny_bundle, tmp_path / "bundle")
+    manifest = json.loads((folder / MANIFEST).read_text())
+    del manifest["manifest_checksum"], manifest["files"][name]
+    (folder / MANIFEST).write_text(json.dumps(manifest))
+    with pytest.raises(ModelError, match=f"does not list {name}"):
+        load_bundle(folder)

@@ -1,16 +1,30 @@
 """Any bytes as text: read line for line or refused in one line, never shifted."""
 
+import bz2
+import gzip
+import io
 import json
+import lzma
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from transformer_mt.bundle import load_bundle
+from transformer_mt.cli.demands import with_demands
 from transformer_mt.config.loading import parse_config
+from transformer_mt.data.line_sources import CsvPairs, JsonlPairs, TextPairs, TsvPairs
+from transformer_mt.data.sources import PairSource
+from transformer_mt.data.table_sources import ParquetPairs
+from transformer_mt.decoding.glossary import read_glossary
 from transformer_mt.decoding.options import SearchOptions
+from transformer_mt.decoding.rescoring import read_n_best
 from transformer_mt.decoding.translation import NO_TEXT
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import ConfigError, DataError, ModelError
@@ -18,7 +32,7 @@ from transformer_mt.storage import read_manifest
 from transformer_mt.text.lines import read_lines
 from transformer_mt.text.tokenizer import Tokenizers
 
-NUM_INPUTS = int(os.environ.get("TMT_FAULTS_INPUTS", "60"))
+NUM_INPUTS = int(os.environ.get("TMT_FAULTS_INPUTS", "40"))
 many = settings(
     max_examples=NUM_INPUTS,
     deadline=None,
@@ -30,6 +44,11 @@ nasty = st.text(
     | st.sampled_from("\u2028\u2029\x85\x0b\x0c\x1c\x1d\u200b\ufeff\u202e\u0301")
 )  # fmt: skip
 lines_of_text = st.lists(nasty.map(lambda text: text.replace("\n", " ").replace("\0", " ")))
+
+
+@pytest.fixture(autouse=True)
+def _told() -> None:
+    print(f"{NUM_INPUTS} random inputs, a tenth of them for the translator")
 
 
 @many
@@ -109,12 +128,187 @@ json_values = st.recursive(
 )
 
 
+file_names = nasty | st.sampled_from(["manifest.json", "..", ".", "", "a/b", "a\0b"])
+facts = st.fixed_dictionaries({}, optional={"bytes": json_values, "xxh3": json_values})
+manifests = st.fixed_dictionaries(
+    {
+        "kind": st.just("it") | json_values,
+        "format_version": st.just(1) | json_values,
+        "files": st.dictionaries(file_names, facts, max_size=3) | json_values,
+    },
+    optional={"manifest_checksum": json_values, "x": json_values},
+)
+
+
 @many
-@given(st.dictionaries(st.sampled_from(["kind", "format_version", "files", "x"]), json_values))
-def test_a_manifest_of_any_values_is_one_message(tmp_path: Path, values: dict) -> None:
-    (tmp_path / "manifest.json").write_text(json.dumps(values), encoding="utf-8")
-    with pytest.raises(ModelError, match="manifest"):
+@given(manifests.map(json.dumps) | nasty)
+@example("[" * 100_000)
+@example('{"kind": "it", "format_version": 1, "files": {"a\\u0000b": {"bytes": 1}}}')
+def test_a_manifest_of_any_values_is_one_message(tmp_path: Path, content: str) -> None:
+    (tmp_path / "manifest.json").write_text(content, encoding="utf-8")
+    with pytest.raises(ModelError, match=r"manifest|cannot be read|expected a"):
         read_manifest(tmp_path, "it", newest_version=1)
+
+
+fields = nasty | st.binary(max_size=20).map(lambda some: some.decode("utf-8", "replace"))
+rows = st.lists(st.lists(fields, min_size=2, max_size=2), max_size=5)
+CONTENTS = {
+    "text": st.binary(max_size=200) | nasty.map(str.encode),
+    "tsv": rows.map(lambda some: "\n".join(map("\t".join, some)).encode()),
+    "csv": rows.map(lambda some: "\n".join(f'"{a}",{b}' for a, b in some).encode()),
+    "jsonl": st.lists(
+        st.fixed_dictionaries({}, optional={"a": json_values, "b": json_values}), max_size=5
+    ).map(lambda some: "\n".join(map(json.dumps, some)).encode()),
+}
+
+
+def open_pairs(kind: str, path: Path) -> PairSource:
+    if kind == "text":
+        return TextPairs(path, path)
+    if kind == "tsv":
+        return TsvPairs(path, src_column=0, tgt_column=1)
+    if kind == "csv":
+        return CsvPairs(path, delimiter=",", src_column=0, tgt_column=1)
+    if kind == "jsonl":
+        return JsonlPairs(path, src_field="a", tgt_field="b")
+    return ParquetPairs(path, src_field="a", tgt_field="b")
+
+
+@pytest.mark.parametrize("kind", CONTENTS)
+@many
+@given(st.data())
+def test_a_source_of_any_bytes_gives_pairs_of_lines_or_one_message(
+    tmp_path: Path, kind: str, data: st.DataObject
+) -> None:
+    content = data.draw(CONTENTS[kind] | st.binary(max_size=100))
+    assert_pairs_or_message(kind, tmp_path / "any", content)
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".bz2", ".xz", ".zst"])
+@many
+@given(st.data())
+def test_an_archive_of_any_bytes_gives_lines_or_one_message(
+    tmp_path: Path, suffix: str, data: st.DataObject
+) -> None:
+    whole = pa.compress(b"a b\nc\n" * 20, codec="zstd", asbytes=True)
+    if suffix != ".zst":
+        module = {".gz": gzip, ".bz2": bz2, ".xz": lzma}[suffix]
+        whole = module.compress(b"a b\nc\n" * 20)
+    assert_pairs_or_message("text", tmp_path / f"any{suffix}", data.draw(damaged(whole)))
+
+
+@many
+@given(st.data())
+def test_a_damaged_parquet_file_gives_pairs_or_one_message(
+    tmp_path: Path, data: st.DataObject
+) -> None:
+    buffer = io.BytesIO()
+    pq.write_table(pa.table({"a": ["one", "two\n", None], "b": ["x", "", "z"]}), buffer)
+    assert_pairs_or_message("parquet", tmp_path / "any", data.draw(damaged(buffer.getvalue())))
+
+
+def damaged(content: bytes) -> st.SearchStrategy[bytes]:
+    """A few bytes replaced, or cut off."""
+    places = st.integers(0, len(content) - 1)
+    changes = st.lists(st.tuples(places, st.binary(min_size=1, max_size=3)), max_size=3)
+
+    def apply(changes: list[tuple[int, bytes]], end: int) -> bytes:
+        found = content
+        for at, new in changes:
+            found = found[:at] + new + found[at + len(new) :]
+        return found[:end]
+
+    return st.builds(apply, changes, st.just(len(content)) | places)
+
+
+def result_or_message(read: Callable[[], list[Any]]) -> tuple[list[Any], str]:
+    try:
+        return read(), ""
+    except DataError as error:
+        return [], str(error)
+
+
+def assert_pairs_or_message(kind: str, path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+    pairs, message = result_or_message(lambda: list(open_pairs(kind, path)))
+    if message:
+        assert str(path) in message
+        return
+    for pair in pairs:
+        for text in pair:
+            assert "\n" not in text
+            assert "\0" not in text
+            text.encode()
+    if kind in ("text", "tsv") and path.suffix == "":
+        text = content.removeprefix(b"\xef\xbb\xbf")
+        assert len(pairs) == text.count(b"\n") + (not text.endswith(b"\n") and text != b"")
+
+
+def test_a_row_of_any_depth_is_one_message(tmp_path: Path) -> None:
+    for depth in (500, 900, 990, 100_000):
+        content = '{"x":' * depth + "1" + "}" * depth
+        path = tmp_path / "deep"
+        path.write_text(content)
+        with pytest.raises(DataError):
+            list(open_pairs("jsonl", path))
+
+
+n_best = st.tuples(st.integers(-1, 4) | fields, fields, st.floats() | fields)
+n_best_lines = n_best.map(
+    lambda some: f"{some[0]} ||| {some[1]} ||| F= 1 ||| {some[2]}".replace("\n", " ")
+)
+candidates = st.fixed_dictionaries(
+    {}, optional={"text": json_values, "log_prob": json_values, "score": json_values}
+)
+n_best_json = st.builds(json.dumps, candidates | st.builds(lambda c: {"n_best": [c]}, candidates))
+
+
+@many
+@given(st.lists(n_best_lines, max_size=4) | st.lists(n_best_json, max_size=3) | lines_of_text)
+@example(['{"text": "a\\nb", "log_prob": 1, "score": 1}'])
+@example(['{"text": "\\ud800", "log_prob": 1, "score": 1}'])
+@example(['{"text": "a", "log_prob": 1' + "0" * 400 + ', "score": 1}'])
+@example(['{"n_best": ' + "[" * 100_000])
+def test_an_n_best_list_of_any_lines_is_read_or_one_message(lines: list[str]) -> None:
+    groups, message = result_or_message(lambda: list(read_n_best(lines, "list", num_sources=2)))
+    if message:
+        assert message.startswith("list")
+        return
+    assert [entry.number for group in groups for entry in group[:1]] == [0, 1]
+    for entry in (entry for group in groups for entry in group):
+        assert "\n" not in str(entry)
+        str(entry).encode()
+
+
+@many
+@given(lines_of_text, lines_of_text)
+@example(["a\tb", "a\tc", "\u200b\t\u0301", "#x\ty"], ["a \u200b"])
+def test_a_glossary_of_any_lines_is_read_and_used(terms: list[str], lines: list[str]) -> None:
+    glossary = read_glossary(terms, "terms")
+    for line in lines:
+        assert all(term.target and term.is_in(term.target) for term in glossary.find(line))
+
+
+@many
+@given(
+    lines_of_text,
+    lines_of_text,
+    st.sampled_from([("prefix", None), ("phrases", None), (None, "prefix"), (None, "constraints")]),
+)
+def test_demands_of_any_lines_belong_to_their_lines_or_are_one_message(
+    tmp_path: Path, lines: list[str], wanted: list[str], how: tuple[str | None, Any]
+) -> None:
+    path = tmp_path / "wanted"
+    path.write_text("".join(f"{line}\n" for line in wanted), encoding="utf-8", newline="")
+    files = {"prefix": None, "phrases": None} | ({how[0]: path} if how[0] else {})
+    try:
+        found = [line for chunk in with_demands([lines], **files, tab=how[1]) for line in chunk]
+    except DataError:
+        assert len(lines) != len(wanted) if how[0] else any("\t" in line for line in lines)
+        return
+    assert len(found) == len(lines)
+    assert all(line.text == text.split("\t")[0] if how[1] else line.text == text
+               for line, text in zip(found, lines, strict=True))  # fmt: skip
 
 
 @many

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.faults.dying import run_ranks
 from tests.tiny_runs import metrics_without_times, weights_at
 from transformer_mt.errors import DivergedError
 from transformer_mt.evaluation import Loss
@@ -164,3 +165,65 @@ def test_a_loss_scale_that_collapses_is_warned_about_before_the_run_diverges(
     monkeypatch.setattr("transformer_mt.training.reporting.LOW_SCALE", 1e6)
     train(run_config(training__precision="fp16"))
     assert caplog.text.count("the loss scale of fp16 has fallen to 65536") == 1
+
+
+def test_updates_that_all_fail_are_taken_back_twice_and_then_end_the_run(run_config, monkeypatch):
+    poison(monkeypatch, from_step=5)
+    with pytest.raises(DivergedError, match="the last 16 updates had gradients that are not"):
+        train(run_config(training__max_steps=100, training__validation=ONLY_LOSS))
+    assert DivergedError.exit_code == 5
+    run = Path(run_config().training.runs_dir) / "tiny"
+    events = [event["event"] for event in read_metrics(run / "events.jsonl")]
+    assert events.count("rolled_back") == 2
+    first, *later = (weights_at(run, step_of(p)) for p in list_checkpoints(run / "checkpoints"))
+    assert later
+    for found in later:  # none of the updates in between has changed a bit
+        assert all(torch.equal(found[key], first[key]) for key in found if key[:3] != "rng")
+
+
+def poison(monkeypatch, *, from_step: int, to_step: float = math.inf, rank: int = 0) -> None:
+    """Make all gradients of some updates NaN on one rank, before the ranks exchange them."""
+    original = Trainer.__init__
+
+    def poisoned(self, *args, **arguments):
+        original(self, *args, **arguments)
+
+        def spoil(gradient):
+            is_bad = from_step <= self.state.step + 1 <= to_step and self.world.rank == rank
+            return gradient * math.nan if is_bad else gradient
+
+        for weight in self.updater.trained.parameters():
+            weight.register_hook(spoil)
+
+    monkeypatch.setattr(Trainer, "__init__", poisoned)
+
+
+ONLY_LOSS = {"metrics": [], "select_by": "loss", "num_samples": 0, "every_steps": 4}
+
+
+@pytest.mark.parametrize(
+    ("parallel", "rank"),
+    [
+        ("ddp", 1),
+        pytest.param("ddp", 0, marks=pytest.mark.sweep),
+        pytest.param("fsdp", 1, marks=pytest.mark.sweep),
+    ],
+)
+def test_a_gradient_that_is_bad_on_one_rank_changes_no_bit_on_any(
+    run_config, monkeypatch, parallel, rank
+):
+    """At each checkpoint the ranks compare their weights: see `resuming.save_run`."""
+    settings = run_config(
+        training__max_steps=3,
+        training__parallel=parallel,
+        training__validation=ONLY_LOSS | {"every_steps": 1},
+        training__checkpoints={"average": "none"},
+    )
+    poison(monkeypatch, from_step=2, to_step=2, rank=rank)
+    assert run_ranks(2, lambda _: train(settings)) == [0, 0]
+    run = Path(settings.training.runs_dir) / "tiny"
+    first, second, third = (weights_at(run, step) for step in (1, 2, 3))
+    weights = [key for key in first if key.startswith("model:")]
+    assert weights
+    assert all(torch.equal(first[key], second[key]) for key in weights)
+    assert not all(torch.equal(first[key], third[key]) for key in weights)

@@ -5,18 +5,25 @@ import math
 import os
 import random
 import re
+import shutil
 import struct
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from safetensors.numpy import save
 from torch import nn
 
 from transformer_mt.bundle import load_bundle, load_weights, weights_of
 from transformer_mt.config.loading import parse_config
+from transformer_mt.data import lexicon
 from transformer_mt.errors import ConfigError, ModelError
 from transformer_mt.storage import MANIFEST
+from transformer_mt.text.tokenizer import Tokenizer, Tokenizers
+from transformer_mt.training.averaging import average_run
+from transformer_mt.training.run_directory import RunDirectory
 from transformer_mt.training.trainer import train
 
 PACKAGE = Path(__file__).parents[2] / "transformer_mt"
@@ -159,14 +166,71 @@ def test_a_bundle_names_no_files_outside_its_folder(tiny_bundle: Path, tmp_path:
             load_bundle(folder)
 
 
-def test_secrets_of_the_environment_reach_no_file_of_a_run(run_config, monkeypatch) -> None:
+@pytest.mark.parametrize("kind", ["pipe", "endless device", "folder"])
+def test_a_bundle_has_files_and_nothing_else(tiny_bundle: Path, tmp_path: Path, kind: str) -> None:
+    folder = shutil.copytree(tiny_bundle, tmp_path / "bundle")
+    path = folder / "model.safetensors"
+    path.unlink()
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        path.symlink_to("/dev/zero")
+    manifest = json.loads((folder / MANIFEST).read_text())
+    del manifest["manifest_checksum"]
+    manifest["files"][path.name]["bytes"] = path.stat().st_size
+    (folder / MANIFEST).write_text(json.dumps(manifest))
+    with pytest.raises(ModelError, match=r"model\.safetensors: expected a file"):
+        load_bundle(folder)
+
+
+def test_a_shortlist_is_checked_against_the_vocabulary(tiny_bundle: Path, tmp_path: Path) -> None:
+    tokenizers = Tokenizers.load(tiny_bundle)
+    size = tokenizers.src.vocab_size
+    table = np.full((size, 2), 5, dtype=np.int32)
+    hostile = {
+        "another": {"candidates": table, "frequent": table[0], "x": table},
+        "missing": {"candidates": table},
+        "too few": {"candidates": table[1:], "frequent": table[0]},
+        "other type": {"candidates": table.astype(np.float32), "frequent": table[0]},
+        "other shape": {"candidates": table[:, :, None], "frequent": table[0]},
+        "beyond": {"candidates": table + size, "frequent": table[0]},
+        "before": {"candidates": table, "frequent": table[0] - 6},
+    }
+    about = {
+        "kind": lexicon.KIND,
+        "format_version": lexicon.FORMAT_VERSION,
+        "tokenizers": tokenizers.fingerprint(),
+    }
+    path = tmp_path / "shortlist"
+    for arrays in hostile.values():
+        path.write_bytes(save(arrays, metadata=about))
+        with pytest.raises(ModelError, match="damaged: its tables do not fit"):
+            lexicon.Lexicon.load(path, tokenizers)
+
+
+def test_a_number_of_a_tokenizer_file_that_never_ends_is_refused_at_once() -> None:
+    """Adding up its millions of bits would take hours."""
+    with pytest.raises(ValueError, match="not a sound SentencePiece model"):
+        Tokenizer(b"\x08" + b"\xff" * 30_000_000)
+
+
+def test_secrets_of_the_environment_reach_no_file_of_a_run_and_no_message(
+    run_config, tmp_path, monkeypatch, caplog
+) -> None:
     canary = "canary-3f9a1c"
     for name in ("HF_TOKEN", "AWS_SECRET_ACCESS_KEY", "MY_PASSWORD", "UNKNOWN"):
         monkeypatch.setenv(name, canary)
-    run = Path(train(run_config()).run_dir)
-    files = [path for path in run.rglob("*") if path.is_file()]
-    assert len(files) > 10
+    for name in ("HTTPS_PROXY", "HF_ENDPOINT", "GIT_ASKPASS"):
+        monkeypatch.setenv(name, f"https://user:{canary}@example.invalid/{canary}")
+    caplog.set_level("DEBUG")
+    run = RunDirectory(Path(train(run_config(data__corpus_dir=str(tmp_path / "corpora"))).run_dir))
+    average_run(run, tmp_path / "average", which="last", number=2)
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert len(files) > 25
     assert [path for path in files if canary.encode() in path.read_bytes()] == []
+    assert canary not in caplog.text
 
 
 @pytest.mark.parametrize("words", [["translate"], ["evaluate", "--bleu"], ["verify"]])

@@ -1,15 +1,17 @@
 """Helpers of a run that are killed or fail: the run goes on, with the same data."""
 
+import itertools
 import multiprocessing
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import small_text
-from tests.tiny_runs import metrics_without_times
+from tests.tiny_runs import metrics_without_times, tiny_config
 from transformer_mt.data import encoding
 from transformer_mt.data.encoding import encode_pairs
 from transformer_mt.data.filters import Filters
@@ -51,17 +53,32 @@ def test_processes_that_tokenize_are_killed_and_the_tokens_are_the_same(
     assert found == tokens(iter(pairs), num_workers=1)
 
 
-@pytest.mark.parametrize("part", ["tracker", "samples", "picture"])
-def test_a_part_that_only_shows_things_fails_and_the_run_is_the_same(
-    run_config, monkeypatch, caplog, part
-) -> None:
-    undisturbed = metrics_without_times(Path(train(run_config("undisturbed")).run_dir))
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> list[dict]:
+    folder = tmp_path_factory.mktemp("undisturbed")
+    return metrics_without_times(Path(train(tiny_config(folder, corpus_dir=folder)).run_dir))
 
+
+@pytest.mark.parametrize(
+    "part",
+    ["tracker opens", "tracker writes", "tracker closes", "samples", "picture", "bar", "clock"],
+)
+def test_a_part_that_only_shows_things_fails_and_the_run_is_the_same(
+    run_config, undisturbed, monkeypatch, caplog, part
+) -> None:
     def fail(*_, **__):
         raise OSError(28, "No space left on device")
 
-    if part == "tracker":
-        monkeypatch.setattr(TensorBoardTracker, "write", fail)
+    if part.startswith("tracker"):
+        method = {"opens": "__init__", "writes": "write", "closes": "close"}[part.split()[1]]
+        monkeypatch.setattr(TensorBoardTracker, method, fail)
+    elif part == "bar":  # of a terminal that is closed
+        monkeypatch.setattr("transformer_mt.training.reporting.sys.stderr.isatty", lambda: True)
+        monkeypatch.setattr("transformer_mt.training.reporting.tqdm.update", fail)
+    elif part == "clock":  # jumps by a day, back and forth
+        days = itertools.cycle((0, 1, -1))
+        now = time.time
+        monkeypatch.setattr(time, "time", lambda: now() + 86400 * next(days))
     elif part == "picture":
         monkeypatch.setattr("transformer_mt.training.reporting.plot_runs", fail)
     else:
@@ -69,15 +86,17 @@ def test_a_part_that_only_shows_things_fails_and_the_run_is_the_same(
 
         def write_samples(self, *arguments):
             with monkeypatch.context() as patch:
-                patch.setattr(Path, "write_text", fail)
+                patch.setattr("transformer_mt.storage.claimed_file", fail)
                 original(self, *arguments)
 
         monkeypatch.setattr(RunDirectory, "write_samples", write_samples)
-    result = train(run_config(training__tensorboard=part == "tracker"))
+    result = train(run_config(training__tensorboard=part.startswith("tracker")))
     assert metrics_without_times(Path(result.run_dir)) == undisturbed
     warning = {
         "tracker": "no tracking any more: OSError",
+        "bar": "",
+        "clock": "",
         "samples": "no samples of step",
         "picture": "no learning curve: OSError",
-    }[part]
+    }[part.split()[0]]
     assert warning in caplog.text

@@ -5,7 +5,6 @@ import os
 import random
 import shutil
 import signal
-import socket
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -13,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import transformer_mt
-from tests.faults.dying import at_line, exit_code_of, run_in_child, start_child
+from tests.faults.dying import at_line, run_in_child, run_ranks
 from tests.faults.test_crashes import assert_same_outcome
 from transformer_mt.config.schema import Config
 from transformer_mt.data import encoding
@@ -63,6 +62,22 @@ def test_a_signal_at_any_moment_saves_and_exits_with_75(
     assert_same_outcome(Path(settings.training.runs_dir) / "tiny", whole, 40 * num_trials)
 
 
+def test_a_second_signal_leaves_at_once_and_damages_nothing(
+    run_config: Callable[..., Config], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("transformer_mt.training.signals._ONE_REQUEST_SECONDS", -1.0)
+
+    def impatient(*_: object) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            os.kill(os.getpid(), number)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("transformer_mt.training.checkpoint.save_tensors", impatient)
+        assert run_in_child(partial(trained, run_config())) == 128 + signal.SIGINT
+    whole = Path(train(run_config("whole")).run_dir)
+    assert_same_outcome(Path(train(run_config()).run_dir), whole, 6)
+
+
 def ranks_signalled_at(
     number: int, settings: Config, *, size: int, ranks: Sequence[int], files: Sequence[str]
 ) -> list[int]:
@@ -75,24 +90,16 @@ def ranks_signalled_at(
         ranks: Those that get the signal, and all that they have started with them.
         files: Whose lines count.
     """
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
 
     def run(rank: int) -> None:
         os.setpgid(0, 0)
-        if size > 1:
-            world = {"WORLD_SIZE": size, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-            world |= {"RANK": rank, "LOCAL_RANK": rank}
-            os.environ.update({name: str(value) for name, value in world.items()})
         with stop_request():
             if rank in ranks:
                 kill = partial(os.killpg, os.getpid(), NUMBERS[number % len(NUMBERS)])
                 at_line(number, files, kill)
             trained(settings)
 
-    children = [start_child(partial(run, rank)) for rank in range(size)]
-    return [exit_code_of(child) for child in children]
+    return run_ranks(size, run)
 
 
 @pytest.mark.parametrize(

@@ -283,11 +283,12 @@ def test_a_damaged_corpus_is_refused_and_made_again(
     assert [path.name for path in tmp_path.iterdir()] == [directory.name]
 
 
-def test_old_leftovers_are_removed_and_young_ones_stay(
+def test_leftovers_are_removed_and_young_unfinished_corpora_stay(
     tmp_path: Path, tokenizers: Tokenizers
 ) -> None:
-    old, young = tmp_path / ".abc.tmp-1", tmp_path / ".abc.tmp-2"
-    for folder in (old, young):
+    old, young = tmp_path / ".abc.unfinished", tmp_path / ".abd.unfinished"
+    dead = tmp_path / ".abc.tmp-1"
+    for folder in (old, young, dead):
         folder.mkdir()
         (folder / "src.tokens").write_bytes(b"x")
     long_ago = time.time() - 8 * 24 * 3600
@@ -295,6 +296,7 @@ def test_old_leftovers_are_removed_and_young_ones_stay(
     os.utime(old, (long_ago, long_ago))
     prepare(Pairs(made_up(2)), tokenizers, tmp_path)
     assert not old.exists()
+    assert not dead.exists()
     assert young.exists()
 
 

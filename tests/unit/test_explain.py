@@ -2,6 +2,7 @@
 
 import ast
 import base64
+import hashlib
 import json
 import re
 import zlib
@@ -138,6 +139,17 @@ def test_the_page_asks_nothing_of_the_network(bundle):
     names = {name for _, attributes in Reader(written).elements for name in attributes}
     assert not names & {"src", "href", "srcset", "action"}
     assert "default-src 'none'" in written
+
+
+def test_no_script_but_the_page_s_own_is_allowed_to_run(bundle):
+    written = page(facts_of(bundle, "The dog runs."))
+    script = written.rpartition("<script>")[2].partition("</script>")[0]
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = re.search('http-equiv="Content-Security-Policy" content="(.*?)"', written)
+    assert policy is not None
+    assert f"script-src 'sha256-{digest}'" in policy[1].split("; ")
+    attributes = {name for _, own in Reader(written).elements for name in own}
+    assert not any(name.startswith("on") for name in attributes)  # these would not run
 
 
 def test_the_script_writes_no_markup():

@@ -106,7 +106,9 @@ def test_of_many_pairs_some_are_taken_evenly_and_corpora_count_together(pairs, t
 
 
 def test_a_file_gives_back_the_same_and_other_files_are_refused(tokenizers, tmp_path):
-    made = Lexicon(np.array([[5, 0], [6, 7]], np.int32), np.array([9], np.int32))
+    table = np.zeros((tokenizers.src.vocab_size, 2), np.int32)
+    table[:2] = [5, 0], [6, 7]
+    made = Lexicon(table, np.array([9], np.int32))
     path = tmp_path / "new" / "list"
     made.save(path, tokenizers)
     found = Lexicon.load(path, tokenizers)

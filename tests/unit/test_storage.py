@@ -1,12 +1,15 @@
 """Folders that are there whole or not at all."""
 
+import errno
 import json
 import os
 import resource
+import time
 
 import pytest
 
 from transformer_mt import storage
+from transformer_mt.claims import claimed_file
 from transformer_mt.errors import ConfigError, ModelError, TmtError
 from transformer_mt.storage import (
     new_directory,
@@ -80,6 +83,42 @@ def test_a_crash_after_both_renames_is_tidied_up(tmp_path):
     remove_leftovers(tmp_path)
     assert (tmp_path / "it" / "text").read_text() == "new"
     assert os.listdir(tmp_path) == ["it"]
+
+
+def test_what_a_living_process_is_making_is_no_leftover(tmp_path):
+    about = {"kind": "letter", "format_version": 1}
+    with new_directory(tmp_path / "it", about, hash_name="xxh3") as folder:
+        (folder / "text").write_text("new")
+        remove_leftovers(tmp_path)
+        write(tmp_path / "it", "of another process that was faster")
+    with claimed_file(tmp_path / ".file.tmp-1") as file:
+        file.write(b"abc")
+        replace_file(tmp_path / "file", "of another process that was faster")
+        file.flush()
+        (tmp_path / ".file.tmp-1").rename(tmp_path / "file")
+    assert (tmp_path / "it" / "text").read_text() == "new"
+    assert (tmp_path / "file").read_text() == "abc"
+    assert sorted(os.listdir(tmp_path)) == ["file", "it"]
+
+
+def test_a_new_write_removes_what_a_dead_one_left_and_nothing_else(tmp_path):
+    for name in (".it.tmp-1", ".other.tmp-1", ".file.tmp-1"):
+        write(tmp_path / name, "left")
+    write(tmp_path / "it", "new")
+    replace_file(tmp_path / "file", "new")
+    assert sorted(os.listdir(tmp_path)) == [".other.tmp-1", "file", "it"]
+
+
+def test_where_there_are_no_locks_leftovers_are_removed_after_a_week(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    for name, days in ((".it.tmp-old", 8), (".it.tmp-new", 6)):
+        (tmp_path / name).mkdir()
+        os.utime(tmp_path / name, 2 * (time.time() - days * 86400,))
+    write(tmp_path / "it", "new")
+    assert sorted(os.listdir(tmp_path)) == [".it.tmp-new", "it"]
 
 
 def flip(content):

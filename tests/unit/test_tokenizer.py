@@ -541,6 +541,7 @@ class TestFiles:
         trained("bpe").save(tmp_path / "src.model")
         with pytest.raises(DataError, match=r"tgt\.model: no such tokenizer file"):
             Tokenizers.load(tmp_path)
+        (tmp_path / "src.model").unlink()
         (tmp_path / "joint.model").mkdir()
         with pytest.raises(DataError, match=r"joint\.model: cannot be read: Is a directory"):
             Tokenizers.load(tmp_path)

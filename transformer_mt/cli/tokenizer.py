@@ -134,7 +134,11 @@ def train(
     if any((output / f"{name}.model").exists() for name in ("joint", "src", "tgt")):
         raise ConfigError(f"--output {output} holds a tokenizer already: choose another folder")
 
+    from transformer_mt.storage import refuse_to_replace_others
+    from transformer_mt.text.tokenizer_directory import KIND, save_tokenizers
     from transformer_mt.text.tokenizer_training import train_tokenizers
+
+    refuse_to_replace_others(output, KIND)
 
     if config is not None:
         wanted, src_lines, tgt_lines = _from_config(config, settings)
@@ -144,7 +148,7 @@ def train(
     tokenizers = train_tokenizers(
         src_lines, tgt_lines, **wanted.model_dump(exclude={"path", "sampling"})
     )
-    tokenizers.save(output)
+    save_tokenizers(tokenizers, output)
     for path in sorted(output.glob("*.model")):
         typer.echo(path)
 

@@ -1,4 +1,4 @@
-"""`tmt verify`: is a model, a run or a corpus what it was when it was made."""
+"""`tmt verify`: is a model, a run, a corpus or a tokenizer what it was when it was made."""
 
 import json
 from pathlib import Path
@@ -23,7 +23,7 @@ def register(app: typer.Typer) -> None:
 
 def verify(
     directory: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Model bundle, run, or tokenized corpus.")
+        Path, typer.Argument(metavar="DIR", help="Model bundle, run, corpus or tokenizer.")
     ] = Path("runs/latest"),
     score: Annotated[
         bool,

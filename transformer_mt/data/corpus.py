@@ -28,7 +28,8 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from tqdm import tqdm
 
-from transformer_mt.data.corpus_writer import read_written, write_chunks
+from transformer_mt.claims import claimed
+from transformer_mt.data.corpus_writer import FILES, read_written, write_chunks
 from transformer_mt.data.encoding import EncodedPairs, encode_pairs, token_type
 from transformer_mt.data.filters import FilterReport, Filters
 from transformer_mt.data.fingerprints import hash_values
@@ -38,7 +39,6 @@ from transformer_mt.errors import DataError, ModelError
 from transformer_mt.hashes import FileHashes
 from transformer_mt.storage import (
     MANIFEST,
-    claimed,
     explain_write_errors,
     finish_directory,
     read_manifest,
@@ -94,6 +94,7 @@ class Corpus(TokenPairs):
                 directory,
                 KIND,
                 newest_version=FORMAT_VERSION,
+                needs=FILES,
                 hashes=FileHashes(directory.parent / HASHES),
             )
         except ModelError as error:
@@ -150,9 +151,9 @@ def prepare_corpus(
     }
     directory = corpus_dir / hash_values(identity)[:16]
     is_damaged = directory.exists()
+    _remove_leftovers(corpus_dir)
     if corpus := _find(directory, source):
         return corpus
-    _remove_leftovers(corpus_dir)
     started = time.monotonic()
     unfinished = directory.with_name(f".{directory.name}.unfinished")
     with explain_write_errors(directory), claimed(unfinished), _removed_if_useless(unfinished):
@@ -267,8 +268,9 @@ def _num_processors() -> int:
 
 
 def _remove_leftovers(corpus_dir: Path) -> None:
-    """Remove what killed processes left; a young folder may be at work or worth going on with."""
-    for path in (*corpus_dir.glob(".*.tmp-*"), *corpus_dir.glob(".*.unfinished")):
+    """Remove what killed processes left; an unfinished corpus may be worth going on with."""
+    remove_leftovers(corpus_dir)
+    for path in corpus_dir.glob(".*.unfinished"):
         with suppress(OSError):  # its owner may remove it meanwhile
             newest = max(file.stat().st_mtime for file in [path, *path.glob("*")])
             if time.time() - newest > _LEFTOVERS_AFTER_SECONDS:

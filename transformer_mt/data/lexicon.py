@@ -4,20 +4,21 @@ Source: Brown et al. 1993, model 1 with the empty source word.
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import xxhash
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
+from safetensors.numpy import save
 from tqdm import tqdm
 
 from transformer_mt.data.pairs import Ints, TokenPairs, ragged_index
 from transformer_mt.errors import ModelError
-from transformer_mt.storage import explain_write_errors, os_errors_of_safetensors
+from transformer_mt.storage import replace_file
 from transformer_mt.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizers
 
 KIND = "transformer_mt lexicon"
@@ -60,24 +61,17 @@ class Lexicon:
             "kind": KIND,
             "format_version": FORMAT_VERSION,
             "tokenizers": tokenizers.fingerprint(),
+            "checksum": self._checksum(),
         }
         arrays = {"candidates": self.candidates, "frequent": self.frequent}
-        temporary = path.with_name(f".{path.name}.tmp")
-        with explain_write_errors(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                with os_errors_of_safetensors():
-                    save_file(arrays, temporary, metadata=about)
-                temporary.replace(path)
-            finally:
-                temporary.unlink(missing_ok=True)
+        replace_file(path, save(arrays, metadata=about))
 
     @classmethod
     def load(cls, path: Path, tokenizers: Tokenizers) -> "Lexicon":
         """Read what `save` wrote.
 
         Raises:
-            ModelError: If it cannot be read, or is of other tokenizers.
+            ModelError: If it cannot be read, is damaged, or is of other tokenizers.
         """
         remedy = "make one with `tmt shortlist`"
         try:
@@ -94,7 +88,31 @@ class Lexicon:
             raise ModelError(
                 f"{path}: made for another vocabulary than the model's: {remedy} for this model"
             )
-        return cls(**arrays)
+        sizes = tokenizers.src.vocab_size, tokenizers.tgt.vocab_size
+        if not _is_sound(arrays, *sizes):
+            raise ModelError(f"{path}: damaged: its tables do not fit the vocabulary: {remedy}")
+        lexicon = cls(**arrays)
+        if about.get("checksum", lexicon._checksum()) != lexicon._checksum():
+            raise ModelError(f"{path}: damaged: it does not match its own checksum: {remedy}")
+        return lexicon
+
+    def _checksum(self) -> str:
+        return xxhash.xxh3_64_hexdigest(self.candidates.tobytes() + self.frequent.tobytes())
+
+
+def _is_sound(arrays: Mapping[str, Any], src_vocab_size: int, tgt_vocab_size: int) -> bool:
+    """Return whether arrays from a file are those of a lexicon."""
+    shapes = {name: array.shape for name, array in arrays.items()}
+    return (
+        shapes.keys() == {"candidates", "frequent"}
+        and len(shapes["candidates"]) == 2
+        and len(shapes["frequent"]) == 1
+        and len(arrays["candidates"]) == src_vocab_size
+        and all(
+            array.dtype == np.int32 and np.all((array >= 0) & (array < tgt_vocab_size))
+            for array in arrays.values()
+        )
+    )
 
 
 def learn_lexicon(

@@ -213,9 +213,11 @@ def _value(row: dict[str, object], field: str, place: str) -> object:
     return value
 
 
-def _names(row: dict[str, object], prefix: str = "") -> list[str]:
+def _names(row: dict[str, object], prefix: str = "", depth: int = 5) -> list[str]:
     names = []
     for name, value in row.items():
-        inner = _names(value, f"{prefix}{name}.") if isinstance(value, dict) else []
+        inner = []
+        if isinstance(value, dict) and depth > 1:
+            inner = _names(value, f"{prefix}{name}.", depth - 1)
         names += inner or [prefix + name]
     return names

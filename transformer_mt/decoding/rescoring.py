@@ -110,8 +110,8 @@ def _json_groups(lines: Iterable[str], name: str, num_sources: int) -> Iterator[
                 Entry(number, one["text"], f"LogProb= {one['log_prob']:.6f}", float(one["score"]))
                 for one in record.get("n_best", [record])
             ]
-            is_sound = all(isinstance(e.text, str) and math.isfinite(e.score) for e in group)
-        except (ValueError, TypeError, KeyError, AttributeError):
+            is_sound = all(_is_line(e.text) and math.isfinite(e.score) for e in group)
+        except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError):
             is_sound = False
         if not is_sound or not group:
             raise DataError(
@@ -121,6 +121,13 @@ def _json_groups(lines: Iterable[str], name: str, num_sources: int) -> Iterator[
         if number < num_sources:
             yield group
     _check_number(number + 1, name, num_sources)
+
+
+def _is_line(text: object) -> bool:
+    """Return whether a value of JSON can be written as one line of UTF-8."""
+    if not isinstance(text, str):
+        return False
+    return "\n" not in text and text == text.encode("utf-8", "replace").decode()
 
 
 def _check_number(num_read: int, name: str, num_sources: int) -> None:

@@ -101,10 +101,11 @@ def _fields(message: bytes) -> Iterator[tuple[int, Value]]:
 def _varint(message: bytes, position: int) -> tuple[int, int]:
     """Read a number of seven bits a byte, lowest first; return it and the place after it."""
     value = shift = 0
-    while True:
+    while shift < 64:  # more bits than any number has would take hours to add up
         byte = message[position]
         position += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value, position
         shift += 7
+    raise ValueError("not a sound SentencePiece model")

@@ -5,7 +5,6 @@ How models are trained is in `text.tokenizer_training`, how text is cut at rando
 """
 
 import hashlib
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -120,17 +119,12 @@ class Tokenizer:
             ) from error
 
     def save(self, path: Path) -> None:
-        """Write the model file, whole or not at all.
+        """Write the model file.
 
         Raises:
-            OSError: If it cannot be written.
+            OSError: If the disk refuses.
         """
-        temporary = path.with_name(f".{path.name}.{os.getpid()}")
-        try:
-            temporary.write_bytes(self._model)
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        path.write_bytes(self._model)
 
     def fingerprint(self) -> str:
         """Hash the model: equal models cut every text alike."""
@@ -274,8 +268,10 @@ class Tokenizers:
     def save(self, directory: Path) -> None:
         """Write `joint.model`, or `src.model` and `tgt.model`, in place of any that are there.
 
+        For a folder that is there whole or not at all see `text.tokenizer_directory`.
+
         Raises:
-            OSError: If they cannot be written.
+            OSError: If the disk refuses.
         """
         models = {"joint": self.src} if self.joint else {"src": self.src, "tgt": self.tgt}
         directory.mkdir(parents=True, exist_ok=True)
@@ -294,10 +290,15 @@ class Tokenizers:
         if not directory.is_dir():
             what = "expected a folder; this is a file" if directory.exists() else "no such folder"
             raise DataError(f"{directory}: {what} (of a tokenizer)")
-        if (directory / "joint.model").exists():
+        found = [name for name in ("joint", "src", "tgt") if (directory / f"{name}.model").exists()]
+        if "joint" in found and len(found) > 1:
+            raise DataError(
+                f"{directory}: joint.model and {found[1]}.model are of two tokenizers: remove one"
+            )
+        if "joint" in found:
             joint = Tokenizer.load(directory / "joint.model")
             return cls(src=joint, tgt=joint)
-        if not any((directory / f"{side}.model").exists() for side in ("src", "tgt")):
+        if not found:
             raise DataError(
                 f"{directory}: no tokenizer here: expected joint.model, or src.model and tgt.model"
             )

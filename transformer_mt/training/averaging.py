@@ -17,7 +17,7 @@ from transformer_mt.config.loading import load_config
 from transformer_mt.config.training import CheckpointSettings
 from transformer_mt.errors import ConfigError, ModelError
 from transformer_mt.storage import refuse_to_replace_others
-from transformer_mt.text.tokenizer import Tokenizers
+from transformer_mt.text.tokenizer_directory import load_tokenizers
 from transformer_mt.training.checkpoint import (
     list_checkpoints,
     newest_checkpoint,
@@ -39,7 +39,7 @@ def average_run(
         The steps that it is made of.
 
     Raises:
-        ModelError: If the run has no checkpoints, or one of them is damaged.
+        ModelError: If the run has no checkpoints, or a file of it is damaged.
         ConfigError: If the output is there already and no bundle, or a part of a run.
     """
     if RunDirectory(output_dir.resolve().parent).metrics_path.exists():
@@ -61,7 +61,7 @@ def average_run(
     save_bundle(
         output_dir,
         config=load_config(run.config_path),
-        tokenizers=Tokenizers.load(run.tokenizer_dir),
+        tokenizers=load_tokenizers(run.tokenizer_dir),
         state_dict=average_checkpoints(directories),
         scores={"averaged_steps": steps},
     )

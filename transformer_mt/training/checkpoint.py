@@ -81,7 +81,8 @@ def read_checkpoint(directory: Path) -> Checkpoint:
     Raises:
         ModelError: If a file is missing or damaged; names it.
     """
-    read_manifest(directory, KIND, newest_version=FORMAT_VERSION)
+    needs = (WEIGHTS, OPTIMIZER, RNG, STATE)
+    read_manifest(directory, KIND, newest_version=FORMAT_VERSION, needs=needs)
     state = json.loads((directory / STATE).read_text(encoding="utf-8"))
     return Checkpoint(directory=directory, state=state)
 

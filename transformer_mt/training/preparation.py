@@ -20,15 +20,13 @@ from transformer_mt.data.sources import PairSource, open_source, read_pairs
 from transformer_mt.errors import ConfigError, DataError, ModelError
 from transformer_mt.hashes import FileHashes
 from transformer_mt.log import counted
-from transformer_mt.storage import new_directory, read_manifest, replace_json
+from transformer_mt.storage import replace_json
 from transformer_mt.text.tokenizer import Tokenizers
+from transformer_mt.text.tokenizer_directory import load_tokenizers, save_tokenizers
 from transformer_mt.text.tokenizer_training import train_tokenizers
 from transformer_mt.training.checkpoint import list_checkpoints
 from transformer_mt.training.run_directory import RunDirectory
 from transformer_mt.versions import installed_versions, source_hash
-
-TOKENIZER_KIND = "transformer_mt tokenizer"
-TOKENIZER_VERSION = 1
 
 logger = logging.getLogger(__name__)
 
@@ -137,7 +135,7 @@ def prepare_data(config: Config, sources: Sources, run: RunDirectory, *, is_main
     if is_main:
         _check_unchanged(run, facts)
         if not list_checkpoints(run.checkpoints_dir):
-            _save_tokenizers(tokenizers, run.tokenizer_dir)
+            save_tokenizers(tokenizers, run.tokenizer_dir)
         replace_json(run.preparation_path, facts)
         _tell(facts)
     return Data(
@@ -192,11 +190,12 @@ def find_tokenizers(config: Config, run: RunDirectory, sources: Sequence[PairSou
 
     Raises:
         ConfigError: If the named ones are joint and should not be, or the other way round.
-        DataError: If they are damaged, or the text does not suffice for the vocabulary.
+        DataError: If they cannot be used, or the text does not suffice for the vocabulary.
+        ModelError: If those of the run are damaged.
     """
     settings = config.tokenizer
     if list_checkpoints(run.checkpoints_dir):
-        return Tokenizers.load(run.tokenizer_dir)
+        return load_tokenizers(run.tokenizer_dir)
     if settings.path is not None:
         tokenizers = Tokenizers.load(Path(settings.path))
         if tokenizers.joint != settings.joint:
@@ -212,8 +211,7 @@ def find_tokenizers(config: Config, run: RunDirectory, sources: Sequence[PairSou
     name = f"tokenizer-{xxhash.xxh3_128_hexdigest(identity.encode())[:16]}"
     directory = Path(config.data.corpus_dir) / name
     try:
-        read_manifest(directory, TOKENIZER_KIND, newest_version=TOKENIZER_VERSION)
-        tokenizers = Tokenizers.load(directory)
+        tokenizers = load_tokenizers(directory)
         logger.info("found the tokenizer of these texts: %s", directory)
     except (DataError, ModelError) as error:
         if directory.exists():
@@ -223,14 +221,8 @@ def find_tokenizers(config: Config, run: RunDirectory, sources: Sequence[PairSou
             (tgt for source in sources for _, tgt in source),
             **arguments,
         )
-        _save_tokenizers(tokenizers, directory)
+        save_tokenizers(tokenizers, directory)
     return tokenizers
-
-
-def _save_tokenizers(tokenizers: Tokenizers, directory: Path) -> None:
-    about = {"kind": TOKENIZER_KIND, "format_version": TOKENIZER_VERSION}
-    with new_directory(directory, about, hash_name="sha256") as folder:
-        tokenizers.save(folder)
 
 
 def _facts_of(
@@ -248,18 +240,26 @@ def _facts_of(
 
 
 def _check_unchanged(run: RunDirectory, facts: dict[str, Any]) -> None:
-    """Refuse to go on with texts that are not those that the run was started with."""
+    """Refuse to go on with a tokenizer or texts that the run was not started with."""
     if not list_checkpoints(run.checkpoints_dir):
         return
     try:
         before = json.loads(run.preparation_path.read_text(encoding="utf-8"))
-        old = [part["texts"] for part in (*before["train"], before["valid"])]
-    except (OSError, ValueError, KeyError, TypeError):
+        old = [(before["tokenizers"], "tokenizer")]
+        old += [(part["texts"], "text") for part in (*before["train"], before["valid"])]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        logger.warning(
+            "%s: cannot be read (%s): whether tokenizer and texts are those of before is not known",
+            run.preparation_path,
+            error,
+        )
         return
-    for part, texts in zip((*facts["train"], facts["valid"]), old, strict=True):
-        if part["texts"] != texts:
+    new = [(str(run.tokenizer_dir), facts["tokenizers"])]
+    new += [(part["source"], part["texts"]) for part in (*facts["train"], facts["valid"])]
+    for (place, found), (wanted, what) in zip(new, old, strict=True):
+        if found != wanted:
             raise DataError(
-                f"{part['source']}: not the text that the run {run.root} was started with: "
+                f"{place}: not the {what} that the run {run.root} was started with: "
                 "bring it back, choose another name, or start anew with --fresh"
             )
 

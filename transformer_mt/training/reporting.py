@@ -3,6 +3,8 @@
 import logging
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
 
 import torch
 from torch import nn
@@ -18,7 +20,12 @@ from transformer_mt.training.plotting import plot_runs
 from transformer_mt.training.run_directory import RunDirectory
 from transformer_mt.training.session import Session
 from transformer_mt.training.state import Stopwatch
-from transformer_mt.training.tracking import NoTracker, TensorBoardTracker, Tracker
+from transformer_mt.training.tracking import (
+    DispensableTracker,
+    NoTracker,
+    TensorBoardTracker,
+    Tracker,
+)
 from transformer_mt.training.validation import Findings
 
 # It begins at 65,536; below this, small gradients are lost and the run mostly diverges soon.
@@ -46,7 +53,8 @@ class Reporter:
         self._run = run
         self._tracker: Tracker = NoTracker()
         if settings.tensorboard:
-            self._tracker = TensorBoardTracker(run.tensorboard_dir, last_step=step)
+            open_tracker = partial(TensorBoardTracker, run.tensorboard_dir, last_step=step)
+            self._tracker = DispensableTracker(open_tracker)
         with explain_write_errors(run.root):
             self._metrics = MetricsLog(run.metrics_path, last_step=step)
             self._events = MetricsLog(run.events_path, last_step=sys.maxsize)
@@ -78,9 +86,13 @@ class Reporter:
 
     def advance(self, step: int, progress: float) -> None:
         """Move the bar; `progress` is the share of the run that is over."""
-        if self._has_bar:
+        if not self._has_bar:
+            return
+        try:
             self._bar.set_description(f"step {step}", refresh=False)
             self._bar.update(100 * min(1.0, progress) - self._bar.n)
+        except OSError:  # the terminal was closed, and the run was told to outlive it
+            self._has_bar = False
 
     def metrics(self, step: int, progress: float, values: Mapping[str, float]) -> None:
         """Report what the updates since the last report were like."""
@@ -167,20 +179,17 @@ class Reporter:
 
     def close(self) -> None:
         """Close all files."""
-        self._bar.close()
+        with suppress(OSError):
+            self._bar.close()
         self._tracker.close()
         self._metrics.close()
         self._events.close()
 
     def _record(self, step: int, values: Mapping[str, float]) -> None:
-        """Write numbers down, and pass them on to a tracker, which is left out once it fails."""
+        """Write numbers down, and pass them on to a tracker."""
         with explain_write_errors(self._run.metrics_path):
             self._metrics.write(step, values)
-        try:
-            self._tracker.write(step, values)
-        except Exception as error:  # no fault of a tracker is worth a run
-            logger.warning("no tracking any more: %s: %s", type(error).__name__, error)
-            self._tracker = NoTracker()
+        self._tracker.write(step, values)
 
     def _time_left(self, progress: float) -> str:
         made = progress - self._progress_before

@@ -15,16 +15,17 @@ from typing import IO
 import torch
 
 from transformer_mt.bundle import newest_run
+from transformer_mt.claims import try_lock
 from transformer_mt.config.loading import config_differences, dump_config, load_config
 from transformer_mt.config.schema import Config
 from transformer_mt.errors import ConfigError, ModelError, TmtError
 from transformer_mt.log import JsonValue
 from transformer_mt.storage import (
     explain_write_errors,
+    put_in_place,
     remove_leftovers,
     replace_file,
     replace_json,
-    try_lock,
 )
 from transformer_mt.training.checkpoint import list_checkpoints
 from transformer_mt.versions import installed_versions
@@ -111,14 +112,8 @@ class RunDirectory:
         has_begun = self.metrics_path.exists() and self.metrics_path.stat().st_size > 0
         if self._aside is None or has_begun or list_checkpoints(self.checkpoints_dir):
             return
-        for path in self.root.iterdir():
-            if path.is_dir():
-                shutil.rmtree(path)
-            elif path != self.lock_path:
-                path.unlink()
-        for path in self._aside.iterdir():
-            shutil.move(path, self.root / path.name)
-        self._aside.rmdir()
+        put_in_place(self._aside, self.root)
+        shutil.rmtree(self._aside, ignore_errors=True)
         self._aside = None
 
     def name_newest(self) -> None:
@@ -177,12 +172,15 @@ class RunDirectory:
         number = 1
         while (aside := self.root.with_name(f"{self.root.name}.old-{number}")).exists():
             number += 1
+        # In one step: half of a run in either folder would be no run at all.
         with explain_write_errors(aside):
-            aside.mkdir()
-            for path in self.root.iterdir():
-                if path != self.lock_path:
-                    shutil.move(path, aside / path.name)
-        self._aside = aside
+            if os.name == "nt":
+                self.release()  # a folder with an open file cannot be renamed there
+            self.root.rename(aside)
+            self._aside = aside
+            self.release()
+            self.root.mkdir()
+            self._take_lock()
 
     def _check_unchanged(self, config: Config) -> None:
         differences = [

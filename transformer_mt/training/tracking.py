@@ -1,11 +1,15 @@
 """Metrics for programs that draw them while a run goes on."""
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol
 
 from transformer_mt.errors import ConfigError
+
+logger = logging.getLogger(__name__)
 
 
 class Tracker(Protocol):
@@ -28,6 +32,37 @@ class NoTracker:
 
     def close(self) -> None:
         """Do nothing."""
+
+
+class DispensableTracker:
+    """A tracker that is left out once it fails, at its beginning too: none is worth a run.
+
+    Args:
+        open_tracker: Makes it.
+    """
+
+    def __init__(self, open_tracker: Callable[[], Tracker]) -> None:
+        self._tracker: Tracker = NoTracker()
+        with self._warned():
+            self._tracker = open_tracker()
+
+    def write(self, step: int, values: Mapping[str, object]) -> None:
+        """Pass on the numbers of a step."""
+        with self._warned():
+            self._tracker.write(step, values)
+
+    def close(self) -> None:
+        """Let it write what is still in memory."""
+        with self._warned():
+            self._tracker.close()
+
+    @contextmanager
+    def _warned(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # whatever libraries of others raise
+            logger.warning("no tracking any more: %s: %s", type(error).__name__, error)
+            self._tracker = NoTracker()
 
 
 def check_tensorboard() -> None:

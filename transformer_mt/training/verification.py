@@ -10,7 +10,9 @@ from transformer_mt.data.sources import open_source, read_pairs
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import ModelError, TmtError
 from transformer_mt.evaluation import translate_and_score
-from transformer_mt.storage import MANIFEST
+from transformer_mt.storage import MANIFEST, kind_of
+from transformer_mt.text.tokenizer_directory import KIND as TOKENIZER_KIND
+from transformer_mt.text.tokenizer_directory import load_tokenizers
 from transformer_mt.training.checkpoint import list_checkpoints, read_checkpoint
 from transformer_mt.training.run_directory import RunDirectory
 from transformer_mt.training.validation import validation_search
@@ -25,7 +27,7 @@ class Finding:
 
     Attributes:
         directory: The folder.
-        what: `bundle`, `checkpoint`, `corpus` or `score`.
+        what: `bundle`, `checkpoint`, `corpus`, `tokenizer` or `score`.
         problem: What is wrong with it; None = nothing.
         fact: What was measured, for people.
     """
@@ -37,7 +39,7 @@ class Finding:
 
 
 def verify(directory: Path, *, rescore: bool = True) -> Iterator[Finding]:
-    """Check a bundle, a corpus, or a run with all its bundles and checkpoints.
+    """Check a bundle, a corpus, a tokenizer, or a run with all its bundles and checkpoints.
 
     Args:
         directory: The folder.
@@ -50,16 +52,19 @@ def verify(directory: Path, *, rescore: bool = True) -> Iterator[Finding]:
     run = RunDirectory(directory)
     if (directory / "src.tokens").exists():
         yield _check(directory, "corpus", lambda: Corpus.open(directory))
+    elif kind_of(directory) == TOKENIZER_KIND:
+        yield _check(directory, "tokenizer", lambda: load_tokenizers(directory))
     elif (directory / MANIFEST).exists() and not run.checkpoints_dir.is_dir():
         yield from _verify_bundle(directory, rescore=rescore)
     elif run.config_path.exists():
+        yield _check(run.tokenizer_dir, "tokenizer", lambda: load_tokenizers(run.tokenizer_dir))
         for checkpoint in list_checkpoints(run.checkpoints_dir):
             yield _check(checkpoint, "checkpoint", lambda path=checkpoint: read_checkpoint(path))  # type: ignore[misc]
         for bundle in (run.best_dir, run.averaged_dir):
             if bundle.is_dir():
                 yield from _verify_bundle(bundle, rescore=rescore)
     else:
-        raise ModelError(f"{directory}: expected a model bundle, a run or a corpus")
+        raise ModelError(f"{directory}: expected a model bundle, a run, a corpus or a tokenizer")
 
 
 def _verify_bundle(directory: Path, *, rescore: bool) -> Iterator[Finding]:

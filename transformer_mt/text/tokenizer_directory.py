@@ -1,0 +1,31 @@
+"""A folder of tokenizers that is there whole or not at all, and notices damage."""
+
+from pathlib import Path
+
+from transformer_mt.storage import new_directory, read_manifest
+from transformer_mt.text.tokenizer import Tokenizers
+
+KIND = "transformer_mt tokenizer"
+FORMAT_VERSION = 1
+
+
+def save_tokenizers(tokenizers: Tokenizers, directory: Path) -> None:
+    """Write a folder, or replace one in a single step.
+
+    Raises:
+        TmtError: If the disk refuses.
+    """
+    about = {"kind": KIND, "format_version": FORMAT_VERSION}
+    with new_directory(directory, about, hash_name="sha256") as folder:
+        tokenizers.save(folder)
+
+
+def load_tokenizers(directory: Path) -> Tokenizers:
+    """Read what `save_tokenizers` wrote.
+
+    Raises:
+        ModelError: If a file is missing or damaged; names it.
+        DataError: If it is not a tokenizer.
+    """
+    read_manifest(directory, KIND, newest_version=FORMAT_VERSION)
+    return Tokenizers.load(directory)
