@@ -153,7 +153,10 @@ def find_bundle(explicit: Path | None, runs_dir: str | Path = "runs") -> Path:
     if explicit is not None:
         return _bundle_at(explicit)
     if named := os.environ.get(MODEL_VARIABLE):
-        return _bundle_at(Path(named))
+        try:
+            return _bundle_at(Path(named))
+        except ModelError as error:
+            raise ModelError(f"${MODEL_VARIABLE}: {error}") from error
     run = newest_run(runs_dir)
     if run is None:
         raise ModelError(

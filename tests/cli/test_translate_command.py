@@ -216,6 +216,7 @@ def test_bytes_that_are_not_utf8_can_be_replaced(tiny_bundle):
         (["--max-length-factor", "1e300"], 2, "--max-length-factor 1e+300: input should be"),
         (["--max-length-offset", "9" * 30], 2, "--max-length-offset"),
         (["--output", "."], 2, "it is a folder"),
+        (["--output", "out.gz"], 2, "cannot write out.gz: results are not compressed"),
         (["--device", "cuda"], 2, "cuda"),
         (["--device", "nothing"], 2, "nothing"),
         (["--precision", "int3"], 2, "int3"),

@@ -187,6 +187,9 @@ def test_without_a_model_it_says_what_to_do(tmp_path, bundle, monkeypatch):
     a_file.write_text("x")
     with pytest.raises(ModelError, match=r"notes\.txt: is a file"):
         find_bundle(a_file)
+    monkeypatch.setenv("TMT_MODEL", "nowhere")
+    with pytest.raises(ModelError, match=r"^\$TMT_MODEL: nowhere: no such folder"):
+        find_bundle(None)
 
 
 def test_a_checkpoint_is_no_model_and_it_says_how_to_make_one(tmp_path):

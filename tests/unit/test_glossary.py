@@ -61,6 +61,12 @@ def test_bad_lines_of_a_glossary_are_told_and_the_rest_is_used(caplog):
     assert glossary.find("dog fence cat") == [Term("dog", "Hund"), Term("fence", "Zaun")]
 
 
+def test_of_many_bad_lines_the_first_are_told_and_all_counted(caplog):
+    read_glossary(["dog\tHund", *["dog,Hund"] * 30], "terms.csv")
+    assert len(caplog.messages) == 21
+    assert caplog.messages[-1] == "terms.csv: 10 more lines left out"
+
+
 def test_a_glossary_without_terms_is_told(caplog):
     assert read_glossary(["# nothing"], "terms.tsv").find("dog") == []
     assert "terms.tsv: no terms" in caplog.text

@@ -118,6 +118,8 @@ def check_output(path: Path | None, *others: Path | None) -> None:
         ConfigError: If it is one of the other files of the command, or cannot be made where it
             should be.
     """
+    from transformer_mt.text.lines import ARCHIVES
+
     if path is None:
         return
     for other in others:
@@ -131,6 +133,11 @@ def check_output(path: Path | None, *others: Path | None) -> None:
             )
     if path.is_dir():
         raise ConfigError(f"cannot write {path}: it is a folder; name a file")
+    if path.suffix.lower() in ARCHIVES:
+        raise ConfigError(
+            f"cannot write {path}: results are not compressed; leave {path.suffix} out, or write "
+            f"to a pipe"
+        )
     folder = next(parent for parent in path.absolute().parents if parent.exists())
     if not folder.is_dir():
         raise ConfigError(f"cannot write {path}: {folder} is no folder; choose another place")

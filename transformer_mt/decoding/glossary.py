@@ -14,6 +14,8 @@ from transformer_mt.text.words import PART_OF_WORD, UNIT
 
 logger = logging.getLogger(__name__)
 
+MOST_TOLD = 20
+
 _PART_OF_WORD = re.compile(rf"{PART_OF_WORD.pattern}|<0x..>")
 
 
@@ -72,31 +74,28 @@ def read_glossary(lines: Iterable[str], name: str) -> Glossary:
     """Read a source term, a tab and its translation from each line.
 
     Blank lines and those that begin with # are passed over. What is wrong with a line is told with
-    its number, and the others are used.
+    its number, for the first `MOST_TOLD`, and the others are used.
 
     Args:
         lines: Of a file.
         name: What warnings call it.
     """
     terms: dict[str, Term] = {}
+    wrong: list[str] = []
     for number, line in enumerate(lines, start=1):
         if not line.strip() or line.startswith("#"):
             continue
         fields = [field.strip() for field in line.split("\t")]
         if len(fields) != 2 or not all(fields):
-            logger.warning(
-                "%s:%d: expected a term, one tab and its translation; left out", name, number
-            )
+            wrong.append(f"{name}:{number}: expected a term, one tab and its translation")
         elif fields[0] in terms and terms[fields[0]].target != fields[1]:
-            logger.warning(
-                "%s:%d: '%s' is already '%s'; left out",
-                name,
-                number,
-                fields[0],
-                terms[fields[0]].target,
-            )
+            wrong.append(f"{name}:{number}: '{fields[0]}' is already '{terms[fields[0]].target}'")
         else:
             terms[fields[0]] = Term(*fields)
+    for message in wrong[:MOST_TOLD]:
+        logger.warning("%s; left out", message)
+    if len(wrong) > MOST_TOLD:
+        logger.warning("%s: %d more lines left out", name, len(wrong) - MOST_TOLD)
     if not terms:
         logger.warning("%s: no terms", name)
     return Glossary(terms.values())

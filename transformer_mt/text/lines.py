@@ -124,6 +124,10 @@ _OPENERS: dict[str, Callable[[Path], BinaryIO]] = {
 }
 
 
+ARCHIVES = frozenset(_OPENERS)
+"""Suffixes of files that are read as archives."""
+
+
 def _whole_lines(stream: BinaryIO, name: str) -> Iterator[bytes]:
     """Cut a stream into blocks of whole lines, without the line feed of the last one."""
     # read1 returns what a pipe holds already; read would wait until a whole block is there.
