@@ -245,7 +245,8 @@ def test_defaults_are_the_base_model_of_the_paper() -> None:
         (
             "name: good",
             "name: good\nmodel: {type: rnn}",
-            "2:15: model.type: expected one of transformer, recurrent, convolutional, got 'rnn'",
+            "2:15: model.type: expected one of transformer, recurrent, convolutional, got 'rnn'; "
+            "take type recurrent with cell rnn",
         ),
         (
             "name: good",
@@ -292,7 +293,20 @@ def test_defaults_are_the_base_model_of_the_paper() -> None:
         (
             "name: good",
             "name: good\nmodel: {type: convolutional, positions: {type: rotary}}",
-            "2:48: model.positions.type: expected one of learned, got 'rotary'",
+            "2:48: model.positions.type: expected one of learned, got 'rotary', which goes with "
+            "model.type transformer",
+        ),
+        (
+            "name: good",
+            "name: good\nmodel: {type: convolutional, positions: rotary}",
+            "2:41: model.positions: expected a group of settings with `type:`, one of learned, got "
+            "'rotary', which goes with model.type transformer",
+        ),
+        (
+            "name: good",
+            "name: good\nmodel: {type: recurrent, init: vaswani2017}",
+            "2:32: model.init: expected one of saxe2014, bahdanau2015, luong2015, got "
+            "'vaswani2017', which goes with model.type transformer",
         ),
         (
             "name: good",
@@ -308,7 +322,31 @@ def test_defaults_are_the_base_model_of_the_paper() -> None:
         (
             "name: good",
             "name: good\nmodel:\n  positions: {type: learned, max_length: 100}",
-            "3:42: model.positions.max_length: 100 is less than data.filters.max_length 256",
+            "3:42: model.positions.max_length: 100 is less than data.filters.max_length 256: take "
+            "256, or filters.max_length 100",
+        ),
+        (
+            "name: good",
+            "name: good\nmodel:\n  positions: {type: rope}",
+            "3:21: model.positions.type: expected one of sinusoidal, learned, rotary, relative, "
+            "relative_bias, alibi, none, got 'rope'; take rotary",
+        ),
+        (
+            "name: good",
+            "name: good\nmodel:\n  positions: {type: relative_bias, num_buckets: 6}",
+            "3:49: model.positions.num_buckets: must be a multiple of 4, got 6: take 8",
+        ),
+        (
+            "name: good",
+            "name: good\nmodel:\n  positions: {type: relative_bias, max_distance: 8}",
+            "3:50: model.positions.max_distance: must be more than half of num_buckets 32, got 8: "
+            "take 17, or fewer buckets",
+        ),
+        (
+            "name: good",
+            "name: good\nmodel: {d_model: 33, num_heads: 3}",
+            "2:18: model.d_model: must be even with positions sinusoidal (half sines, half "
+            "cosines), got 33: take 34, or other positions",
         ),
     ],
 )

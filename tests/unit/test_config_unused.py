@@ -42,6 +42,26 @@ def test_a_plain_config_has_no_unused_settings() -> None:
         (["training.checkpoints={average: best, keep_best: 2}"], []),
         (["training.checkpoints={average: none, keep_last: 1}"], []),
         (["training.validation={metrics: [], select_by: loss}"], []),
+        (["model.encoder_pattern={type: local, window: 9}"], []),
+        (
+            [
+                "model.encoder_pattern={type: local, window: 9}",
+                "model.decoder_pattern={type: fixed, stride: 9}",
+                "model.positions={type: alibi}",
+            ],
+            [
+                "model.encoder_pattern local saves no time and no memory with model.positions "
+                "alibi",
+                "model.decoder_pattern fixed saves no time",
+            ],
+        ),
+        (["model.positions={type: relative, max_distance: 255}"], []),
+        (
+            ["model.positions={type: relative, max_distance: 256}"],
+            ["model.positions.max_distance 256 is more than the distance of any two"],
+        ),
+        (["model.positions={type: relative_bias}", "data.filters.max_length=100"], []),
+        (["model={type: recurrent}"], []),
         (
             ["training.validation={metrics: [], select_by: loss, beam_size: 1, num_samples: 9}"],
             [

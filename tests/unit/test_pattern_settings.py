@@ -1,8 +1,11 @@
 import pytest
+import torch
+from pydantic import TypeAdapter
 
 from transformer_mt.config.loading import parse_config
+from transformer_mt.config.patterns import Pattern
 from transformer_mt.errors import ConfigError
-from transformer_mt.models.build import build_model
+from transformer_mt.models.build import build_model, build_pattern
 from transformer_mt.nn.patterns import fixed, local, strided
 
 GOOD = """\
@@ -64,6 +67,25 @@ def test_each_side_gets_the_pattern_of_its_settings(setting: str, pattern: objec
             "model.encoder_pattern.heads: split needs an even number of heads, but model.num_heads "
             "is 1: take 2, or heads merged",
         ),
+        (  # one key is at a distance of 255, and within reach
+            "encoder_pattern: {type: strided, stride: 255}",
+            "model.encoder_pattern.stride: 255 hides nothing in sentences of at most "
+            "data.filters.max_length 256 tokens: take 16, or pattern full",
+        ),
+        (
+            "encoder_pattern: {type: strided, stride: 1}",
+            "model.encoder_pattern.stride: expected a number of at least 2, got 1",
+        ),
+        (
+            "decoder_pattern: {type: causal}",
+            "model.decoder_pattern.type: expected one of full, local, strided, fixed, got "
+            "'causal'; a decoder never sees its future, whatever its pattern: take full",
+        ),
+        (
+            "decoder_pattern: local",
+            "model.decoder_pattern: expected a group of settings with `type:`, one of full, local, "
+            "strided, fixed, got 'local'; write {type: local, window: ..}",
+        ),
         (
             "cross_attention_pattern: {type: local, window: 8}",
             "model.cross_attention_pattern: no such setting: attention to the source is always "
@@ -86,3 +108,21 @@ def test_layers_with_a_pattern_are_not_compiled() -> None:
     assert str(caught.value).endswith(
         "layers does not go with model.encoder_pattern local: take auto or none"
     )
+
+
+@pytest.mark.parametrize("type", ["local", "strided", "fixed"])
+def test_the_greatest_size_that_is_allowed_hides_something(type: str) -> None:
+    longest, name = 9, "window" if type == "local" else "stride"
+    places = torch.arange(longest)
+    for size in range(2, 20):
+        setting = f"  encoder_pattern: {{type: {type}, {name}: {size}}}\n"
+        limit = f"data.filters.max_length={longest}"
+        try:
+            config = parse_config(GOOD + setting, "x.yaml", [limit])
+        except ConfigError:
+            settings = TypeAdapter(Pattern).validate_python({"type": type, name: size})
+            hides_nothing = True
+        else:
+            settings, hides_nothing = config.model.encoder_pattern, False
+        pattern = build_pattern(settings)
+        assert bool(pattern.seen(places, places, num_heads=1).all()) == hides_nothing

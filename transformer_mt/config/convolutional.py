@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from transformer_mt.config.base import PositiveInt, Settings, Share
-from transformer_mt.config.model import LearnedPositions
+from transformer_mt.config.model import LearnedPositions, too_few_positions
 
 
 class ConvolutionalSettings(Settings):
@@ -12,6 +12,8 @@ class ConvolutionalSettings(Settings):
 
     Gehring et al. 2017; without their weight normalisation, and with one width for all layers.
     """
+
+    also_called = dict.fromkeys(("cnn", "conv", "convs2s", "fconv"), "take convolutional")
 
     type: Literal["convolutional"]
     d_model: PositiveInt = 512
@@ -47,7 +49,4 @@ class ConvolutionalSettings(Settings):
 
     def unfit_for(self, *, longest: int) -> Iterator[tuple[str, str]]:
         """Find settings that do not fit sentences of `longest` tokens: as `contradictions`."""
-        limit = self.positions.max_length
-        if limit < longest:
-            message = f"{limit} is less than data.filters.max_length {longest}"
-            yield "positions.max_length", message
+        yield from too_few_positions(self.positions, longest=longest)

@@ -212,9 +212,15 @@ class DataSettings(Settings):
     """Processes that tokenize; default one for each processor."""
 
     def contradictions(self) -> Iterator[tuple[str, str]]:
-        """Refuse two ways to mix at once."""
+        """Refuse two ways to mix at once, and documents of what was made up."""
         if self.temperature is not None and any(s.weight != 1 for s in self.train):
             yield "temperature", "excludes weights of training sources: set only one of the two"
+        if self.document and any(s.type == "reverse" for s in (*self.train, self.valid)):
+            yield (
+                "document",
+                "needs sentences in the order of a text, but pairs of source type reverse have "
+                "none: take another source, or leave document out",
+            )
 
 
 class TokenizerSettings(Settings):

@@ -22,8 +22,6 @@ EXPECTED = {
     "string_type": "text",
     "list_type": "a list",
     "dict_type": "a mapping of names to values",
-    "model_type": "a group of settings",
-    "model_attributes_type": "a group of settings",
     "greater_than": "a number more than {gt}",
     "greater_than_equal": "a number of at least {ge}",
     "less_than": "a number less than {lt}",
@@ -44,11 +42,13 @@ class _Spot:
         self.annotation: Any = Config
         self.parent: Any = None  # declared type of the group around it
         self.alternatives: list[type[Settings]] = []  # groups that could stand in its place
+        self.around: list[tuple[list[type[Settings]], int]] = []  # choices, and how deep they are
         of_choice: list[type[Settings]] = []
         for part in loc:
             if isinstance(part, str) and len(groups(self.annotation)) > 1:
                 # Pydantic puts the `type:` of the chosen group into the path.
                 of_choice = groups(self.annotation)
+                self.around.append((of_choice, len(self.path)))
                 self.annotation = group_of_type(self.annotation, part)
                 continue
             self.alternatives, of_choice = of_choice, []
@@ -115,12 +115,12 @@ def _explain(detail: ErrorDetails, root: Node) -> list[tuple[Place, str]]:
         case "missing":
             message = f"missing; {_wanted(spot.annotation)}"
             return [located(spot.holder.key_place, path, message)]
-        case "union_tag_not_found" | "union_tag_invalid" | "model_attributes_type":
+        case "union_tag_not_found" | "union_tag_invalid" | "model_type" | "model_attributes_type":
             return [_wrong_type(spot, path)]
         case "literal_error":
             words = choices(spot.annotation)
-            near = suggestion(spot.written.value, words)
-            message = f"expected one of {', '.join(words)}, got {_shown(spot.written)}{near}"
+            hint = _elsewhere(spot) or suggestion(spot.written.value, words)
+            message = f"expected one of {', '.join(words)}, got {_shown(spot.written)}{hint}"
             return [located(spot.written.place, path, message)]
     expected = EXPECTED.get(detail["type"])
     if expected is None:  # a constraint that no setting had when this was written
@@ -149,6 +149,30 @@ def _known_in(group: type[Settings] | None) -> str:
     return "" if group is None else f"; known here: {', '.join(group.model_fields)}"
 
 
+def _elsewhere(spot: _Spot) -> str:
+    """Name the types of a group around a setting under which it may have its value."""
+    for alternatives, depth in reversed(spot.around):
+        others = [
+            name
+            for group in alternatives
+            if _allows(group, spot.path[depth:], spot.written.value)
+            for name in type_names(group)
+        ]
+        if others:
+            holder = ".".join([*spot.path[:depth], "type"])
+            return f", which goes with {holder} {' or '.join(others)}"
+    return ""
+
+
+def _allows(annotation: Any, path: Sequence[str], word: object) -> bool:
+    """Whether a declared type, or the setting at a path below it, is a choice with this word."""
+    found = groups(annotation)
+    if not path:
+        return word in choices(annotation) or any(word in type_names(group) for group in found)
+    fields = [group.model_fields.get(path[0]) for group in found]
+    return any(field and _allows(field.annotation, path[1:], word) for field in fields)
+
+
 def _contradiction(spot: _Spot, name: str, message: str) -> tuple[Place, str]:
     """Place a contradiction at the setting it names, else at the group that is written."""
     node, holder = spot.node, spot.written
@@ -167,18 +191,29 @@ def _wrong_type(spot: _Spot, path: str) -> tuple[Place, str]:
     node = spot.written
     if not isinstance(node.value, dict):
         wanted = "a group of settings" + (f" with `type:`, {expected[9:]}" if words else "")
-        group = group_of_type(spot.annotation, node.value)
-        alone = group is not None and not any(
-            field.is_required() for name, field in group.model_fields.items() if name != "type"
-        )
-        named = isinstance(node.value, str) and words
-        hint = f"; write {{type: {node.value}}}" if named and alone else ""
+        hint = _written_out(spot.annotation, node.value) or _elsewhere(spot)
         return located(node.place, path, f"expected {wanted}, got {_shown(node)}{hint}")
     tag = node.value.get("type")
     if tag is None:
         return located(node.key_place, f"{path}.type", f"missing; {expected}")
-    message = f"{expected}, got {_shown(tag)}{suggestion(tag.value, words)}"
-    return located(tag.place, f"{path}.type", message)
+    hint = _renamed(spot.annotation, tag.value) or suggestion(tag.value, words)
+    return located(tag.place, f"{path}.type", f"{expected}, got {_shown(tag)}{hint}")
+
+
+def _written_out(annotation: Any, word: object) -> str:
+    """Say how to write a group of which there is only the type."""
+    group = group_of_type(annotation, word)
+    if group is None or word not in type_names(group):
+        return _renamed(annotation, word)
+    needed = [f"{name}: .." for name, field in group.model_fields.items() if field.is_required()]
+    written = [f"type: {word}", *(part for part in needed if part != "type: ..")]
+    return f"; write {{{', '.join(written)}}}"
+
+
+def _renamed(annotation: Any, word: object) -> str:
+    """Say what a group is called here that has another name elsewhere."""
+    hints = (group.also_called.get(str(word)) for group in groups(annotation))
+    return next((f"; {hint}" for hint in hints if hint), "")
 
 
 def _wanted(annotation: Any) -> str:

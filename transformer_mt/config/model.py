@@ -23,6 +23,16 @@ class LearnedPositions(Settings):
     """Number of positions; longer sentences are refused."""
 
 
+def too_few_positions(positions: LearnedPositions, *, longest: int) -> Iterator[tuple[str, str]]:
+    """Find that sentences of `longest` tokens have more positions than there are vectors."""
+    if positions.max_length < longest:
+        yield (
+            "positions.max_length",
+            f"{positions.max_length} is less than data.filters.max_length {longest}: take "
+            f"{longest}, or filters.max_length {positions.max_length}",
+        )
+
+
 class NoPositions(Settings):
     """Nothing: attention takes a sentence for a bag of words, but for what masks tell."""
 
@@ -32,6 +42,8 @@ class NoPositions(Settings):
 class RotaryPositions(Settings):
     """Queries and keys turned by angles that grow with the position (Su et al. 2021)."""
 
+    also_called = dict.fromkeys(("rope", "roformer"), "take rotary")
+
     type: Literal["rotary"]
     base: Annotated[float, Field(gt=1)] = 10_000.0
     """The slowest channels turn about once in so many tokens."""
@@ -40,6 +52,8 @@ class RotaryPositions(Settings):
 class RelativePositions(Settings):
     """A trained vector for each distance between two tokens (Shaw et al. 2018)."""
 
+    also_called = dict.fromkeys(("shaw", "shaw2018"), "take relative")
+
     type: Literal["relative"]
     max_distance: PositiveInt = 16
     """Farther tokens count as this far."""
@@ -47,6 +61,8 @@ class RelativePositions(Settings):
 
 class RelativeBias(Settings):
     """A trained number for each head and range of distances (Raffel et al. 2020, T5)."""
+
+    also_called = dict.fromkeys(("t5", "bias"), "take relative_bias")
 
     type: Literal["relative_bias"]
     num_buckets: Annotated[int, Field(ge=4)] = 32
@@ -57,12 +73,16 @@ class RelativeBias(Settings):
     def contradictions(self) -> Iterator[tuple[str, str]]:
         """Refuse ranges that cannot be cut."""
         if self.num_buckets % 4:
-            yield "num_buckets", f"must be a multiple of 4, got {self.num_buckets}"
+            yield (
+                "num_buckets",
+                f"must be a multiple of 4, got {self.num_buckets}: take "
+                f"{4 * round(self.num_buckets / 4)}",
+            )
         if self.max_distance <= self.num_buckets // 2:
             yield (
                 "max_distance",
                 f"must be more than half of num_buckets {self.num_buckets}, got "
-                f"{self.max_distance}",
+                f"{self.max_distance}: take {self.num_buckets // 2 + 1}, or fewer buckets",
             )
 
 
@@ -82,6 +102,10 @@ Positions = Annotated[
     | NoPositions,
     Field(discriminator="type"),
 ]
+
+
+ADDS_TO_SCORES = ("relative", "relative_bias", "alibi")
+"""Schemes that need the scores of all queries and keys, whatever a pattern leaves out."""
 
 
 class TransformerSettings(Settings):
@@ -182,7 +206,11 @@ class TransformerSettings(Settings):
                 f"{_nearest_divisor(kv_heads, self.num_heads)}",
             )
         if self.positions.type == "sinusoidal" and self.d_model % 2:
-            yield "d_model", f"must be even (half sines, half cosines), got {self.d_model}"
+            yield (
+                "d_model",
+                f"must be even with positions sinusoidal (half sines, half cosines), got "
+                f"{self.d_model}: take {self.d_model + 1}, or other positions",
+            )
         if self.positions.type == "rotary" and self.channels_of_head % 2:
             given = f"head_dim is {self.head_dim}"
             if self.head_dim is None:
@@ -201,10 +229,8 @@ class TransformerSettings(Settings):
 
     def unfit_for(self, *, longest: int) -> Iterator[tuple[str, str]]:
         """Find settings that do not fit sentences of `longest` tokens: as `contradictions`."""
-        limit = getattr(self.positions, "max_length", None)
-        if limit is not None and limit < longest:
-            message = f"{limit} is less than data.filters.max_length {longest}"
-            yield "positions.max_length", message
+        if self.positions.type == "learned":
+            yield from too_few_positions(self.positions, longest=longest)
         for name in ("encoder_pattern", "decoder_pattern"):
             for setting, message in hides_nothing(getattr(self, name), longest=longest):
                 yield f"{name}.{setting}", message

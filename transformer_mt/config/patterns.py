@@ -1,15 +1,21 @@
 """Settings of attention patterns: which keys each query of a self-attention sees."""
 
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from transformer_mt.config.base import PositiveInt, Settings
 
+Stride = Annotated[int, Field(ge=2)]  # every distance is a multiple of 1
+
 
 class FullPattern(Settings):
     """Every key of the sentence."""
+
+    also_called: ClassVar[dict[str, str]] = {
+        "causal": "a decoder never sees its future, whatever its pattern: take full"
+    }
 
     type: Literal["full"] = "full"
 
@@ -26,7 +32,7 @@ class StridedPattern(Settings):
     """Keys nearby and every stride-th before and behind (Child et al. 2019, section 4.3)."""
 
     type: Literal["strided"]
-    stride: PositiveInt
+    stride: Stride
     """Tokens nearby, and between the others; best near the square root of the length."""
     heads: Literal["merged", "split"] = "merged"
     """Each head sees both kinds of keys, or the first half of them one and the others the other."""
@@ -36,7 +42,7 @@ class FixedPattern(Settings):
     """Keys of the own block and the last ones of every block (Child et al. 2019, section 4.3)."""
 
     type: Literal["fixed"]
-    stride: PositiveInt
+    stride: Stride
     """Tokens of a block."""
     summary: PositiveInt = 1
     """So many tokens at the end of each block are seen from everywhere (c in the source)."""
@@ -81,9 +87,11 @@ def hides_nothing(pattern: Pattern, *, longest: int) -> Iterator[tuple[str, str]
         pattern: Of the encoder or decoder.
         longest: Greatest length of a sentence in training, in tokens.
     """
+    # A window reaches that far from a token, and a block of `fixed` holds as many.
+    least = longest if pattern.type == "fixed" else longest - 1
     for name in ("window", "stride"):
         size = getattr(pattern, name, 0)
-        if size >= longest:
+        if size >= least:
             yield (
                 name,
                 f"{size} hides nothing in sentences of at most data.filters.max_length {longest} "

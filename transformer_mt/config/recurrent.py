@@ -1,13 +1,17 @@
 """Settings of recurrent models: what was before the Transformer."""
 
 from collections.abc import Iterator
-from typing import Literal
+from typing import ClassVar, Literal
 
 from transformer_mt.config.base import PositiveInt, Settings, Share
 
 
 class RecurrentSettings(Settings):
     """Encoder and decoder that read one token after another, with or without attention."""
+
+    also_called: ClassVar[dict[str, str]] = {
+        cell: f"take type recurrent with cell {cell}" for cell in ("rnn", "lstm", "gru")
+    }
 
     type: Literal["recurrent"]
     cell: Literal["rnn", "lstm", "gru"] = "gru"

@@ -1,8 +1,11 @@
 """Settings that have no effect in a run, given the others: said aloud, never passed over."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from transformer_mt.config.base import Settings
+from transformer_mt.config.model import ADDS_TO_SCORES
+from transformer_mt.config.patterns import patterns_of
 from transformer_mt.config.schema import Config
 
 
@@ -15,6 +18,7 @@ def unused_settings(config: Config) -> list[str]:
     return [
         *_unused_data(config),
         *_unused_tokenizer(config),
+        *_unused_model(config),
         *_unused_training(config),
         *_unused_validation(config),
     ]
@@ -46,6 +50,24 @@ def _unused_tokenizer(config: Config) -> Iterator[str]:
     names = ("type", "vocab_size", "character_coverage", "byte_fallback", "user_symbols")
     for name in _changed(tokenizer, *names, "num_sample_lines"):
         yield f"tokenizer.{name} has no effect: the tokenizer in tokenizer.path is trained already"
+
+
+def _unused_model(config: Config) -> Iterator[str]:
+    positions: Any = getattr(config.model, "positions", None)
+    if positions is None:
+        return
+    if positions.type in ADDS_TO_SCORES:
+        for name, pattern in patterns_of(config.model).items():
+            yield (
+                f"model.{name} {pattern.type} saves no time and no memory with model.positions "
+                f"{positions.type}, which adds to the scores: take rotary to have both"
+            )
+    longest = config.data.filters.max_length
+    if _changed(positions, "max_distance") and positions.max_distance >= longest:
+        yield (
+            f"model.positions.max_distance {positions.max_distance} is more than the distance of "
+            f"any two of data.filters.max_length {longest} tokens: the farthest are never trained"
+        )
 
 
 def _unused_training(config: Config) -> Iterator[str]:

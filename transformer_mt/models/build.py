@@ -80,7 +80,7 @@ def _transformer(
         ),
         final_norm=_final_norm(settings),
         layer_dropout=settings.layer_dropout,
-        pattern=PATTERNS[settings.encoder_pattern.type](settings.encoder_pattern),
+        pattern=build_pattern(settings.encoder_pattern),
     )
     decoder = TransformerDecoder(
         tgt_embedding,
@@ -93,7 +93,7 @@ def _transformer(
         layer_dropout=settings.layer_dropout,
         # No bias: the output is tied to the embedding, which has none (section 3.4).
         output=nn.Linear(settings.d_model, tgt_vocab_size, bias=False),
-        pattern=PATTERNS[settings.decoder_pattern.type](settings.decoder_pattern),
+        pattern=build_pattern(settings.decoder_pattern),
     )
     model = tied(encoder, decoder, which=settings.tie_embeddings)
     INITS[settings.init](model)
@@ -217,6 +217,11 @@ FEED_FORWARDS: dict[str, Callable[[int, int, float], nn.Module]] = {
     "geglu": _gated(F.gelu),
     "swiglu": _gated(F.silu),
 }
+
+
+def build_pattern(settings: patterns.Pattern) -> Pattern | None:
+    """Return which keys a query sees; None: all."""
+    return PATTERNS[settings.type](settings)
 
 
 def _strided(settings: patterns.StridedPattern) -> Pattern:
