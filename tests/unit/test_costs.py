@@ -1,7 +1,10 @@
+from functools import partial
+
 import pytest
 import torch
 from pydantic import TypeAdapter
 from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from transformer_mt.config.families import ModelSettings
 from transformer_mt.config.model import TransformerSettings
@@ -75,6 +78,52 @@ def test_flops_count_shared_keys_once_and_heads_of_any_size() -> None:
     assert flops.target == 6 * (3 * (attention + query_and_output + feed_forward) + vocab_size * d)
     assert flops.source_attention == 6 * 2 * 2 * 40 * length
     assert flops.target_attention == 6 * 3 * 3 * 40 * length
+
+
+LONG = {
+    "local": {"type": "local", "window": 16},
+    "strided": {"type": "strided", "stride": 16},
+    "fixed": {"type": "fixed", "stride": 16, "summary": 2},
+    "fixed-split": {"type": "fixed", "stride": 16, "summary": 2, "heads": "split"},
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+@torch.no_grad()
+def test_flops_of_a_pattern_are_those_that_torch_counts(name: str) -> None:
+    length = 512
+    settings = TransformerSettings(**SMALL, encoder_pattern=LONG[name], decoder_pattern=LONG[name])
+    model = build_model(settings, src_vocab_size=9, tgt_vocab_size=9).eval()
+    flops = count_flops(model, settings, length=length)
+    segments = Segments.from_lengths(torch.tensor([length]), max_length=length, num_tokens=length)
+    tokens = torch.randint(4, 9, (length,))
+    with FlopCounterMode(display=False) as of_encoder:
+        memory = model.encode(tokens, segments)
+    with FlopCounterMode(display=False) as of_decoder:
+        model.decoder(tokens, segments, memory)
+    for counter, expected in (
+        (of_encoder, flops.source_attention),
+        (of_decoder, flops.target_attention),
+    ):
+        counts = counter.get_flop_counts()["Global"]
+        found = sum(counts.get(op, 0) for op in (torch.ops.aten.bmm, torch.ops.aten.baddbmm))
+        assert 3 * found == expected * length
+
+
+@pytest.mark.parametrize(
+    ("changes", "length"),
+    [({"positions": {"type": "alibi"}}, 512), ({}, 64)],
+    ids=["bias", "short"],
+)
+def test_a_pattern_that_is_computed_with_a_mask_costs_as_much_as_none(changes, length) -> None:
+    settings = TransformerSettings(**SMALL, **changes, encoder_pattern=LONG["strided"])
+    full = TransformerSettings(**SMALL, **changes)
+    model = on_paper(full, 9)
+    for cost in (
+        partial(count_flops, length=length),
+        partial(estimate_memory, num_tokens=99, length=length),
+    ):
+        assert cost(model, settings) == cost(model, full)
 
 
 def test_a_shared_layer_has_its_parameters_once_and_its_arithmetic_each_time() -> None:
@@ -167,10 +216,18 @@ RECURRENT = {"type": "recurrent", "d_model": 32, "num_encoder_layers": 2, "num_d
     ],
 )
 def test_estimate_of_activations_is_near_what_is_kept(changes: dict) -> None:
+    check_estimate(changes, num_tokens=600, length=20)
+
+
+def test_estimate_of_activations_knows_that_blocks_keep_no_weights() -> None:
+    patterns = {"encoder_pattern": LONG["strided"], "decoder_pattern": LONG["fixed-split"]}
+    check_estimate(patterns, num_tokens=900, length=300)
+
+
+def check_estimate(changes: dict, *, num_tokens: int, length: int) -> None:
     given = changes if "type" in changes else SMALL | changes
     settings = TypeAdapter(ModelSettings).validate_python(given)
     model = build_model(settings, src_vocab_size=50, tgt_vocab_size=50)
-    num_tokens, length = 600, 20
     # Nearly equal, as torch has for equal ones a kernel that hides what it keeps.
     lengths = torch.tensor([length - 1, length, length + 1]).repeat(num_tokens // length // 3)
     segments = Segments.from_lengths(lengths, max_length=length + 1, num_tokens=num_tokens)

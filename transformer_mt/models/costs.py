@@ -104,7 +104,7 @@ def count_flops(model: nn.Module, settings: ModelSettings, *, length: int) -> Fl
         matrices[side] += weight.numel()
     operations = 2 * FORWARD_AND_BACKWARD
     costs = COSTS[settings.type]
-    source, target = (operations * length * number for number in costs.attention(settings))
+    source, target = (round(operations * number) for number in costs.attention(settings, length))
     return Flops(
         source=operations * matrices["source"],
         target=operations * matrices["target"],

@@ -4,29 +4,57 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from transformer_mt.config.convolutional import ConvolutionalSettings
-from transformer_mt.config.model import TransformerSettings
+from transformer_mt.config.model import ADDS_TO_SCORES, TransformerSettings
 from transformer_mt.config.recurrent import RecurrentSettings
+from transformer_mt.models.build import build_pattern
+from transformer_mt.nn.patterns import Pattern
+from transformer_mt.nn.sparse import is_worthwhile, num_keys
 
 
 class FamilyCosts(NamedTuple):
     """Costs of a family of models, as functions of its settings.
 
     Attributes:
-        attention: Multiplications of attention for each key that a token sees in a sentence: for a
-            source token, for a target token.
+        attention: Multiplications of attention in sentences of so many tokens: for a source token,
+            for a target token. What the backward pass computes again is not counted.
         values_kept: Numbers kept for the backward pass, given also the tokens of a sentence: for a
             source token, for a target token. An estimate.
     """
 
-    attention: Callable[[Any], tuple[int, int]]
+    attention: Callable[[Any, int], tuple[float, float]]
     values_kept: Callable[[Any, int], Iterator[int]]
 
 
-def _attention_of_transformer(settings: TransformerSettings) -> tuple[int, int]:
-    # Queries times keys, and weights times values. Half of the keys of masked self-attention lie in
-    # the future.
+def _attention_of_transformer(settings: TransformerSettings, length: int) -> tuple[float, float]:
+    # Queries times keys, and weights times values.
     one = 2 * settings.num_heads * settings.channels_of_head
-    return one * settings.num_encoder_layers, one * settings.num_decoder_layers * 3 // 2
+    source, target = _keys_in_blocks(settings, length)
+    # Half of the keys of masked self-attention lie in the future.
+    return (
+        one * settings.num_encoder_layers * (source or length),
+        one * settings.num_decoder_layers * ((target or length / 2) + length),
+    )
+
+
+def _keys_in_blocks(
+    settings: TransformerSettings, length: int
+) -> tuple[float | None, float | None]:
+    """Return how many keys a query meets in encoder and decoder; None: all, behind a mask or not.
+
+    See `nn.attend.attend`.
+    """
+    if settings.positions.type in ADDS_TO_SCORES:
+        return None, None
+
+    def keys(pattern: Pattern | None, *, causal: bool) -> float | None:
+        if pattern is None or not is_worthwhile(pattern, length, causal=causal):
+            return None
+        return num_keys(pattern, length, causal=causal)
+
+    return (
+        keys(build_pattern(settings.encoder_pattern), causal=False),
+        keys(build_pattern(settings.decoder_pattern), causal=True),
+    )
 
 
 def _kept_by_transformer(settings: TransformerSettings, length: int) -> Iterator[int]:
@@ -46,28 +74,30 @@ def _kept_by_transformer(settings: TransformerSettings, length: int) -> Iterator
     scheme = settings.positions.type
     if scheme == "relative":  # queries in a block, products with vectors, their sum with the mask
         self_attention += of_heads + 2 * scores
-    if scheme in ("relative", "relative_bias", "alibi") and settings.attention_dropout > 0:
+    if scheme in ADDS_TO_SCORES and settings.attention_dropout > 0:
         self_attention += scores
+    # In blocks, weights are computed again.
+    source, target = (0 if met else weights for met in _keys_in_blocks(settings, length))
     inner = {"relu": 1, "gelu": 2, "reglu": 3, "geglu": 4, "swiglu": 4}[settings.activation]
     inner += 2 * (settings.activation_dropout > 0)
     feed_forward = inner * settings.d_ff
     yield (
         embedding
-        + settings.num_encoder_layers * (self_attention + weights + feed_forward + 2 * around)
+        + settings.num_encoder_layers * (self_attention + source + feed_forward + 2 * around)
         + settings.num_decoder_layers * 2 * of_heads  # keys and values of the source
     )
     yield (
         embedding
         + settings.num_decoder_layers
-        * (self_attention + cross_attention + 2 * weights + feed_forward + 3 * around)
+        * (self_attention + cross_attention + target + weights + feed_forward + 3 * around)
     )
 
 
-def _attention_of_recurrent(settings: RecurrentSettings) -> tuple[int, int]:
+def _attention_of_recurrent(settings: RecurrentSettings, length: int) -> tuple[float, float]:
     # The score, and weights times values. One of additive attention takes a sum, tanh and a product
     # for each channel, which counts as two multiplications with additions.
     score = {"none": 0, "additive": 2}.get(settings.attention, 1)
-    return 0, (score + 1) * settings.d_model if score else 0
+    return 0, (score + 1) * settings.d_model * length if score else 0
 
 
 def _kept_by_recurrent(settings: RecurrentSettings, length: int) -> Iterator[int]:
@@ -88,8 +118,10 @@ def _kept_by_recurrent(settings: RecurrentSettings, length: int) -> Iterator[int
     yield embedding + settings.num_decoder_layers * layer + attention
 
 
-def _attention_of_convolutional(settings: ConvolutionalSettings) -> tuple[int, int]:
-    return 0, 2 * settings.d_model * settings.num_decoder_layers
+def _attention_of_convolutional(
+    settings: ConvolutionalSettings, length: int
+) -> tuple[float, float]:
+    return 0, 2 * settings.d_model * settings.num_decoder_layers * length
 
 
 def _kept_by_convolutional(settings: ConvolutionalSettings, length: int) -> Iterator[int]:
