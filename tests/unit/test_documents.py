@@ -3,14 +3,22 @@
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from fake_decoders import CopyModel
+from typer.testing import CliRunner
 
 from tests.conftest import small_text
+from transformer_mt import bundle as bundles
 from transformer_mt.bundle import Bundle, load_bundle
+from transformer_mt.cli.main import app
+from transformer_mt.config.data import TextSource
 from transformer_mt.config.loading import parse_config
-from transformer_mt.data.documents import DocumentPairs, in_context
+from transformer_mt.data.corpus import Corpus
+from transformer_mt.data.documents import DocumentPairs, LastSentences, in_context
+from transformer_mt.data.lexicon import Lexicon, learn_lexicon
 from transformer_mt.data.line_sources import TextPairs
+from transformer_mt.data.pairs import tokenize_pairs
 from transformer_mt.decoding.glossary import Glossary
 from transformer_mt.decoding.options import SearchOptions
 from transformer_mt.decoding.protection import Protector
@@ -48,6 +56,62 @@ def test_the_hash_of_a_source_notices_its_context(tmp_path: Path) -> None:
         for s in ("<sep>", "|")
     }
     assert len(hashes) == 5
+
+
+def test_a_text_without_ends_of_documents_is_warned_of(tmp_path: Path, caplog) -> None:
+    for name, lines in (("src", "a\nb\n"), ("tgt", "A\nB\n"), ("ended", "a\n\n")):
+        (tmp_path / name).write_text(lines, encoding="utf-8")
+    for tgt, num_warnings in (("tgt", 1), ("ended", 0)):
+        src = tmp_path / ("src" if num_warnings else "ended")
+        source = TextPairs(src, tmp_path / tgt)
+        caplog.clear()
+        assert list(DocumentPairs(source, context_sentences=1, separator="|"))
+        assert caplog.text.count("read as one document") == num_warnings
+
+
+def test_last_sentences_are_those_that_were_put_in_context(bundle) -> None:
+    plain = list(zip(*small_text(40), strict=True))
+    joined = in_context(plain, context_sentences=2, separator=SEPARATOR)
+    expected, pairs = (
+        tokenize_pairs(*map(list, zip(*some, strict=True)), tokenizers=bundle.tokenizers)
+        for some in (plain, joined)
+    )
+    separator = bundle.tokenizers.src.ids[SEPARATOR]
+    found = LastSentences(pairs, (separator, separator))
+    for rows in (np.arange(40), np.array([7, 0, 7]), np.array([], dtype=int)):
+        np.testing.assert_array_equal(found.lengths(rows), expected.lengths(rows))
+        for own, other in zip(found.gather(rows), expected.gather(rows), strict=True):
+            np.testing.assert_array_equal(own, other)
+
+
+def test_a_shortlist_of_documents_knows_the_separator_and_learns_from_sentences_alone(
+    bundle, tmp_path: Path, monkeypatch
+) -> None:
+    lines = small_text(40)
+    for name, side in zip(("src", "tgt"), lines, strict=True):
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in side), encoding="utf-8")
+    train = TextSource(src=str(tmp_path / "src"), tgt=str(tmp_path / "tgt"))
+    folder = str(tmp_path / "corpora")
+    data = bundle.config.data.model_copy(update={"train": [train], "corpus_dir": folder})
+    found = replace(bundle, config=bundle.config.model_copy(update={"data": data}))
+    monkeypatch.setattr(bundles, "load_bundle", lambda path: found)
+    monkeypatch.setattr(bundles, "find_bundle", lambda path: path)
+    path = tmp_path / "list"
+    result = CliRunner().invoke(app, ["shortlist", "--output", str(path), "--frequent", "3"])
+    assert result.exit_code == 0, result.stderr
+    lexicon = Lexicon.load(path, bundle.tokenizers)
+    expected = learn_lexicon(
+        [tokenize_pairs(*lines, tokenizers=bundle.tokenizers)],
+        bundle.tokenizers,
+        num_candidates=50,
+        num_frequent=3,
+        max_pairs=99,
+    )
+    np.testing.assert_array_equal(lexicon.candidates, expected.candidates)
+    separator = bundle.tokenizers.tgt.ids[SEPARATOR]
+    assert lexicon.frequent.tolist() == [*expected.frequent.tolist(), separator]
+    (corpus,) = (path for path in (tmp_path / "corpora").iterdir() if path.is_dir())
+    assert separator in Corpus.open(corpus).tgt  # that of the training
 
 
 def test_a_corpus_holds_sentences_in_context_and_validation_texts_are_alone(
@@ -158,8 +222,8 @@ name: good
 data:
   src_lang: en
   tgt_lang: de
-  train: [{type: reverse, num_pairs: 10}]
-  valid: {type: reverse, num_pairs: 10}
+  train: [{type: text, src: a, tgt: b}]
+  valid: {type: text, src: a, tgt: b}
   document: {context_sentences: 1}
 training: {max_steps: 1}
 """
@@ -174,12 +238,28 @@ def test_a_separator_that_is_no_piece_is_one_line() -> None:
     parse_config(GOOD, "x.yaml", ["tokenizer.user_symbols=['<sep>']"])
 
 
+def test_documents_of_made_up_pairs_are_refused() -> None:
+    changes = ["tokenizer.user_symbols=['<sep>']", "data.valid={type: reverse, num_pairs: 9}"]
+    with pytest.raises(ConfigError) as caught:
+        parse_config(GOOD, "x.yaml", changes)
+    assert str(caught.value) == (
+        "x.yaml:7:13: data.document: needs sentences in the order of a text, but pairs of source "
+        "type reverse have none: take another source, or leave document out"
+    )
+
+
 def test_a_tokenizer_without_the_separator_is_refused(run_config, tmp_path: Path) -> None:
     train_tokenizers(*small_text(99), joint=True, type="bpe", vocab_size=330).save(
         tmp_path / "tokenizer"
     )
+    for name in ("src", "tgt"):
+        (tmp_path / name).write_text("x\n", encoding="utf-8")
+    text = {"type": "text", "src": str(tmp_path / "src"), "tgt": str(tmp_path / "tgt")}
     config = run_config(
-        data__document={"context_sentences": 1}, tokenizer={"path": str(tmp_path / "tokenizer")}
+        data__train=[text],
+        data__valid=text,
+        data__document={"context_sentences": 1},
+        tokenizer={"path": str(tmp_path / "tokenizer")},
     )
     with pytest.raises(ConfigError, match=r"'<sep>' is not one piece of the tokenizer"):
         prepare_data(config, open_sources(config), RunDirectory(tmp_path / "run"), is_main=True)

@@ -2,13 +2,17 @@
 
 import logging
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from transformer_mt.cli.help import examples
 from transformer_mt.cli.model_options import ModelPath
 from transformer_mt.cli.streams import check_output
+
+if TYPE_CHECKING:
+    from transformer_mt.bundle import Bundle
+    from transformer_mt.data.lexicon import Pairs
 
 logger = logging.getLogger(__name__)
 
@@ -48,31 +52,47 @@ def shortlist(
     """
     check_output(output)
     from transformer_mt.bundle import find_bundle, load_bundle
-    from transformer_mt.data.corpus import prepare_corpus
-    from transformer_mt.data.filters import Filters
     from transformer_mt.data.lexicon import learn_lexicon
-    from transformer_mt.data.sources import open_source
 
     path = find_bundle(model)
     logger.info("model: %s", path)
     bundle = load_bundle(path)
-    data = bundle.config.data
-    corpora = [
-        prepare_corpus(
-            open_source(source, src_lang=data.src_lang, tgt_lang=data.tgt_lang),
-            bundle.tokenizers,
-            filters=Filters(**data.filters.model_dump()),
-            corpus_dir=Path(data.corpus_dir),
-            num_workers=data.num_workers,
-        )
-        for source in data.train
-    ]
+    document = bundle.config.data.document
     lexicon = learn_lexicon(
-        corpora,
+        _sentence_pairs(bundle),
         bundle.tokenizers,
         num_candidates=num_candidates,
         num_frequent=num_frequent,
         max_pairs=max_pairs,
+        always=[] if document is None else [bundle.tokenizers.tgt.ids[document.separator]],
     )
     lexicon.save(output, bundle.tokenizers)
     typer.echo(output)
+
+
+def _sentence_pairs(bundle: "Bundle") -> "list[Pairs]":
+    """Find the corpora of a model's training; of documents each sentence alone.
+
+    With those before it, their translations would be taken for its own.
+    """
+    from transformer_mt.data.corpus import prepare_corpus
+    from transformer_mt.data.documents import LastSentences, with_context
+    from transformer_mt.data.filters import Filters
+    from transformer_mt.data.sources import open_source
+
+    data, tokenizers = bundle.config.data, bundle.tokenizers
+    sources = [open_source(s, src_lang=data.src_lang, tgt_lang=data.tgt_lang) for s in data.train]
+    corpora = [
+        prepare_corpus(
+            source,
+            tokenizers,
+            filters=Filters(**data.filters.model_dump()),
+            corpus_dir=Path(data.corpus_dir),
+            num_workers=data.num_workers,
+        )
+        for source in with_context(sources, data.document)
+    ]
+    if data.document is None:
+        return [*corpora]
+    src, tgt = (side.ids[data.document.separator] for side in (tokenizers.src, tokenizers.tgt))
+    return [LastSentences(corpus, (src, tgt)) for corpus in corpora]

@@ -1,11 +1,18 @@
 """Pairs with the sentences before them in their document."""
 
-from collections.abc import Iterable, Iterator
+import logging
+from collections.abc import Iterable, Iterator, Sequence
 
+import numpy as np
+
+from transformer_mt.config.data import DocumentSettings
 from transformer_mt.data.fingerprints import hash_values
+from transformer_mt.data.pairs import Ids, Ints, TokenPairs
 from transformer_mt.data.sources import PairSource
 from transformer_mt.hashes import NO_HASHES, FileHashes
 from transformer_mt.text.documents import Context, join_sentences
+
+logger = logging.getLogger(__name__)
 
 
 class DocumentPairs:
@@ -17,9 +24,22 @@ class DocumentPairs:
         self._separator = separator
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
-        return in_context(
-            self._source, context_sentences=self._context_sentences, separator=self._separator
+        num_ends = 0
+
+        def counted() -> Iterator[tuple[str, str]]:
+            nonlocal num_ends
+            for pair in self._source:
+                num_ends += not any(text.strip() for text in pair)
+                yield pair
+
+        yield from in_context(
+            counted(), context_sentences=self._context_sentences, separator=self._separator
         )
+        if not num_ends:
+            logger.warning(
+                "%s: read as one document, as no pair of blank texts ends one (data.document)",
+                self.describe(),
+            )
 
     def describe(self) -> str:
         """Name the source."""
@@ -46,3 +66,49 @@ def in_context(
         if placed := context.place(*pair):
             src, tgt = (join_sentences(side, separator) for side in zip(*placed, strict=True))
             yield src, tgt
+
+
+def with_context(
+    sources: Sequence[PairSource], document: DocumentSettings | None
+) -> Sequence[PairSource]:
+    """Return what training reads of its sources; without documents the sources themselves."""
+    if document is None:
+        return sources
+    return [DocumentPairs(source, **document.model_dump()) for source in sources]
+
+
+class LastSentences:
+    """Pairs of tokens without the sentences before each: what follows the last separator.
+
+    Args:
+        pairs: Sentences in context.
+        separators: The token between sentences of the source, and of the target.
+    """
+
+    def __init__(self, pairs: TokenPairs, separators: tuple[int, int]) -> None:
+        self._pairs = pairs
+        self._separators = separators
+
+    def __len__(self) -> int:
+        return len(self._pairs)
+
+    def lengths(self, rows: Ints) -> Ints:
+        """Return source and target lengths (B, 2) of the pairs numbered `rows` (B,)."""
+        return np.stack([lengths for _, lengths in self._sides(rows)], axis=1)
+
+    def gather(self, rows: Ints) -> tuple[Ids, Ids]:
+        """Return the tokens of the pairs numbered `rows` (B,), packed: (Ns,) and (Nt,)."""
+        src, tgt = (tokens for tokens, _ in self._sides(rows))
+        return src, tgt
+
+    def _sides(self, rows: Ints) -> Iterator[tuple[Ids, Ints]]:
+        sides = zip(
+            self._pairs.gather(rows), self._pairs.lengths(rows).T, self._separators, strict=True
+        )
+        for tokens, lengths, separator in sides:
+            ends = np.cumsum(lengths)
+            of_pair = np.repeat(np.arange(len(rows)), lengths)
+            (places,) = np.nonzero(tokens == separator)
+            begins = ends - lengths
+            np.maximum.at(begins, of_pair[places], places + 1)
+            yield tokens[np.arange(len(tokens)) >= begins[of_pair]], ends - begins

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import xxhash
@@ -16,7 +16,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 from tqdm import tqdm
 
-from transformer_mt.data.pairs import Ints, TokenPairs, ragged_index
+from transformer_mt.data.pairs import Ids, Ints, ragged_index
 from transformer_mt.errors import ModelError
 from transformer_mt.storage import replace_file
 from transformer_mt.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizers
@@ -115,13 +115,26 @@ def _is_sound(arrays: Mapping[str, Any], src_vocab_size: int, tgt_vocab_size: in
     )
 
 
+class Pairs(Protocol):
+    """Pairs of token ids that can be had by number; see `data.pairs.TokenPairs`."""
+
+    def __len__(self) -> int: ...
+
+    def lengths(self, rows: Ints) -> Ints:
+        """Return source and target lengths (B, 2) of the pairs numbered `rows` (B,)."""
+
+    def gather(self, rows: Ints) -> tuple[Ids, Ids]:
+        """Return the tokens of the pairs numbered `rows` (B,), packed: (Ns,) and (Nt,)."""
+
+
 def learn_lexicon(
-    corpora: Sequence[TokenPairs],
+    corpora: Sequence[Pairs],
     tokenizers: Tokenizers,
     *,
     num_candidates: int,
     num_frequent: int,
     max_pairs: int,
+    always: Sequence[int] = (),
 ) -> Lexicon:
     """Find the most probable target tokens of each source token.
 
@@ -133,6 +146,7 @@ def learn_lexicon(
         num_candidates: For each source token, K.
         num_frequent: Tokens that go with all.
         max_pairs: To learn from; of more, as many are taken evenly.
+        always: More tokens that go with all.
     """
     num_pairs = sum(map(len, corpora))
     step = -(-num_pairs // max_pairs)
@@ -152,11 +166,12 @@ def learn_lexicon(
             counts += np.bincount(corpus.gather(some)[1], minlength=tgt_vocab_size)
     counts[[PAD_ID, UNK_ID, BOS_ID, EOS_ID]] = 0
     frequent = np.argsort(-counts, kind="stable")[:num_frequent]
-    return Lexicon(candidates, frequent[counts[frequent] > 0].astype(np.int32))
+    frequent = np.append(frequent[counts[frequent] > 0], np.array(always, dtype=np.int64))
+    return Lexicon(candidates, frequent.astype(np.int32))
 
 
 def _model_1(
-    corpora: Sequence[TokenPairs], rows: Sequence[Ints], *, tgt_vocab_size: int
+    corpora: Sequence[Pairs], rows: Sequence[Ints], *, tgt_vocab_size: int
 ) -> tuple[Ints, NDArray[np.float32]]:
     """Return links source * V + target (L,), rising, and the probability of target given source."""
     links = np.empty(0, dtype=np.int64)
@@ -183,7 +198,7 @@ def _model_1(
 
 
 def _links(
-    corpora: Sequence[TokenPairs], rows: Sequence[Ints], tgt_vocab_size: int, title: str
+    corpora: Sequence[Pairs], rows: Sequence[Ints], tgt_vocab_size: int, title: str
 ) -> Iterator[tuple[Ints, Ints, Ints]]:
     """Yield what target tokens can be linked to, some pairs at a time.
 
@@ -202,7 +217,7 @@ def _links(
                     bar.update(len(some))
 
 
-def _links_of(corpus: TokenPairs, rows: Ints, tgt_vocab_size: int) -> tuple[Ints, Ints, Ints]:
+def _links_of(corpus: Pairs, rows: Ints, tgt_vocab_size: int) -> tuple[Ints, Ints, Ints]:
     lengths = corpus.lengths(rows)
     src, tgt = (tokens.astype(np.int64) for tokens in corpus.gather(rows))
     # The end of each source becomes the empty word; that of the target needs no explanation.

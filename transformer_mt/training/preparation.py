@@ -12,7 +12,7 @@ import xxhash
 from transformer_mt.config.schema import Config
 from transformer_mt.data.batches import check_budget
 from transformer_mt.data.corpus import HASHES, Corpus, prepare_corpus
-from transformer_mt.data.documents import DocumentPairs, in_context
+from transformer_mt.data.documents import in_context, with_context
 from transformer_mt.data.filters import Filters
 from transformer_mt.data.mixture import Mixture, temperature_weights
 from transformer_mt.data.pairs import TokenPairs, tokenize_pairs
@@ -110,12 +110,11 @@ def prepare_data(config: Config, sources: Sources, run: RunDirectory, *, is_main
     hashes = known_hashes(config)
     valid_src, valid_tgt = read_pairs(sources.valid)
     tokenizers = find_tokenizers(config, run, sources.train)
-    train_sources, valid_texts = sources.train, list(zip(valid_src, valid_tgt, strict=True))
+    train_sources = with_context(sources.train, data.document)
+    valid_texts = list(zip(valid_src, valid_tgt, strict=True))
     if data.document is not None:
         _check_separator(data.document.separator, tokenizers)
-        document = data.document.model_dump()
-        train_sources = [DocumentPairs(source, **document) for source in train_sources]
-        valid_texts = list(in_context(valid_texts, **document))
+        valid_texts = list(in_context(valid_texts, **data.document.model_dump()))
     corpora = [_prepare(config, source, tokenizers) for source in train_sources]
     weights = [source.weight for source in data.train]
     if data.temperature is not None:
