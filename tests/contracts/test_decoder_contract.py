@@ -10,8 +10,8 @@ from torch import Tensor
 
 from tests.packed import segments_of
 from transformer_mt.config.families import ModelSettings
-from transformer_mt.config.model import TransformerSettings
 from transformer_mt.errors import ConfigError, DataError
+from transformer_mt.models import build
 from transformer_mt.models.build import FEED_FORWARDS, RESIDUALS, build_model
 from transformer_mt.models.ensemble import ensemble
 from transformer_mt.models.interfaces import Memory
@@ -26,56 +26,39 @@ SMALL = {
     "num_encoder_layers": 2,
     "num_decoder_layers": 2,
 }
-POSITIONS = {"sinusoidal": {"type": "sinusoidal"}, "learned": {"type": "learned", "max_length": 20}}
-RELATIVE = {
+POSITIONS = {
+    "sinusoidal": {"type": "sinusoidal"},
+    "learned": {"type": "learned", "max_length": 20},
     "none": {"type": "none"},
     "rotary": {"type": "rotary"},
     "relative": {"type": "relative", "max_distance": 3},
     "relative_bias": {"type": "relative_bias", "num_buckets": 8, "max_distance": 6},
     "alibi": {"type": "alibi"},
 }
-VARIANTS = {
-    "-".join(choices): {
-        **SMALL,
-        "norm": choices[0],
-        "activation": choices[1],
-        "positions": POSITIONS[choices[2]],
-        "tie_embeddings": tied,
-    }
-    for choices, tied in zip(
-        itertools.product(RESIDUALS, FEED_FORWARDS, POSITIONS),
-        itertools.cycle(["all", "target", "none"]),
-    )
-}
 # Small enough to hide something in sentences of 8 tokens.
 PATTERNS = {
+    "full": {"type": "full"},
     "local": {"type": "local", "window": 2},
     "strided": {"type": "strided", "stride": 2},
     "strided_split": {"type": "strided", "stride": 2, "heads": "split"},
     "fixed": {"type": "fixed", "stride": 3},
     "fixed_split": {"type": "fixed", "stride": 3, "heads": "split"},
 }
-VARIANTS |= {
-    f"{pattern}-{positions}": {
+# Of each of these every kind meets every other one somewhere in the product.
+BLOCKS = itertools.product(RESIDUALS, FEED_FORWARDS, ["all", "target", "none"])
+VARIANTS = {
+    f"{pattern}-{positions}-{norm}-{activation}": {
         **SMALL,
-        "num_heads": 4,
-        "encoder_pattern": PATTERNS[pattern],
-        "decoder_pattern": PATTERNS[pattern],
+        "num_heads": 6 if "split" in pattern else 3,
         "positions": POSITIONS[positions],
-    }
-    for pattern, positions in itertools.product(PATTERNS, POSITIONS)
-}
-VARIANTS |= {name: {**SMALL, "positions": positions} for name, positions in RELATIVE.items()}
-VARIANTS |= {
-    f"{pattern}-{name}": {
-        **SMALL,
-        "num_heads": 4,
         "encoder_pattern": PATTERNS[pattern],
         "decoder_pattern": PATTERNS[pattern],
-        "positions": positions,
+        "norm": norm,
+        "activation": activation,
+        "tie_embeddings": tied,
     }
-    for pattern, (name, positions) in zip(
-        itertools.cycle(["local", "strided_split", "fixed_split"]), RELATIVE.items(), strict=False
+    for (pattern, positions), (norm, activation, tied) in zip(
+        itertools.product(PATTERNS, POSITIONS), itertools.cycle(BLOCKS), strict=False
     )
 }
 PARTS = {
@@ -86,9 +69,9 @@ PARTS = {
         "num_kv_heads": 2,
         "decoder_pattern": PATTERNS["fixed_split"],
     },
-    "grouped_query_rotary": {"num_heads": 4, "num_kv_heads": 2, "positions": RELATIVE["rotary"]},
-    "multi_query_bias": {"num_kv_heads": 1, "positions": RELATIVE["relative_bias"]},
-    "wide_heads": {"head_dim": 10, "positions": RELATIVE["relative"]},
+    "grouped_query_rotary": {"num_heads": 4, "num_kv_heads": 2, "positions": POSITIONS["rotary"]},
+    "multi_query_bias": {"num_kv_heads": 1, "positions": POSITIONS["relative_bias"]},
+    "wide_heads": {"head_dim": 10, "positions": POSITIONS["relative"]},
     "rms": {"norm_type": "rms", "norm": "pre"},
     "shared": {"share_layers": True, "layer_dropout": 0.5},
 }
@@ -120,7 +103,11 @@ SRC_LENGTHS, TGT_LENGTHS = [4, 9, 1], [6, 2, 8]
 
 
 def test_all_variants_are_here() -> None:
-    assert len(VARIANTS) == 20 + 10 + 10 + len(PARTS)
+    assert set(POSITIONS) == set(build.POSITIONS)
+    assert {pattern.partition("_")[0] for pattern in PATTERNS} == set(build.PATTERNS)
+    assert len(VARIANTS) == len(PATTERNS) * len(POSITIONS) + len(PARTS)
+    blocks = {(v.get("norm"), v.get("activation")) for v in VARIANTS.values()}
+    assert blocks >= set(itertools.product(RESIDUALS, FEED_FORWARDS))
 
 
 @pytest.fixture(
@@ -136,7 +123,7 @@ def model(request: pytest.FixtureRequest) -> Seq2Seq:
     if request.param == "ensemble":
         return ensemble([randomised(VARIANTS[name]) for name in [*VARIANTS][:2]], [2.0, 1.0])
     if request.param == "mixed ensemble":
-        members = [VARIANTS["post-relu-sinusoidal"], FAMILY["lstm_general"]]
+        members = [SMALL, FAMILY["lstm_general"]]
         return ensemble([randomised(settings) for settings in members], [2.0, 1.0])
     return randomised((VARIANTS | FAMILY)[request.param])
 
@@ -303,12 +290,12 @@ def test_self_attention_is_what_values_are_mixed_by(model, batch) -> None:
         torch.testing.assert_close(pack(expected, layout), seen[-1])
 
 
-@pytest.mark.parametrize("name", ["post-relu-sinusoidal", "pre-relu-sinusoidal"])
+@pytest.mark.parametrize("norm", RESIDUALS)
 @torch.no_grad()
-def test_attention_to_the_source_is_what_values_are_mixed_by(name, batch) -> None:
+def test_attention_to_the_source_is_what_values_are_mixed_by(norm, batch) -> None:
     """The last layer's sum of values by these weights, projected, is what its block returns."""
     src, src_segments, tgt_in, segments = batch
-    model = randomised(VARIANTS[name])
+    model = randomised(SMALL | {"norm": norm})
     memory = model.encode(src, src_segments)
     block = model.decoder.layers[-1].cross_attention
     seen: list[Tensor] = []
@@ -322,7 +309,7 @@ def test_attention_to_the_source_is_what_values_are_mixed_by(name, batch) -> Non
 
 @torch.no_grad()
 def test_an_ensemble_gives_the_mean_of_probabilities(batch) -> None:
-    models = [randomised(VARIANTS["pre-relu-sinusoidal"]), randomised({**SMALL, "d_model": 12})]
+    models = [randomised(SMALL | changes) for changes in ({"norm": "pre"}, {"d_model": 12})]
     joined = ensemble(models, [3.0, 1.0])
     first, second = (model.decoder.project(model(*batch)).softmax(-1) for model in models)
     found = joined.decoder.project(joined(*batch)).exp()
@@ -354,11 +341,9 @@ def test_a_state_has_room_for_as_many_steps_as_asked(model, batch) -> None:
     assert run(model, memory, tokens).isfinite().all()
 
 
-@pytest.mark.parametrize("name", ["pre-relu-learned", "post-gelu-learned"])
-def test_learned_positions_say_how_long_a_sentence_may_be(name: str) -> None:
-    model = build_model(
-        TransformerSettings(**VARIANTS[name]), src_vocab_size=V, tgt_vocab_size=V
-    ).eval()
+@pytest.mark.parametrize("settings", [SMALL, FAMILY["convolutional"]], ids=["plain", "conv"])
+def test_learned_positions_say_how_long_a_sentence_may_be(settings: dict[str, Any]) -> None:
+    model = randomised(settings | {"positions": POSITIONS["learned"]})
     assert model.encoder.max_length == model.decoder.max_length == 20
     with pytest.raises(DataError, match="sentence of 21 tokens"):
         model.encode(*sentences([21]))
@@ -366,12 +351,12 @@ def test_learned_positions_say_how_long_a_sentence_may_be(name: str) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
 @pytest.mark.parametrize(
-    "name", ["post-relu-sinusoidal", "rnn_dot", "lstm_additive", "bottleneck", "convolutional"]
+    "name", ["plain", "rnn_dot", "lstm_additive", "bottleneck", "convolutional"]
 )
 @torch.no_grad()
 def test_weights_of_other_types_decode_alike(dtype: torch.dtype, name: str, batch) -> None:
     torch.manual_seed(2)
-    settings = TypeAdapter(ModelSettings).validate_python((VARIANTS | FAMILY)[name])
+    settings = TypeAdapter(ModelSettings).validate_python((FAMILY | {"plain": SMALL})[name])
     model = build_model(settings, src_vocab_size=V, tgt_vocab_size=V).eval()
     tokens = torch.randint(4, V, (3, 6))
     exact = run(model, model.encode(*batch[:2]), tokens)
