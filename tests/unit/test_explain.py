@@ -5,6 +5,8 @@ import base64
 import hashlib
 import json
 import re
+import shutil
+import subprocess
 import zlib
 from html.parser import HTMLParser
 from pathlib import Path
@@ -28,6 +30,7 @@ from transformer_mt.text.tokenizer import EOS_ID
 
 ROOT = Path(__file__).parents[2]
 HOSTILE = "</script><img src=x onerror=alert(1)> & \u2028 <!-- {{script}} {{data}} ]]> \"'"
+KINDS = {"encoder", "decoder", "cross"}
 TEXTS = [
     "The dog runs.",
     HOSTILE,
@@ -135,8 +138,9 @@ def test_no_text_becomes_markup_or_script(bundle, text):
 def test_the_page_asks_nothing_of_the_network(bundle):
     written = page(facts_of(bundle, "The dog runs."))
     own = written.replace("http://www.w3.org/2000/svg", "")  # the name of a language
+    own = re.sub(r' href="https://arxiv\.org/[^"]*" rel="noreferrer"', "", own)  # if clicked
     assert not re.search(r"https?:|//\w+\.\w|@import|url\(", own)
-    names = {name for _, attributes in Reader(written).elements for name in attributes}
+    names = {name for _, attributes in Reader(own).elements for name in attributes}
     assert not names & {"src", "href", "srcset", "action"}
     assert "default-src 'none'" in written
 
@@ -150,6 +154,62 @@ def test_no_script_but_the_page_s_own_is_allowed_to_run(bundle):
     assert f"script-src 'sha256-{digest}'" in policy[1].split("; ")
     attributes = {name for _, own in Reader(written).elements for name in own}
     assert not any(name.startswith("on") for name in attributes)  # these would not run
+
+
+def test_sections_of_the_paper_are_linked_to_their_places():
+    text = (ROOT / "transformer_mt/explain/page.html").read_text(encoding="utf-8")
+    links = re.findall(r'v7#S(\d)((?:\.S+\d)*)" rel="noreferrer">(.*?)</a>', text)
+    assert len(links) > 8
+    for section, below, number in links:
+        assert number == section + re.sub("S+", "", below)
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
+def test_the_script_draws_all_facts_and_whatever_is_pointed_at(bundle):
+    all_facts = [
+        facts_of(bundle, text, beam_size=2) for text in ("", HOSTILE, "e\u0301 👩‍👩‍👧 مرحبا")
+    ]
+    for kind, missing in (("convolutional", {"encoder", "decoder"}), ("recurrent", KINDS)):
+        facts = facts_of(bundle, "The dog runs.")
+        del facts["model"]["positions"], facts["model"]["num_heads"]
+        facts["model"]["type"] = kind
+        facts["parts"] = [part | dict.fromkeys(missing) for part in facts["parts"]]
+        all_facts.append(facts)
+    found = subprocess.run(
+        ["node", Path(__file__).with_name("page_in_node.js")],
+        input=json.dumps([page(facts) for facts in all_facts]),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert found.returncode == 0, found.stderr
+    for facts, drawn in zip(all_facts, json.loads(found.stdout), strict=True):
+        assert drawn["empty"]["hidden"] == bool(facts["parts"])
+        assert drawn["main"]["hidden"] != bool(facts["parts"])
+        if not facts["parts"]:
+            continue
+        part = facts["parts"][0]
+        attention = [part[kind] for kind in sorted(KINDS) if part[kind]]
+        assert drawn["part-choice"]["hidden"] == (len(facts["parts"]) == 1)
+        # A chip holds a piece and, in an element of its own, its place.
+        assert drawn["target-pieces"]["inside"]["small"] == len(part["target"])
+        assert drawn["source-pieces"]["inside"]["small"] == len(part["source"])
+        assert drawn["steps"]["inside"]["li"] == len(part["target"])
+        assert drawn["tree"]["inside"]["button"] == len(part["nodes"])
+        assert drawn["attention"]["hidden"] == drawn["masks"]["hidden"] == (not attention)
+        assert drawn["sinusoids"]["hidden"] == ("positions" not in facts["model"])
+        scheme = facts["model"].get("positions", {}).get("type")
+        assert drawn["schemes"] == ([scheme] if scheme else [])
+        assert "NaN" not in str(drawn)
+        assert "undefined" not in str(drawn)
+        if attention:
+            layers, heads, rows, columns = part["cross"]["shape"]
+            assert drawn["kinds"]["inside"]["button"] == len(attention)
+            assert drawn["mask-list"]["inside"]["canvas"] == len(attention)
+            assert drawn["heads"]["inside"]["canvas"] == layers * (heads + 1)
+            assert drawn["lines"]["inside"]["button"] == rows + columns
+            assert "looked at by" in drawn["readouts"][0]
+        assert "log-probability" in drawn["readouts"][1]
 
 
 def test_the_script_writes_no_markup():

@@ -378,6 +378,7 @@ function tellModel() {
   const heads = model.num_heads ? `, ${model.num_heads} heads` : "", cell = model.cell ? ` (${model.cell})` : "";
   get("model").textContent = `${facts.languages.join(" to ")}: ${model.type ?? "transformer"}${cell}, ${layers}, d_model ${model.d_model}${heads}`;
   for (const element of document.querySelectorAll("[data-for]")) element.hidden = !element.dataset.for.split(" ").includes(model.type ?? "transformer");
+  for (const element of document.querySelectorAll("[data-scheme]")) element.hidden = element.dataset.scheme !== model.positions?.type;
 }
 
 get("theme").addEventListener("click", () => {
