@@ -122,6 +122,15 @@ def test_scores_by_length_stand_side_by_side_and_are_those_of_evaluate(runs, tmp
     assert picture.stat().st_size > 1000
 
 
+def test_runs_of_one_name_are_told_apart_by_their_folders(runs, tmp_path):
+    other = Path(shutil.copytree(runs / "other", tmp_path / "tiny"))
+    options = ("--by-length", "--length-edges", "5,9", "--json")
+    found = json.loads(tmt("compare", runs / "tiny", other, *options).stdout)["runs"]
+    expected = json.loads(tmt("compare", runs / "tiny", runs / "other", *options).stdout)["runs"]
+    assert [row.pop("name") for row in found] == [str(runs / "tiny"), str(other)]
+    assert found == [{k: v for k, v in row.items() if k != "name"} for row in expected]
+
+
 def test_own_files_serve_runs_without_a_test_set(runs, tmp_path):
     for name in ("src", "ref"):
         (tmp_path / name).write_text("1 2 3\n4 5\n")
@@ -139,6 +148,7 @@ def test_own_files_serve_runs_without_a_test_set(runs, tmp_path):
         (["TINY", "--src", "x", "--ref", "x", "--test-set", "valid"], 2, "would have no effect"),
         (["TINY", "--src", "none", "--ref", "none"], 3, "none: no such file"),
         (["TINY", "--json", "--markdown"], 2, "exclude each other"),
+        (["TINY", "TINY"], 2, "this run is given twice"),
         (["TINY", "--figure", "x.svg"], 2, "--figure has no effect without --by-length"),
     ],
 )

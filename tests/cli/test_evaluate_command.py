@@ -128,6 +128,7 @@ def test_scoring_files_imports_no_torch(files):
         (["--src", "EN", "--ref", "DE", "--output", "DE"], 2, "another option names it, too"),
         (["--test-set", "first", "--output", "/dev/null/x"], 2, "/dev/null is no folder"),
         (["--output", "DE"], 2, "it is a file, but 2 test sets need a folder"),
+        (["--output", "/dev/null/x"], 2, "/dev/null is no folder"),
         (["--test-set", "third"], 2, "has no test set 'third'; it has: valid, first, second"),
         (["--figure", "x.png"], 2, "--figure has no effect without --by-length"),
         (["--length-edges", "5"], 2, "--length-edges has no effect without --by-length"),

@@ -149,6 +149,7 @@ def test_every_experiment_writes_two_pictures_and_its_numbers(tmp_path, argument
         (["complexity", "--lengths", "64,x"], "expected two or more numbers from 32"),
         (["schedule", "--config", "nothing"], "nothing"),
         (["scaling", "--output", "FILE"], "it is a file; name a folder"),
+        (["memory", "--output", "/dev/null/x"], "/dev/null is no folder"),
     ],
 )
 def test_mistakes_are_named_in_one_line(tmp_path, arguments, words):

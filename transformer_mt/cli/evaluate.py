@@ -148,6 +148,9 @@ def evaluate(
         raise ConfigError(
             f"cannot write {output}: it is a file, but {len(test_sets)} test sets need a folder"
         )
+    elif output is not None:
+        for test in test_sets:
+            check_output(output / f"{test.name}.txt")
     translator = make_translator(
         bundle,
         {

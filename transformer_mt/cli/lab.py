@@ -9,6 +9,7 @@ import typer
 
 from transformer_mt.cli.help import examples
 from transformer_mt.cli.options import ConfigName, Overrides, read_numbers
+from transformer_mt.cli.streams import check_output
 from transformer_mt.config.loading import find_config, load_config
 from transformer_mt.errors import ConfigError
 
@@ -60,7 +61,7 @@ def schedule(
 
     Equation 3 of the paper's section 5.3 is `noam`.
     """
-    _check(output)
+    _check(output, "schedule")
     loaded = load_config(find_config(config), settings)
 
     from transformer_mt.lab.pictures import draw_schedules, save_experiment
@@ -92,7 +93,7 @@ def scaling(
     Random queries and keys, as in footnote 4 of the paper's section 3.2.1: without the division
     the scores grow with sqrt(d_k), one key takes all the weight, and gradients vanish.
     """
-    _check(output)
+    _check(output, "scaling")
 
     from transformer_mt.lab.pictures import draw_scaling, save_experiment
     from transformer_mt.lab.scaling import measure_scaling
@@ -125,7 +126,7 @@ def complexity(
     The paper's Table 1, measured: self-attention of a decoder, restricted, strided and fixed; an
     LSTM; a convolution; all with 256 channels, forward and backward, one sequence, on the CPU.
     """
-    _check(output)
+    _check(output, "complexity")
     numbers = _numbers(lengths)
 
     from transformer_mt.lab.complexity import exponents, measure_complexity
@@ -161,7 +162,7 @@ def memory(
     lengths: a plain RNN and an LSTM whose decoder gets the last state only, an LSTM with attention,
     and Transformers with each positional scheme.
     """
-    _check(output)
+    _check(output, f"memory_{task}")
 
     from transformer_mt.lab.memory import measure_memory
     from transformer_mt.lab.pictures import draw_memory, save_experiment
@@ -180,13 +181,14 @@ def memory(
         typer.echo(path)
 
 
-def _check(output: Path) -> None:
+def _check(output: Path, name: str) -> None:
     """Refuse what could not be drawn or written, before anything is measured."""
     from transformer_mt.figures import check_matplotlib
 
     check_matplotlib()
     if output.exists() and not output.is_dir():
         raise ConfigError(f"cannot write into {output}: it is a file; name a folder")
+    check_output(output / f"{name}.csv")
 
 
 def _numbers(text: str) -> list[int]:

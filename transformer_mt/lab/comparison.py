@@ -5,7 +5,7 @@ import json
 import logging
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,7 @@ class RunFacts:
     """What a finished run was, and what it cost.
 
     Attributes:
-        name: Of its folder.
+        name: Of its folder; the whole path where two are called alike.
         model: Type of the model.
         num_parameters: Of the model in `best/`, tied ones counted once.
         valid_nll_nats: Of that model, a target token; not of the smoothed loss, which cannot be
@@ -149,10 +149,10 @@ def compare_runs(
         num_samples: See `compare_systems`.
 
     Raises:
-        ConfigError: If runs translate into different languages.
+        ConfigError: If a run is there twice, or runs translate into different languages.
         ModelError: If a run is not finished, or its model is damaged.
     """
-    facts = [read_facts(run) for run in runs]
+    facts = _told_apart(runs, [read_facts(run) for run in runs])
     configs = [load_config(run.config_path) for run in runs]
     languages = sorted({config.data.tgt_lang for config in configs})
     if len(languages) > 1:
@@ -202,6 +202,19 @@ def compare_by_length(
 def hash_of(test: TestSet) -> str:
     """Return a hash of the sources and references of a test set; hexadecimal."""
     return _hash([test.sources, test.references])
+
+
+def _told_apart(runs: Sequence[RunDirectory], facts: Sequence[RunFacts]) -> list[RunFacts]:
+    """Name runs of equal names by their folders."""
+    folders = [run.root.resolve() for run in runs]
+    for number, run in enumerate(runs):
+        if folders[number] in folders[:number]:
+            raise ConfigError(f"{run.root}: this run is given twice; name different ones")
+    names = [own.name for own in facts]
+    return [
+        replace(own, name=str(run.root)) if names.count(own.name) > 1 else own
+        for run, own in zip(runs, facts, strict=True)
+    ]
 
 
 def _translations(
