@@ -127,8 +127,6 @@ def _explain(detail: ErrorDetails, root: Node) -> list[tuple[Place, str]]:
         return [located(spot.written.place, path, detail["msg"])]
     limits = {key: int(x) if x == int(x) else x for key, x in context.items() if key in LIMITS}
     message = f"expected {expected.format(**limits)}, got {_shown(spot.written)}"
-    if detail["type"] == "model_type":
-        message += _known_in(group_of_type(spot.annotation, None))
     return [located(spot.written.place, path, message + _hint(detail["type"], spot.written))]
 
 
@@ -192,6 +190,8 @@ def _wrong_type(spot: _Spot, path: str) -> tuple[Place, str]:
     if not isinstance(node.value, dict):
         wanted = "a group of settings" + (f" with `type:`, {expected[9:]}" if words else "")
         hint = _written_out(spot.annotation, node.value) or _elsewhere(spot)
+        if not words:
+            hint = _known_in(group_of_type(spot.annotation, None))
         return located(node.place, path, f"expected {wanted}, got {_shown(node)}{hint}")
     tag = node.value.get("type")
     if tag is None:
