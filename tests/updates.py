@@ -30,12 +30,16 @@ def fresh_model(settings: Any) -> Seq2Seq:
 
 
 def updater_for(model: Seq2Seq, **changes: Any) -> Updater:
-    """Plain Adam in fp32, without clipping; `changes` are arguments of `Updater`."""
-    usual = {"precision": "fp32", "label_smoothing": 0.1, "clip_norm": None}
+    """Plain Adam in fp32 on the CPU, without clipping; `changes` are arguments of `Updater`."""
+    usual = {
+        "device": torch.device("cpu"),
+        "precision": "fp32",
+        "label_smoothing": 0.1,
+        "clip_norm": None,
+    }
     return Updater(
         model,
         build_adam(model.parameters(), "adam", beta1=0.9, beta2=0.98, eps=1e-9, weight_decay=0.0),
         world=World(),
-        device=torch.device("cpu"),
         **usual | changes,
     )

@@ -99,5 +99,5 @@ def _moved(state: DecoderState, move: Move, device: torch.device) -> DecoderStat
     sentences = move.sentences
     return state.select(
         torch.from_numpy(move.rows).to(device),
-        None if sentences is None else torch.from_numpy(sentences).to(device),
+        None if sentences is None else torch.from_numpy(sentences),
     )

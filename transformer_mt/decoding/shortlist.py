@@ -100,7 +100,9 @@ class _State:
 
     def select(self, rows: Tensor, sentences: Tensor | None = None) -> "_State":
         """Keep, repeat and reorder hypotheses: see `models.interfaces.DecoderState`."""
-        forbidden = self.forbidden if sentences is None else self.forbidden[sentences]
+        forbidden = self.forbidden
+        if sentences is not None:
+            forbidden = forbidden.index_select(0, sentences.to(forbidden.device))
         return _State(self.inner.select(rows, sentences), forbidden)
 
 

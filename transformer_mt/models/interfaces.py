@@ -59,7 +59,8 @@ class DecoderState(Protocol):
         Args:
             rows: Row of the old state that each new one continues (B', W'), int64, counted in the
                 flattened (B * W). Those in line b must belong to sentence `sentences[b]`.
-            sentences: Old sentences that stay (B',), int64; None: all, in order.
+            sentences: Old sentences that stay (B',), int64, on the CPU, where the search knows
+                them; None: all, in order.
         """
         ...
 

@@ -145,7 +145,7 @@ class TransformerDecoder(ProjectingDecoder):
         """Return the state before the first token; see `models.interfaces.Decoder`."""
         states, segments = memory.states, memory.segments
         num_slots = min(max_length, _FIRST_SLOTS)
-        real = segments.padding_mask()
+        has_padding = segments.num_tokens < segments.num_sentences * segments.max_length
         return TransformerState(
             pasts=[
                 layer.self_attention.room(segments.num_sentences, num_slots, like=states)
@@ -154,7 +154,9 @@ class TransformerDecoder(ProjectingDecoder):
             slot_positions=segments.lengths.new_empty(num_slots),
             past_bias=None,
             memories=[layer.cross_attention.keys_values(states, segments) for layer in self.layers],
-            memory_bias=None if real.all() else _bias_of(real, states.dtype)[:, None, None, :],
+            memory_bias=_bias_of(segments.padding_mask(), states.dtype)[:, None, None, :]
+            if has_padding
+            else None,
             num_slots=0,
             position=0,
         )
@@ -216,9 +218,9 @@ class TransformerState:
         if sentences is None:
             return replace(self, past_bias=past_bias)
         # In place, and only what moves: to copy the rest would take a fifth of the time in int8.
-        num = len(sentences)
-        places = (sentences != torch.arange(num, device=sentences.device)).nonzero()[:, 0]
-        moved = sentences[places]
+        num, device = len(sentences), rows.device
+        places = (sentences != torch.arange(num)).nonzero()[:, 0]
+        moved, places = sentences[places].to(device), places.to(device)
         return replace(
             self,
             pasts=[past.rearranged(places, moved, num=num) for past in self.pasts],
@@ -226,7 +228,7 @@ class TransformerState:
             memories=[memory.rearranged(places, moved, num=num) for memory in self.memories],
             memory_bias=None
             if self.memory_bias is None
-            else self.memory_bias.index_select(0, sentences),
+            else self.memory_bias.index_select(0, sentences.to(device)),
         )
 
     def with_slots_for(self, num_hypotheses: int) -> "TransformerState":

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from transformer_mt.nn.length_groups import Blocks, length_groups
-from transformer_mt.nn.packing import Segments, unpack
+from transformer_mt.nn.packing import Segments, pack, unpack
 
 
 class Source(NamedTuple):
@@ -35,6 +35,7 @@ class Source(NamedTuple):
 
     def select(self, sentences: Tensor) -> "Source":
         """Return copies of the sentences that are named (B',)."""
+        sentences = sentences.to(self.keys.device)
         return Source(*(part.index_select(0, sentences) for part in self))
 
     def first(self, num_sentences: int) -> "Source":
@@ -151,9 +152,15 @@ class GlobalAttention(nn.Module):
         self, queries: Tensor, segments: Segments, states: Tensor, src_segments: Segments
     ) -> Tensor:
         """Attend from packed states (Nt, D) to those of the encoder (Ns, D): (Nt, D)."""
+        keys = self.score.keys(states)
+        if queries.device.type != "cpu":  # more padding costs less there than knowing the lengths
+            keys, values = unpack(keys, src_segments), unpack(states, src_segments)
+            source = Source.of(keys, values, src_segments)
+            context = self.context(unpack(queries, segments), source)
+            return self.join(queries, pack(context, segments))
         groups = length_groups(segments, src_segments)
         here, there = Blocks.of(segments, groups), Blocks.of(src_segments, groups)
-        keys, values = there.split(self.score.keys(states)), there.split(states)
-        blocks = zip(here.split(queries), keys, values, there.segments, strict=True)
+        sides = here.split(queries), there.split(keys), there.split(states)
+        blocks = zip(*sides, there.segments, strict=True)
         contexts = [self.context(q, Source.of(k, v, part)) for q, k, v, part in blocks]
         return self.join(queries, here.join(contexts))

@@ -33,9 +33,8 @@ class Blocks:
         lengths, starts = segments.lengths.tolist(), segments.offsets.tolist()
         order = [sentence for group in groups for sentence in group]
         rows = torch.cat([torch.arange(starts[s], starts[s] + lengths[s]) for s in order])
-        rows = rows.to(segments.lengths.device)
         places = torch.empty_like(rows)
-        places[rows] = torch.arange(len(rows), device=rows.device)
+        places[rows] = torch.arange(len(rows))
         of_groups = [[lengths[s] for s in group] for group in groups]
         return cls(
             rows,
@@ -64,10 +63,5 @@ class Blocks:
 
 
 def length_groups(first: Segments, second: Segments) -> list[list[int]]:
-    """Divide the sentences of two sides into groups of similar length; on the CPU only.
-
-    Elsewhere all are one group: more padding costs less there than knowing the lengths.
-    """
-    if first.lengths.device.type != "cpu":
-        return [list(range(first.num_sentences))]
+    """Divide the sentences of two sides, on the CPU, into groups of similar length."""
     return group_by_length(first.lengths.tolist(), second.lengths.tolist())

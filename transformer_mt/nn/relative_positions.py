@@ -133,13 +133,15 @@ class AlibiPositions(Positions):
 
     def __init__(self, num_heads: int) -> None:
         super().__init__()
-        self.num_heads = num_heads
+        # No buffer: fixed numbers have no place among the weights.
+        self._slopes = torch.tensor(alibi_slopes(num_heads), device="cpu")
 
     def bias(self, q: Tensor, q_positions: Tensor, k_positions: Tensor) -> Tensor:
         """Return (1, H, T, S)."""
+        if self._slopes.device != q.device:
+            self._slopes = self._slopes.to(q.device)
         distance = (k_positions - q_positions[:, None]).abs()
-        slopes = torch.tensor(alibi_slopes(self.num_heads), device=q.device)
-        return (distance * -slopes[:, None, None])[None].to(q.dtype)
+        return (distance * -self._slopes[:, None, None])[None].to(q.dtype)
 
 
 def alibi_slopes(num_heads: int) -> list[float]:
