@@ -64,9 +64,9 @@ def compare_attention(device: torch.device, *, head_dim: int, lengths: int) -> d
         right = functools.partial(
             _attend_plainly, lengths=(queries, keys), causal=causal, pattern=pattern
         )
-        here = _segments(queries, device)
+        here = Segments.of(queries).to(device)
         layout = Layout(
-            here, _segments(keys, device) if cross else here, causal=causal, pattern=pattern
+            here, Segments.of(keys).to(device) if cross else here, causal=causal, pattern=pattern
         )
         for name, way in _ways_to_attend(device, pattern).items():
             found = functools.partial(_attend_packed, way=way, layout=layout, cross=cross)
@@ -163,9 +163,11 @@ def compare_loss(device: torch.device, *, num_tokens: int, vocab_size: int) -> d
     targets = torch.from_numpy(rng.integers(0, vocab_size, num_tokens))
 
     def reference(h: Tensor, w: Tensor) -> Tensor:
+        """Return torch's loss."""
         return F.cross_entropy(h @ w.T, targets, label_smoothing=0.1, reduction="mean")[None]
 
     def ours(h: Tensor, w: Tensor) -> Tensor:
+        """Return our loss, in chunks."""
         loss, _ = label_smoothed_linear_cross_entropy(
             h,
             w,
@@ -194,6 +196,7 @@ def compare_model(device: torch.device) -> dict[str, object]:
     batch = next(eval_batches(made_up_pairs(40, vocab_size=500), max_tokens=1200))
 
     def loss_and_norm(where: torch.device, dtype: torch.dtype) -> tuple[float, float]:
+        """Return the loss of the batch and the norm of its gradient."""
         twin = build_model(settings, src_vocab_size=500, tgt_vocab_size=500)
         twin.load_state_dict(model.state_dict())
         twin = twin.to(where, torch.float64 if dtype == torch.float64 else torch.float32).train()
@@ -270,12 +273,6 @@ def compare_amp(device: torch.device, *, steps: int) -> dict[str, object]:
 def _precisions(device: torch.device) -> Sequence[str]:
     """Return the precisions that a device computes in; CPUs have no fp16 worth the name."""
     return ("fp32", "bf16", "fp16") if device.type == "cuda" else ("fp32", "bf16")
-
-
-def _segments(lengths: list[int], device: torch.device) -> Segments:
-    return Segments.from_lengths(
-        torch.tensor(lengths, device=device), max_length=max(lengths), num_tokens=sum(lengths)
-    )
 
 
 def _largest_error(

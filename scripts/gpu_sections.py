@@ -45,7 +45,7 @@ from transformer_mt.data.stream import BatchStream
 from transformer_mt.decoding.penalties import LengthPenalty
 from transformer_mt.decoding.search import beam_search
 from transformer_mt.models.build import build_model
-from transformer_mt.nn.packing import Segments
+from transformer_mt.nn.packing import pack_tokens
 from transformer_mt.text.tokenizer import EOS_ID
 from transformer_mt.training.distributed import World
 from transformer_mt.training.graph import cuda_recorder
@@ -191,6 +191,7 @@ def measure_training(
     )
 
     def updates() -> Generator[int]:
+        """Make updates; yield the target tokens of each."""
         is_cuda = check.device.type == "cuda"
         with contextlib.closing(stream.ahead(pin_memory=is_cuda)) as batches:
             for batch, _ in batches:
@@ -256,18 +257,13 @@ def measure_translation(check: Check) -> Results:
 
     @torch.inference_mode()
     def translate(batch_size: int) -> int:
+        """Translate all sources; return the number of tokens."""
         num_tokens = 0
         for start in range(0, len(sources), batch_size):
             batch = [[*source, EOS_ID] for source in sources[start : start + batch_size]]
-            tokens = torch.tensor([token for source in batch for token in source], device=device)
-            segments = Segments.from_lengths(
-                torch.tensor([len(source) for source in batch], device=device),
-                max_length=len(batch[0]),
-                num_tokens=len(tokens),
-            )
             found = beam_search(
                 model.decoder,
-                model.encode(tokens, segments),
+                model.encode(*pack_tokens(batch, device)),
                 beam_size=workload.beam_size,
                 length_penalty=LengthPenalty("gnmt", 0.6),
                 # At the greatest length only eos may follow; a fresh model never says it before.

@@ -3,9 +3,8 @@
 import torch
 from torch import Tensor, nn
 
-from tests.packed import segments_of
 from transformer_mt.models.interfaces import Memory
-from transformer_mt.nn.packing import Segments
+from transformer_mt.nn.packing import Segments, pack_tokens
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 BANNED = (PAD, UNK, BOS)
@@ -13,8 +12,7 @@ BANNED = (PAD, UNK, BOS)
 
 def packed(sentences: list[list[int]]) -> tuple[Tensor, Segments]:
     """Pack sentences of token ids."""
-    segments = segments_of([len(s) for s in sentences])
-    return torch.tensor([token for s in sentences for token in s]), segments
+    return pack_tokens(sentences, "cpu")
 
 
 def memory_of(sentences: list[list[int]]) -> Memory:

@@ -8,7 +8,6 @@ import torch
 from pydantic import TypeAdapter
 from torch import Tensor
 
-from tests.packed import segments_of
 from transformer_mt.config.families import ModelSettings
 from transformer_mt.errors import ConfigError, DataError
 from transformer_mt.models import build
@@ -137,7 +136,7 @@ def randomised(settings: dict[str, Any]) -> Seq2Seq:
 
 
 def sentences(lengths: list[int]) -> tuple[Tensor, Segments]:
-    return torch.randint(4, V, (sum(lengths),)), segments_of(lengths)
+    return torch.randint(4, V, (sum(lengths),)), Segments.of(lengths)
 
 
 @pytest.fixture
@@ -185,7 +184,7 @@ def test_a_batch_equals_each_sentence_alone(model, batch) -> None:
     for b, (src_b, tgt_b) in enumerate(
         zip(src.split(SRC_LENGTHS), tgt_in.split(TGT_LENGTHS), strict=True)
     ):
-        alone = [segments_of([len(x)]) for x in (src_b, tgt_b)]
+        alone = [Segments.of([len(x)]) for x in (src_b, tgt_b)]
         torch.testing.assert_close(model(src_b, alone[0], tgt_b, alone[1]), together[b])
 
 
@@ -194,7 +193,7 @@ def test_rows_behind_the_last_token_are_finite_and_change_nothing(model, batch) 
     src, _, tgt_in, _ = batch
     with_tails = []
     for tokens, lengths in ((src, SRC_LENGTHS), (tgt_in, TGT_LENGTHS)):
-        segments = segments_of(lengths, num_tail_rows=5)
+        segments = Segments.of(lengths, num_tail_rows=5)
         with_tails += [torch.cat([tokens, torch.zeros(5, dtype=torch.int64)]), segments]
     states = model(*with_tails)
     torch.testing.assert_close(states[: len(tgt_in)], model(*batch))

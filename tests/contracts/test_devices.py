@@ -6,7 +6,6 @@ from pydantic import TypeAdapter
 
 from tests.contracts.test_decoder_contract import FAMILY, VARIANTS, V
 from tests.elsewhere import ELSEWHERE, elsewhere, moved
-from tests.packed import segments_of
 from tests.updates import some_pairs, updater_for
 from transformer_mt.config.families import ModelSettings
 from transformer_mt.data.batches import eval_batches
@@ -14,6 +13,7 @@ from transformer_mt.decoding.penalties import LengthPenalty
 from transformer_mt.decoding.search import beam_search
 from transformer_mt.models.build import build_model
 from transformer_mt.models.seq2seq import Seq2Seq
+from transformer_mt.nn.packing import Segments
 from transformer_mt.training import optimizers
 
 # Cells of torch call kernels there that are neither on the CPU nor made of other operators.
@@ -59,7 +59,7 @@ def test_an_update_elsewhere_has_the_gradients_of_the_cpu_and_never_waits(name, 
 def test_a_search_elsewhere_waits_for_its_choices_alone_and_finds_what_the_cpu_finds(name):
     model = model_of(name).eval()
     lengths = [4, 9, 1, 7]
-    src, segments = torch.arange(sum(lengths)) % (V - 4) + 4, segments_of(lengths)
+    src, segments = torch.arange(sum(lengths)) % (V - 4) + 4, Segments.of(lengths)
     options = {
         "beam_size": 3,
         "length_penalty": LengthPenalty("gnmt", 1.0),

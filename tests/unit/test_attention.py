@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.packed import segments_of
 from transformer_mt.nn import attend as attend_module
 from transformer_mt.nn.attend import (
     Layout,
@@ -18,6 +17,7 @@ from transformer_mt.nn.attend import (
 )
 from transformer_mt.nn.dropout import Dropout
 from transformer_mt.nn.grouped import group_by_length
+from transformer_mt.nn.packing import Segments
 
 NUM_HEADS, HEAD_DIM = 2, 3
 NO_DROPOUT = Dropout(0.0)
@@ -54,9 +54,9 @@ def case(
 ) -> tuple[tuple[Tensor, ...], Layout, Callable[..., Tensor]]:
     """Return projections, their layout, and the definition as a function of the projections."""
     torch.manual_seed(3)
-    queries = segments_of(q_lengths)
+    queries = Segments.of(q_lengths)
     if kind == "cross":
-        layout = Layout(queries, segments_of(k_lengths))
+        layout = Layout(queries, Segments.of(k_lengths))
         sizes = [(sum(q_lengths), 1), (sum(k_lengths), 2)]
     else:
         layout = Layout(queries, queries, causal=kind == "causal")
@@ -100,8 +100,8 @@ def test_neighbours_change_nothing(kind: str) -> None:
     own = [
         x[layout_part] for x, layout_part in zip(projections, (slice(5), slice(3)), strict=False)
     ]
-    queries = segments_of([5])
-    alone = Layout(queries, segments_of([3]) if kind == "cross" else queries, layout.causal)
+    queries = Segments.of([5])
+    alone = Layout(queries, Segments.of([3]) if kind == "cross" else queries, layout.causal)
     torch.testing.assert_close(attend(tuple(own), alone, dropout=NO_DROPOUT), together[:5])
 
 
@@ -109,7 +109,7 @@ def test_attention_dropout_drops_weights_and_keeps_their_mean() -> None:
     # Values are one for the first key and zero for the others, and all weights are equal: the
     # result is the weight of the first key.
     lengths = [4] * 3000
-    segments = segments_of(lengths)
+    segments = Segments.of(lengths)
     qkv = torch.zeros(sum(lengths), 3, 1, 1)
     qkv[::4, 2] = 1
     torch.manual_seed(1)
@@ -204,8 +204,8 @@ def test_a_tail_mixes_with_no_sentence(
     expected = definition(*projections)
     weights = torch.randn_like(expected)
     tails = 11, 2
-    queries = segments_of(q_lengths, num_tail_rows=tails[0])
-    keys = segments_of(k_lengths, num_tail_rows=tails[1]) if kind == "cross" else queries
+    queries = Segments.of(q_lengths, num_tail_rows=tails[0])
+    keys = Segments.of(k_lengths, num_tail_rows=tails[1]) if kind == "cross" else queries
     rows = tuple(
         torch.cat([x, torch.full((tail, *x.shape[1:]), 9.0, dtype=x.dtype)])
         for x, tail in zip(projections, tails, strict=False)
@@ -235,13 +235,13 @@ def test_the_signature_of_this_torch_is_known() -> None:
 def test_gpu_attention_equals_the_cpu(kind: str, dtype: torch.dtype) -> None:
     torch.manual_seed(3)
     q_lengths, k_lengths = LENGTHS[-1]
-    cpu = {device: segments_of(q_lengths).to(device) for device in ("cpu", "cuda")}
+    cpu = {device: Segments.of(q_lengths).to(device) for device in ("cpu", "cuda")}
     results = []
     qkv = [torch.randn(sum(q_lengths), n, 8, 64) for n in (1, 2, 3)]
     kv = torch.randn(sum(k_lengths), 2, 8, 64)
     for device, type_ in (("cpu", torch.float32), ("cuda", dtype)):
         queries = cpu[device]
-        keys = segments_of(k_lengths).to(device) if kind == "cross" else queries
+        keys = Segments.of(k_lengths).to(device) if kind == "cross" else queries
         inputs = (qkv[0], kv) if kind == "cross" else (qkv[2],)
         inputs = tuple(x.to(device, type_).requires_grad_() for x in inputs)
         mixed = attend(inputs, Layout(queries, keys, kind == "causal"), dropout=NO_DROPOUT)

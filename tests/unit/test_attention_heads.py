@@ -6,13 +6,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.packed import segments_of
 from transformer_mt.config.loading import parse_config
 from transformer_mt.config.model import TransformerSettings
 from transformer_mt.errors import ConfigError
 from transformer_mt.models.build import build_model
 from transformer_mt.nn.attend import Layout
 from transformer_mt.nn.attention import CrossAttention, SelfAttention
+from transformer_mt.nn.packing import Segments
 from transformer_mt.nn.positions import Positions
 
 D_MODEL, NUM_HEADS, HEAD_DIM = 16, 6, 5
@@ -48,7 +48,7 @@ def test_self_attention_equals_the_definition(num_kv_heads: int) -> None:
         head_dim=HEAD_DIM,
         num_kv_heads=num_kv_heads,
     ).double()
-    x, segments = torch.randn(sum(LENGTHS), D_MODEL).double(), segments_of(LENGTHS)
+    x, segments = torch.randn(sum(LENGTHS), D_MODEL).double(), Segments.of(LENGTHS)
     if num_kv_heads == NUM_HEADS:
         q, k, v = block.qkv(x).view(-1, 3, NUM_HEADS, HEAD_DIM).unbind(1)
     else:
@@ -68,7 +68,7 @@ def test_cross_attention_equals_the_definition(num_kv_heads: int) -> None:
     q = block.query(x).view(-1, NUM_HEADS, HEAD_DIM)
     k, v = block.key_value(memory).view(-1, 2, num_kv_heads, HEAD_DIM).unbind(1)
     expected = definition(q, k, v, block.output, (LENGTHS, SRC_LENGTHS))
-    layout = Layout(segments_of(LENGTHS), segments_of(SRC_LENGTHS))
+    layout = Layout(Segments.of(LENGTHS), Segments.of(SRC_LENGTHS))
     torch.testing.assert_close(block(x, memory, layout), expected)
 
 
@@ -77,7 +77,7 @@ def test_a_decoder_keeps_shared_keys_once() -> None:
         d_model=24, d_ff=40, num_heads=6, num_kv_heads=2, num_encoder_layers=1, num_decoder_layers=1
     )
     model = build_model(settings, src_vocab_size=9, tgt_vocab_size=9).eval()
-    memory = model.encode(torch.tensor([5, 6, 7]), segments_of([3]))
+    memory = model.encode(torch.tensor([5, 6, 7]), Segments.of([3]))
     state = model.decoder.init_state(memory, max_length=8)
     assert [tuple(x.shape) for x in (*state.pasts[0], *state.memories[0])] == [
         (1, 2, 8, 4),

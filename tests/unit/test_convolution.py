@@ -6,11 +6,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from tests.packed import segments_of
 from transformer_mt.config.convolutional import ConvolutionalSettings
 from transformer_mt.models.build import build_model
 from transformer_mt.nn.attend import Layout
 from transformer_mt.nn.convolution import ConvolutionalAttention, GatedConvolution, Windows
+from transformer_mt.nn.packing import Segments
 
 D = 6
 LENGTHS = [3, 7, 1, 2]
@@ -31,7 +31,7 @@ def model(**changes: object):
 def test_a_convolution_is_torchs_over_each_sentence_alone(offsets: range) -> None:
     block = GatedConvolution(D, len(offsets), dropout=0.0).double()
     x = torch.randn(sum(LENGTHS) + 2, D, dtype=torch.float64)
-    found = block(x, Windows.of(segments_of(LENGTHS, num_tail_rows=2), offsets))
+    found = block(x, Windows.of(Segments.of(LENGTHS, num_tail_rows=2), offsets))
     # (out, in, place) is the order of torch.
     kernel = block.convolution.weight.view(2 * D, len(offsets), D).transpose(1, 2)
     for sentence, y in zip(x[:-2].split(LENGTHS), found[:-2].split(LENGTHS), strict=True):
@@ -45,7 +45,7 @@ def test_attention_equals_a_triple_loop() -> None:
     src_lengths = [2, 4, 1, 3]
     x, embedded = torch.randn(2, sum(LENGTHS), D, dtype=torch.float64)
     memory = torch.randn(sum(src_lengths), 2 * D, dtype=torch.float64)
-    layout = Layout(segments_of(LENGTHS), segments_of(src_lengths))
+    layout = Layout(Segments.of(LENGTHS), Segments.of(src_lengths))
     rows = iter(attention(x, embedded, memory, layout))
     w, bias = attention.query.weight.tolist(), attention.query.bias.tolist()
     sides = (x.split(LENGTHS), embedded.split(LENGTHS), memory.split(src_lengths))
@@ -67,7 +67,7 @@ def test_attention_equals_a_triple_loop() -> None:
 @torch.no_grad()
 def test_the_encoder_gives_keys_and_values_that_hold_the_embeddings() -> None:
     encoder = model().encoder.eval()
-    segments = segments_of(LENGTHS)
+    segments = Segments.of(LENGTHS)
     src = torch.randint(4, 300, (sum(LENGTHS),))
     keys, values = encoder(src, segments).states.chunk(2, dim=1)
     embedded = (
@@ -80,7 +80,7 @@ def test_the_encoder_gives_keys_and_values_that_hold_the_embeddings() -> None:
 @torch.no_grad()
 def test_a_token_sees_as_far_as_the_layers_reach() -> None:
     encoder = model(num_encoder_layers=3, kernel_size=3).encoder.eval()
-    segments = segments_of([11])
+    segments = Segments.of([11])
     src = torch.randint(4, 300, (11,))
     other = src.clone()
     other[5] = 4 + (src[5] - 3) % 296
@@ -91,7 +91,7 @@ def test_a_token_sees_as_far_as_the_layers_reach() -> None:
 @torch.no_grad()
 def test_fresh_layers_keep_the_size_of_what_they_read() -> None:
     network = model(num_encoder_layers=12, tie_embeddings="none").train()
-    segments = segments_of([20] * 20)
+    segments = Segments.of([20] * 20)
     src = torch.randint(4, 300, (400,))
     embedded = network.encoder.embedding(src, segments.positions, longest=20)
     keys, _ = network.encoder(src, segments).states.chunk(2, dim=1)

@@ -229,8 +229,7 @@ def check_estimate(changes: dict, *, num_tokens: int, length: int) -> None:
     settings = TypeAdapter(ModelSettings).validate_python(given)
     model = build_model(settings, src_vocab_size=50, tgt_vocab_size=50)
     # Nearly equal, as torch has for equal ones a kernel that hides what it keeps.
-    lengths = torch.tensor([length - 1, length, length + 1]).repeat(num_tokens // length // 3)
-    segments = Segments.from_lengths(lengths, max_length=length + 1, num_tokens=num_tokens)
+    segments = Segments.of([length - 1, length, length + 1] * (num_tokens // length // 3))
     tokens = torch.randint(4, 50, (num_tokens,))
     memory = estimate_memory(model, settings, num_tokens=num_tokens, length=length)
     measured = kept_bytes(model, tokens, segments, tokens, segments)

@@ -74,7 +74,7 @@ def test_weights_in_int8_say_nearly_the_same(run_config, name):
     result = train(config)
     model, rounded = (load_bundle(Path(result.run_dir) / "best").model for _ in range(2))
     prepack(rounded, int8=True)
-    segments = Segments.from_lengths(torch.tensor([5, 3]), max_length=5, num_tokens=8)
+    segments = Segments.of([5, 3])
     src = torch.arange(4, 12)
     with torch.inference_mode():
         exact, near = (

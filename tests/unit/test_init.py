@@ -91,7 +91,7 @@ def test_the_loss_of_fresh_weights_is_that_of_guessing() -> None:
     from transformer_mt.nn.packing import Segments
 
     network = model("radford2019")
-    segments = Segments.from_lengths(torch.tensor([9, 11]), max_length=11, num_tokens=20)
+    segments = Segments.of([9, 11])
     tokens = torch.randint(4, 200, (20,))
     states = network(tokens, segments, tokens, segments)
     loss, _ = label_smoothed_linear_cross_entropy(states, *network.decoder.output_weight(), tokens)

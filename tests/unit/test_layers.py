@@ -7,7 +7,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tests.packed import segments_of
 from transformer_mt.nn.attend import Layout
 from transformer_mt.nn.attention import CrossAttention, SelfAttention
 from transformer_mt.nn.dropout import Dropout
@@ -22,7 +21,7 @@ from transformer_mt.nn.layers import (
     pre_norm,
     rms_norm,
 )
-from transformer_mt.nn.packing import unpack
+from transformer_mt.nn.packing import Segments, unpack
 from transformer_mt.nn.positions import Positions
 
 D_MODEL, D_FF, NUM_HEADS = 16, 24, 4
@@ -93,7 +92,7 @@ def test_encoder_layer_equals_that_of_torch(norm: str, activation: str) -> None:
         dropout=0.0,
     ).double()
     copy_weights(ours, theirs, ENCODER_NORMS)
-    segments = segments_of([3, 7, 1])
+    segments = Segments.of([3, 7, 1])
     x = torch.randn(11, D_MODEL, dtype=torch.float64)
     real = segments.padding_mask()
     expected = theirs(unpack(x, segments), src_key_padding_mask=~real)[real]
@@ -117,7 +116,7 @@ def test_decoder_layer_equals_that_of_torch(norm: str, activation: str) -> None:
         dropout=0.0,
     ).double()
     copy_weights(ours, theirs, DECODER_NORMS)
-    segments, src_segments = segments_of([4, 2, 6]), segments_of([5, 1, 3])
+    segments, src_segments = Segments.of([4, 2, 6]), Segments.of([5, 1, 3])
     x, memory = (torch.randn(n, D_MODEL, dtype=torch.float64) for n in (12, 9))
     expected = theirs(
         unpack(x, segments),

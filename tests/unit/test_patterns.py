@@ -14,10 +14,10 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
-from tests.packed import segments_of
 from transformer_mt.nn import flex, sparse
 from transformer_mt.nn.attend import Layout, attend, attend_padded
 from transformer_mt.nn.dropout import Dropout
+from transformer_mt.nn.packing import Segments
 from transformer_mt.nn.patterns import Pattern, fixed, local, strided
 from transformer_mt.nn.sparse import attend_sparsely, make_sparse_plan
 
@@ -129,7 +129,7 @@ def test_attention_equals_a_triple_loop_over_what_is_seen(
     weights = torch.randn_like(expected)
     (exact,) = torch.autograd.grad((expected * weights).sum(), qkv)
     rows = torch.cat([qkv.detach(), torch.full((5, *shape[1:]), 9.0)]).requires_grad_()
-    segments = segments_of(lengths, num_tail_rows=5)
+    segments = Segments.of(lengths, num_tail_rows=5)
     for way in WAYS.values():
         layout = Layout(segments, segments, causal=causal, pattern=pattern)
         found = way((rows,), layout, dropout=NO_DROPOUT)
@@ -146,7 +146,7 @@ def test_how_many_scores_are_computed_at_once_changes_nothing(
     name: str, at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     torch.manual_seed(3)
-    segments = segments_of([20, 18, 19, 3, 17])
+    segments = Segments.of([20, 18, 19, 3, 17])
     qkv = torch.randn(77, 3, NUM_HEADS, HEAD_DIM, dtype=torch.float64, requires_grad=True)
     for causal in (False, True):
         layout = Layout(segments, segments, causal=causal, pattern=PATTERNS[name][0])
@@ -162,7 +162,7 @@ def test_long_sentences_are_attended_in_blocks_and_short_ones_by_a_mask(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for length, in_blocks in ((40, False), (400, True)):
-        segments = segments_of([length])
+        segments = Segments.of([length])
         layout = Layout(segments, segments, causal=True, pattern=strided(20, split=False))
         attend((torch.randn(length, 3, 1, 4),), layout, dropout=NO_DROPOUT)
         assert bool(layout._sparse_plan) == in_blocks
@@ -170,7 +170,7 @@ def test_long_sentences_are_attended_in_blocks_and_short_ones_by_a_mask(
 
 def test_the_gradient_of_blocks_with_attention_dropout_is_exact() -> None:
     torch.manual_seed(3)
-    segments = segments_of([9, 4])
+    segments = Segments.of([9, 4])
     layout = Layout(segments, segments, causal=True, pattern=fixed(3, 1, split=False))
     qkv = torch.randn(13, 3, 2, 2, dtype=torch.float64, requires_grad=True)
     dropout = Dropout(0.4)
@@ -186,7 +186,7 @@ def test_the_gradient_of_blocks_with_attention_dropout_is_exact() -> None:
 @pytest.mark.parametrize("enabled", [False, True])
 def test_blocks_of_bf16_are_attended_in_fp32(enabled: bool) -> None:
     torch.manual_seed(3)
-    segments = segments_of([30, 11])
+    segments = Segments.of([30, 11])
     layout = Layout(segments, segments, pattern=strided(5, split=False))
     qkv = torch.randn(41, 3, 2, 8).bfloat16()
     expected = sparsely((qkv.double(),), layout, dropout=NO_DROPOUT)
@@ -206,7 +206,7 @@ def test_blocks_of_flex_attention_hold_all_that_is_seen(name: str, causal: bool)
     """As torch computes it on the CPU, without the compiler and the backward pass."""
     pattern, _ = PATTERNS[name]
     torch.manual_seed(3)
-    segments = segments_of([150, 3, 70], num_tail_rows=5)
+    segments = Segments.of([150, 3, 70], num_tail_rows=5)
     qkv = torch.randn(segments.num_rows, 3, NUM_HEADS, 16)
     layout = Layout(segments, segments, causal=causal, pattern=pattern)
     block_mask = layout.block_mask(num_heads=NUM_HEADS)

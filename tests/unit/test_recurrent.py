@@ -6,10 +6,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.packed import segments_of
 from transformer_mt.nn.global_attention import SCORES, GlobalAttention
 from transformer_mt.nn.length_groups import length_groups
-from transformer_mt.nn.packing import pack, unpack
+from transformer_mt.nn.packing import Segments, pack, unpack
 from transformer_mt.nn.recurrent import CELLS, Bridge, RecurrentLayer, TimeOrder
 
 D_IN, D = 6, 8
@@ -23,7 +22,7 @@ def seed() -> None:
 
 
 def test_time_order_reads_step_by_step_the_longest_first() -> None:
-    order = TimeOrder.of(segments_of([2, 3, 1], num_tail_rows=2))
+    order = TimeOrder.of(Segments.of([2, 3, 1], num_tail_rows=2))
     assert order.rows.tolist() == [2, 0, 5, 3, 1, 4]
     assert order.batch_sizes.tolist() == [3, 2, 1]
     assert order.sentences.tolist() == [1, 0, 2]
@@ -40,7 +39,7 @@ def test_a_layer_is_torchs_over_each_sentence_alone(name: str, bidirectional: bo
         D_IN, D // 2 if bidirectional else D, bidirectional=bidirectional
     ).double()
     reference.load_state_dict(layer.rnn.state_dict())
-    segments = segments_of(LENGTHS, num_tail_rows=1)
+    segments = Segments.of(LENGTHS, num_tail_rows=1)
     order = TimeOrder.of(segments)
     x = torch.randn(sum(LENGTHS), D_IN, dtype=torch.float64)
     found = order.packed(layer(x[order.rows], order.batch_sizes))
@@ -70,7 +69,7 @@ def test_steps_of_a_layer_are_torchs_from_any_state(name: str, residual: bool) -
 def test_the_bridge_sees_what_was_read_last(bidirectional: bool) -> None:
     bridge = Bridge(D, 3, cell=CELLS["lstm"], bidirectional=bidirectional)
     states = torch.randn(sum(LENGTHS), D)
-    layers = bridge(states, segments_of(LENGTHS))
+    layers = bridge(states, Segments.of(LENGTHS))
     assert len(layers) == 3
     weight, bias = bridge.output.weight, bridge.output.bias
     for b, sentence in enumerate(states.split(LENGTHS)):
@@ -107,8 +106,8 @@ def test_attention_equals_a_triple_loop(name: str) -> None:
     src_lengths, tgt_lengths = [3, 1, 4], [2, 5, 1]
     queries = torch.randn(sum(tgt_lengths), D, dtype=torch.float64)
     states = torch.randn(sum(src_lengths), D, dtype=torch.float64)
-    segments = segments_of(tgt_lengths, num_tail_rows=2)
-    src_segments = segments_of(src_lengths, num_tail_rows=1)
+    segments = Segments.of(tgt_lengths, num_tail_rows=2)
+    src_segments = Segments.of(src_lengths, num_tail_rows=1)
     found = attention(
         torch.cat([queries, queries[:2]]), segments, torch.cat([states, states[:1]]), src_segments
     )
@@ -126,7 +125,7 @@ def test_groups_of_sentences_change_nothing() -> None:
     """One padded block of all sentences gives the same."""
     attention = GlobalAttention(D, SCORES["additive"](D)).double()
     lengths = torch.randint(1, 40, (2, 30)).tolist()
-    segments, src_segments = (segments_of(side) for side in lengths)
+    segments, src_segments = (Segments.of(side) for side in lengths)
     assert len(length_groups(segments, src_segments)) > 2
     queries, states = (torch.randn(sum(side), D, dtype=torch.float64) for side in lengths)
     block = attention.attend(unpack(queries, segments), attention.source(states, src_segments))

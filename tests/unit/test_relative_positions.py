@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.packed import segments_of
 from transformer_mt.nn.attend import Layout, attend, attend_in_blocks, attend_padded
 from transformer_mt.nn.dropout import Dropout
+from transformer_mt.nn.packing import Segments
 from transformer_mt.nn.positions import Positions
 from transformer_mt.nn.relative_positions import (
     AlibiPositions,
@@ -92,7 +92,7 @@ def plain_attention(x: Tensor, positions: Positions, *, causal: bool) -> Tensor:
 def test_attention_with_a_scheme_equals_a_triple_loop(name: str, causal: bool) -> None:
     torch.manual_seed(1)
     positions = scheme(name, bidirectional=not causal)
-    segments = segments_of(LENGTHS, num_tail_rows=3)
+    segments = Segments.of(LENGTHS, num_tail_rows=3)
     x = torch.randn(sum(LENGTHS) + 3, 3, H, K, dtype=torch.float64)
     positions.embed(x.new_zeros(1, 1), torch.zeros(1, dtype=torch.int64), longest=20)
     rotated = positions.rotate(x, segments.positions)
@@ -113,7 +113,7 @@ def test_blocks_of_similar_length_give_the_values_and_gradients_of_one_block(nam
     torch.manual_seed(2)
     positions = scheme(name)
     lengths = [3, 40, 4, 38, 2, 90, 5] * 3
-    segments = segments_of(lengths)
+    segments = Segments.of(lengths)
     x = torch.randn(sum(lengths), 3, H, K, dtype=torch.float64, requires_grad=True)
     layout = Layout(segments, segments)
     assert len(layout.blocks().segments) > 1

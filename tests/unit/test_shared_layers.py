@@ -18,7 +18,7 @@ from transformer_mt.nn.recompute import recompute_layers
 from transformer_mt.training.trainer import train
 
 SMALL = {"d_model": 32, "d_ff": 48, "num_heads": 2, "num_encoder_layers": 3}
-LENGTHS = torch.tensor([3, 5])
+LENGTHS = [3, 5]
 
 
 def small(**changes: object) -> Seq2Seq:
@@ -28,7 +28,7 @@ def small(**changes: object) -> Seq2Seq:
 
 
 def states(model: Seq2Seq) -> torch.Tensor:
-    segments = Segments.from_lengths(LENGTHS, max_length=5, num_tokens=8)
+    segments = Segments.of(LENGTHS)
     return model(torch.arange(8), segments, torch.arange(8), segments)
 
 

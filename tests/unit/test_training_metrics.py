@@ -7,9 +7,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from tests.packed import segments_of
 from tests.tiny_runs import metrics_without_times
 from transformer_mt.log import read_metrics
+from transformer_mt.nn.packing import Segments
 from transformer_mt.training.state import Stopwatch
 from transformer_mt.training.trainer import train
 from transformer_mt.training.update import Updater
@@ -22,7 +22,7 @@ def plain_losses(model, batch):
     """Smoothed and plain loss of each token, by torch's own function."""
     src, tgt_in = batch.src[: batch.num_src_tokens], batch.tgt_in[: batch.num_tgt_tokens]
     src_segments, tgt_segments = (
-        segments_of(lengths.tolist()) for lengths in (batch.src_lengths, batch.tgt_lengths)
+        Segments.of(lengths.tolist()) for lengths in (batch.src_lengths, batch.tgt_lengths)
     )
     states = model(src, src_segments, tgt_in, tgt_segments)
     logits = (states @ model.decoder.output.weight.T).double()

@@ -91,6 +91,7 @@ def layer_step(
     x = torch.randn(length, settings.d_model, device=device)
 
     def step() -> None:
+        """Go through the layer, forward and backward."""
         layout = Layout(segments, segments, causal=True, pattern=decoder.pattern)
         qkv = layer.qkv(x).view(length, 3, settings.num_heads, -1)
         mixed = way((qkv,), layout, dropout=Dropout(0.0))
@@ -126,5 +127,4 @@ def fitted_exponent(lengths: Sequence[int], costs: Sequence[float]) -> float:
 
 def one_sentence(length: int, device: torch.device) -> Segments:
     """Lay out a single sentence, on a device."""
-    lengths = torch.tensor([length], device=device)
-    return Segments.from_lengths(lengths, max_length=length, num_tokens=length)
+    return Segments.of([length]).to(device)

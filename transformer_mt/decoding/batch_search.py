@@ -67,7 +67,8 @@ class BatchSearch:
         """
         options, decoder = self._options, self._model.decoder
         with evaluation_mode(self._model):
-            memory, lengths = encode(self._model, [request.source for request in requests])
+            memory = encode(self._model, [request.source for request in requests])
+            lengths = torch.tensor([len(request.source) + 1 for request in requests])
             limits = options.max_lengths(lengths, longest=decoder.max_length)
             found = self._found(memory, requests, limits, watch)
             if strength := options.coverage_penalty:

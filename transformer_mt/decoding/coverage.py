@@ -8,7 +8,7 @@ from torch import Tensor
 
 from transformer_mt.decoding.beams import Hypothesis
 from transformer_mt.models.interfaces import Decoder, Memory
-from transformer_mt.nn.packing import Segments
+from transformer_mt.nn.packing import pack_tokens
 from transformer_mt.text.tokenizer import BOS_ID
 
 
@@ -46,16 +46,11 @@ def rank_by_coverage(
         strength: The factor beta, at least 0.
     """
     source_lengths = memory.segments.lengths.tolist()
-    device = memory.states.device
     results: list[list[Hypothesis]] = [[] for _ in found]
     for rank in range(max(map(len, found), default=0)):
         targets = [[BOS_ID, *(own[rank].tokens if rank < len(own) else [])] for own in found]
-        lengths = torch.tensor([len(target) for target in targets])
-        tokens = torch.tensor([token for target in targets for token in target], device=device)
-        segments = Segments.from_lengths(
-            lengths, max_length=int(lengths.max()), num_tokens=len(tokens)
-        ).to(device)
-        attention = decoder.source_attention(tokens, segments, memory)[:, -1].mean(1)
+        tgt_in, segments = pack_tokens(targets, memory.states.device)
+        attention = decoder.source_attention(tgt_in, segments, memory)[:, -1].mean(1)
         for line, own in enumerate(found):
             if rank < len(own):
                 coverage = coverage_of(attention[line], len(targets[line]), source_lengths[line])

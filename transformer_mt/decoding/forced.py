@@ -12,7 +12,7 @@ from torch import Tensor
 from transformer_mt.errors import ConfigError
 from transformer_mt.models.interfaces import Decoder, Memory
 from transformer_mt.models.seq2seq import Seq2Seq, evaluation_mode
-from transformer_mt.nn.packing import Segments
+from transformer_mt.nn.packing import Segments, pack_tokens
 from transformer_mt.text.tokenizer import BOS_ID, EOS_ID
 
 # Greatest number of logits that are held at once.
@@ -37,10 +37,9 @@ class AllAttention:
     source: NDArray[np.float32] | None
 
 
-def encode(model: Seq2Seq, sources: Sequence[Sequence[int]]) -> tuple[Memory, Tensor]:
-    """Return what the encoder makes of sources, and their lengths with eos, on the CPU."""
-    src, lengths, segments = _pack(model, [[*source, EOS_ID] for source in sources])
-    return model.encode(src, segments), lengths
+def encode(model: Seq2Seq, sources: Sequence[Sequence[int]]) -> Memory:
+    """Return what the encoder makes of sources, each with eos behind it."""
+    return model.encode(*_pack(model, [[*source, EOS_ID] for source in sources]))
 
 
 @torch.inference_mode()
@@ -48,12 +47,13 @@ def token_log_probs(model: Seq2Seq, pairs: Sequence[Pair]) -> list[list[float]]:
     """Return the log-probability of each token of the targets, eos last, in nats."""
     with evaluation_mode(model):
         memory = _encode_once(model, [source for source, _ in pairs])
-        tgt_out, lengths, segments = _pack(model, [[*target, EOS_ID] for _, target in pairs])
-        tgt_in, _, _ = _pack(model, [[BOS_ID, *target] for _, target in pairs])
+        tgt_out, segments = _pack(model, [[*target, EOS_ID] for _, target in pairs])
+        tgt_in, _ = _pack(model, [[BOS_ID, *target] for _, target in pairs])
         log_probs = score_targets(
             model.decoder, memory, tgt_in=tgt_in, tgt_out=tgt_out, segments=segments
         )
-    return [part.tolist() for part in torch.split(log_probs.cpu(), lengths.tolist())]
+    parts = torch.split(log_probs.cpu(), [len(target) + 1 for _, target in pairs])
+    return [part.tolist() for part in parts]
 
 
 @torch.inference_mode()
@@ -94,7 +94,7 @@ def source_attention(
     """
     with evaluation_mode(model):
         memory = _encode_once(model, [source for source, _ in pairs])
-        tgt_in, _, segments = _pack(model, [[BOS_ID, *target] for _, target in pairs])
+        tgt_in, segments = _pack(model, [[BOS_ID, *target] for _, target in pairs])
         weights = model.decoder.source_attention(tgt_in, segments, memory)
     return [
         reduce(matrix)[: len(target), : len(source)].float().cpu().numpy()
@@ -106,8 +106,8 @@ def source_attention(
 def all_attention(model: Seq2Seq, pair: Pair) -> AllAttention:
     """Return all weights of attention; a model without attention to the source has none there."""
     with evaluation_mode(model):
-        src, _, src_segments = _pack(model, [[*pair[0], EOS_ID]])
-        tgt_in, _, segments = _pack(model, [[BOS_ID, *pair[1]]])
+        src, src_segments = _pack(model, [[*pair[0], EOS_ID]])
+        tgt_in, segments = _pack(model, [[BOS_ID, *pair[1]]])
         memory = model.encode(src, src_segments)
         try:
             source: Tensor | None = model.decoder.source_attention(tgt_in, segments, memory)
@@ -134,10 +134,11 @@ def alternatives(
     """
     with evaluation_mode(model):
         memory = _encode_once(model, [source for source, _ in pairs])
-        tgt_in, lengths, segments = _pack(model, [[BOS_ID, *target] for _, target in pairs])
+        tgt_in, segments = _pack(model, [[BOS_ID, *target] for _, target in pairs])
         states = model.decoder(tgt_in, segments, memory)
         found: list[list[list[tuple[int, float]]]] = []
-        for part in torch.split(states, lengths.tolist()):  # logits of one sentence at a time
+        lengths = [len(target) + 1 for _, target in pairs]
+        for part in torch.split(states, lengths):  # logits of one sentence at a time
             log_probs = model.decoder.project(part).log_softmax(dim=-1, dtype=torch.float32)
             best = log_probs.topk(min(num, log_probs.shape[-1]), dim=-1)
             rows = zip(best.indices.tolist(), best.values.tolist(), strict=True)
@@ -148,22 +149,17 @@ def alternatives(
 def _encode_once(model: Seq2Seq, sources: Sequence[Sequence[int]]) -> Memory:
     """Return what the encoder makes of sources, each different one encoded once."""
     places = {source: place for place, source in enumerate(dict.fromkeys(map(tuple, sources)))}
-    memory, lengths = encode(model, list(places))
+    memory = encode(model, list(places))
     if len(places) == len(sources):
         return memory
     rows = [places[tuple(source)] for source in sources]
-    parts = torch.split(memory.states, lengths.tolist())
-    states = torch.cat([parts[row] for row in rows])
-    segments = Segments.from_lengths(
-        lengths[rows], max_length=int(lengths.max()), num_tokens=len(states)
+    parts = torch.split(memory.states, [len(source) + 1 for source in places])
+    chosen = [parts[row] for row in rows]
+    return Memory(
+        torch.cat(chosen), Segments.of([len(part) for part in chosen]).to(memory.states.device)
     )
-    return Memory(states, segments.to(states.device))
 
 
-def _pack(model: Seq2Seq, sentences: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor, Segments]:
-    """Lay sentences one after another on the model's device; the lengths stay on the CPU."""
-    lengths = torch.tensor([len(sentence) for sentence in sentences])
-    tokens = torch.tensor([token for sentence in sentences for token in sentence])
-    segments = Segments.from_lengths(lengths, max_length=int(lengths.max()), num_tokens=len(tokens))
-    device = next(model.parameters()).device
-    return tokens.to(device), lengths, segments.to(device)
+def _pack(model: Seq2Seq, sentences: Sequence[Sequence[int]]) -> tuple[Tensor, Segments]:
+    """Lay sentences one after another on the model's device."""
+    return pack_tokens(sentences, next(model.parameters()).device)

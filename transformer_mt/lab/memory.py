@@ -122,8 +122,7 @@ def _logits(model: Seq2Seq, src: Tensor, tgt: Tensor) -> Tensor:
 
 def _segments(tokens: Tensor) -> Segments:
     num_sequences, length = tokens.shape
-    lengths = torch.full((num_sequences,), length)
-    return Segments.from_lengths(lengths, max_length=length, num_tokens=tokens.numel())
+    return Segments.of([length] * num_sequences)
 
 
 def _train(model: Seq2Seq, task: Task, *, longest: int, num_updates: int, seed: int) -> None:

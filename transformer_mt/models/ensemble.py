@@ -30,7 +30,7 @@ def ensemble(models: Sequence[Seq2Seq], weights: Sequence[float]) -> Seq2Seq:
     if len(weights) != len(models) or not all(weight > 0 for weight in weights):
         raise ValueError(f"expected {len(models)} positive weights; got {weights}")
     token = torch.zeros(1, dtype=torch.int64, device=next(models[0].parameters()).device)
-    one = Segments.from_lengths(torch.ones_like(token), max_length=1, num_tokens=1)
+    one = Segments.of([1]).to(token.device)
     with torch.inference_mode():
         memories = [model.encode(token, one) for model in models]
         states = [m.decoder(token, one, memory) for m, memory in zip(models, memories, strict=True)]

@@ -66,9 +66,7 @@ def _compare(
     kernel: Kernel, lengths: list[int], *, device: torch.device, dtype: torch.dtype, head_dim: int
 ) -> None:
     """Raise an error unless values and gradients are near those of `attend_sparsely`."""
-    segments = Segments.from_lengths(
-        torch.tensor(lengths, device=device), max_length=max(lengths), num_tokens=sum(lengths)
-    )
+    segments = Segments.of(lengths).to(device)
     pattern = fixed(16, 2, split=True)
     numbers = torch.Generator(device).manual_seed(1)
     shape = sum(lengths), 3, 2, head_dim
@@ -110,6 +108,7 @@ def make_block_mask(segments: Segments, pattern: Pattern, *, causal: bool, num_h
     heads_of_first = num_heads // len(pattern.rules)
 
     def seen(_batch: Tensor, head: Tensor, q: Tensor, k: Tensor) -> Tensor:
+        """Tell whether a query sees a key, both given by their row."""
         own = any_of(first_rules, position[q], position[k])
         if len(pattern.rules) > 1:
             others = any_of(last_rules, position[q], position[k])

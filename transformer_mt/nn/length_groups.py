@@ -35,18 +35,10 @@ class Blocks:
         rows = torch.cat([torch.arange(starts[s], starts[s] + lengths[s]) for s in order])
         places = torch.empty_like(rows)
         places[rows] = torch.arange(len(rows))
-        of_groups = [[lengths[s] for s in group] for group in groups]
         return cls(
             rows,
             places,
-            [
-                Segments.from_lengths(
-                    segments.lengths.new_tensor(of_group),
-                    max_length=max(of_group),
-                    num_tokens=sum(of_group),
-                )
-                for of_group in of_groups
-            ],
+            [Segments.of([lengths[s] for s in group]) for group in groups],
             segments.num_tail_rows,
         )
 

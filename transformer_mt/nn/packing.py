@@ -5,6 +5,7 @@ but perhaps a tail, which makes the number of rows a round one. What acts on eac
 notices; only attention must know where sentences end.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -72,6 +73,17 @@ class Segments:
             num_rows=num_tokens + num_tail_rows,
         )
 
+    @classmethod
+    def of(cls, lengths: Sequence[int], *, num_tail_rows: int = 0) -> "Segments":
+        """Lay out sentences of the given lengths one after another, on the CPU."""
+        num_tokens = sum(lengths)
+        return cls.from_lengths(
+            torch.tensor(lengths),
+            max_length=max(lengths),
+            num_tokens=num_tokens,
+            num_rows=num_tokens + num_tail_rows,
+        )
+
     @property
     def num_sentences(self) -> int:
         """B."""
@@ -95,6 +107,14 @@ class Segments:
             positions=self.positions.to(device, non_blocking=True),
             index=self.index.to(device, non_blocking=True),
         )
+
+
+def pack_tokens(
+    sentences: Sequence[Sequence[int]], device: torch.device | str
+) -> tuple[Tensor, Segments]:
+    """Return the tokens of sentences (N,), one after another, and where they lie, on a device."""
+    tokens = torch.tensor([token for sentence in sentences for token in sentence])
+    return tokens.to(device), Segments.of([len(sentence) for sentence in sentences]).to(device)
 
 
 def unpack(x: Tensor, segments: Segments) -> Tensor:
