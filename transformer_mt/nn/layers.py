@@ -5,7 +5,7 @@ Every block acts on packed tokens (N, D) and takes the blocks that it is made of
 
 import math
 from collections.abc import Callable, Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -151,14 +151,8 @@ class EncoderLayer(nn.Module):
 
     def forward_with_weights(self, x: Tensor, layout: Layout) -> tuple[Tensor, Tensor]:
         """Do as `forward`, and return also the weights of self-attention (B, H, S, S)."""
-        weights = []
-
-        def attend_to_itself(x: Tensor) -> Tensor:
-            weights.append(self.self_attention.weights(x, layout))
-            mixed: Tensor = self.self_attention(x, layout)
-            return mixed
-
-        x = self._sublayers(x, attend_to_itself)
+        attend, weights = _with_weights(self.self_attention, layout)
+        x = self._sublayers(x, attend)
         return x, weights[0]
 
     def _sublayers(self, x: Tensor, self_attention: Sublayer) -> Tensor:
@@ -208,20 +202,10 @@ class DecoderLayer(nn.Module):
         Returns:
             (Nt, D); weights among targets (B, H, T, T); weights on the source (B, H, T, S).
         """
-        weights = []
-
-        def attend_to_itself(x: Tensor) -> Tensor:
-            weights.append(self.self_attention.weights(x, layout))
-            mixed: Tensor = self.self_attention(x, layout)
-            return mixed
-
-        def attend_to_source(x: Tensor) -> Tensor:
-            weights.append(self.cross_attention.weights(x, memory, memory_layout))
-            mixed: Tensor = self.cross_attention(x, memory, memory_layout)
-            return mixed
-
+        attend_to_itself, own = _with_weights(self.self_attention, layout)
+        attend_to_source, on_source = _with_weights(self.cross_attention, memory, memory_layout)
         x = self._sublayers(x, attend_to_itself, attend_to_source)
-        return x, weights[0], weights[1]
+        return x, own[0], on_source[0]
 
     def step(
         self, x: Tensor, layout: StepLayout, *, past: KeysValues, memory: KeysValues
@@ -244,6 +228,20 @@ class DecoderLayer(nn.Module):
         x = self.residual(x, self_attention, self.self_attention_norm, self.dropout)
         x = self.residual(x, cross_attention, self.cross_attention_norm, self.dropout)
         return self.residual(x, self.feed_forward, self.feed_forward_norm, self.dropout)
+
+
+def _with_weights(
+    attention: SelfAttention | CrossAttention, *context: Any
+) -> tuple[Sublayer, list[Tensor]]:
+    """Return attention to a context as a sublayer, and a list in which it leaves its weights."""
+    weights: list[Tensor] = []
+
+    def attend(x: Tensor) -> Tensor:
+        weights.append(attention.weights(x, *context))
+        mixed: Tensor = attention(x, *context)
+        return mixed
+
+    return attend, weights
 
 
 def rms_norm(d_model: int) -> nn.Module:
