@@ -1,8 +1,8 @@
-import contextlib
 import copy
 import json
 import logging
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -720,11 +720,19 @@ def test_the_json_schema_accepts_the_recipes() -> None:
 # --- any input ------------------------------------------------------------------------------------
 
 
+def is_config_or_error(text: str, overrides: Sequence[str] = ()) -> bool:
+    """Whether reading gives a config, or an error that says where the mistakes are."""
+    try:
+        return isinstance(parse_config(text, "x.yaml", overrides), Config)
+    except ConfigError as error:
+        *_, mistake = str(error).split("\n")
+        return mistake.startswith(("x.yaml", "--set"))
+
+
 @settings(deadline=None)
 @given(st.text(), st.lists(st.text(), max_size=2))
 def test_any_text_gives_a_config_or_a_config_error(text: str, overrides: list[str]) -> None:
-    with contextlib.suppress(ConfigError):
-        parse_config(text, "x.yaml", overrides)
+    assert is_config_or_error(text, overrides)
 
 
 VALUES = st.recursive(
@@ -756,8 +764,7 @@ def test_any_value_anywhere_gives_a_config_or_a_config_error(
     for part in path[:-1]:
         holder = holder[part]
     holder[path[-1]] = value
-    with contextlib.suppress(ConfigError):
-        parse_config(yaml.safe_dump(changed), "x.yaml")
+    assert is_config_or_error(yaml.safe_dump(changed))
 
 
 @settings(deadline=None, max_examples=100)
@@ -765,5 +772,4 @@ def test_any_value_anywhere_gives_a_config_or_a_config_error(
 def test_any_override_gives_a_config_or_a_config_error(
     path: tuple[str | int, ...], value: str
 ) -> None:
-    with contextlib.suppress(ConfigError):
-        parse_config(GOOD, "x.yaml", [f"{'.'.join(map(str, path))}={value}"])
+    assert is_config_or_error(GOOD, [f"{'.'.join(map(str, path))}={value}"])

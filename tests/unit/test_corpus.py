@@ -588,11 +588,17 @@ def test_workers_end_when_their_parent_is_killed(endless: subprocess.Popen[str])
     endless.kill()
     endless.communicate(timeout=20)
     deadline = time.monotonic() + 10
-    while time.monotonic() < deadline:
-        try:
-            os.killpg(endless.pid, 0)
-        except ProcessLookupError:
-            return
+    while has_processes(endless.pid) and time.monotonic() < deadline:
         time.sleep(0.05)
-    os.killpg(endless.pid, signal.SIGKILL)
-    pytest.fail("workers outlived their parent")
+    outlived = has_processes(endless.pid)
+    if outlived:
+        os.killpg(endless.pid, signal.SIGKILL)
+    assert not outlived
+
+
+def has_processes(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True

@@ -86,8 +86,11 @@ def test_a_message_that_cannot_be_written_does_not_stop_the_run(
     screen = Terminal()
     monkeypatch.setattr("sys.stderr", screen)
     configure_logging()
+    LOGGER.info("somebody hears this")
+    assert screen.getvalue() == "somebody hears this\n"
     screen.close()
     LOGGER.info("nobody hears this")
+    assert screen.closed
 
 
 # --- metrics --------------------------------------------------------------------------------------

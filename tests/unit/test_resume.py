@@ -224,9 +224,12 @@ def test_a_file_system_without_locks_keeps_nobody_out(run_config, monkeypatch):
         raise OSError(errno.ENOSYS, "Function not implemented")
 
     monkeypatch.setattr("fcntl.flock", refuse)
-    run = RunDirectory(Path(run_config().training.runs_dir) / "tiny")
-    run.claim(run_config(), fresh=False)
-    run.release()
+    runs = [RunDirectory(Path(run_config().training.runs_dir) / "tiny") for _ in range(2)]
+    for run in runs:
+        run.claim(run_config(), fresh=False)
+        assert str(os.getpid()) in run.lock_path.read_text(encoding="utf-8")
+    for run in runs:
+        run.release()
 
 
 def test_minutes_count_over_resumptions(run_config, monkeypatch):

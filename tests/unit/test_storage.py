@@ -212,12 +212,15 @@ def test_only_a_folder_of_the_same_kind_is_replaced(tmp_path, what):
     assert kept.read_text(encoding="utf-8") == "mine"
 
 
-def test_the_same_kind_nothing_and_what_is_empty_or_damaged_are_replaced(tmp_path):
+@pytest.mark.parametrize("what", ["nothing", "empty", "the same kind", "damaged"])
+def test_the_same_kind_nothing_and_what_is_empty_or_damaged_are_replaced(tmp_path, what):
     target = tmp_path / "target"
+    if what == "empty":
+        target.mkdir()
+    elif what != "nothing":
+        write(target, "old")
+    if what == "damaged":
+        (target / "manifest.json").write_text("no json", encoding="utf-8")
     refuse_to_replace_others(target, "letter")
-    target.mkdir()
-    refuse_to_replace_others(target, "letter")
-    write(target, "old")
-    refuse_to_replace_others(target, "letter")
-    (target / "manifest.json").write_text("no json", encoding="utf-8")
-    refuse_to_replace_others(target, "letter")
+    write(target, "new")
+    assert (target / "text").read_text() == "new"

@@ -513,7 +513,9 @@ class TestFiles:
         except ValueError:
             return
         ids = tokenizer.encode("Häuser und </s> ▁")
-        tokenizer.decode(tokenizer.sample(ids, np.random.default_rng(0), strength=0.1))
+        sampled = tokenizer.sample(ids, np.random.default_rng(0), strength=0.1)
+        assert all(0 <= id < tokenizer.vocab_size for id in [*ids, *sampled])
+        assert isinstance(tokenizer.decode(sampled), str)
 
     def test_models_with_other_ids_are_refused(self, tmp_path: Path) -> None:
         path = write_model(tmp_path / "t5.model", pad_id=0, eos_id=1, unk_id=2, bos_id=-1)
