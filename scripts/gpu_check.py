@@ -62,6 +62,7 @@ def time_limit(seconds: float) -> Iterator[None]:
     """Raise OutOfTime in the block when the time is over."""
 
     def expire(number: int, frame: FrameType | None) -> None:
+        """Answer the alarm."""
         raise OutOfTime
 
     before = signal.signal(signal.SIGALRM, expire)

@@ -143,6 +143,7 @@ def build_peer(
         marian.set_attn_implementation("eager")
 
     def logits(src: Tensor, tgt_in: Tensor) -> Tensor:
+        """Return the logits of the peer."""
         output: Tensor = marian(
             input_ids=src,
             attention_mask=(src != PAD_ID).long(),
@@ -215,6 +216,7 @@ def marian_translator(
 
     @torch.inference_mode()
     def translate() -> int:
+        """Translate all sources; return the number of tokens."""
         num_tokens = 0
         for start in range(0, len(sources), batch_size):
             rows = [torch.tensor([*s, EOS_ID]) for s in sources[start : start + batch_size]]
@@ -258,6 +260,7 @@ def ctranslate2_translator(
     texts = [[str(token) for token in source] for source in sources]
 
     def translate() -> int:
+        """Translate all sources; return the number of tokens."""
         results = engine.translate_batch(
             texts,
             beam_size=workload.beam_size,

@@ -53,6 +53,7 @@ def time_updates() -> dict[str, MutableSequence[float]]:
     rows = torch.ones(128, 32)
 
     def timed(self: Updater, *arguments: Any, **keywords: Any) -> None:
+        """Make an update and note its seconds."""
         clock, processor = time.monotonic(), time.process_time()
         update(self, *arguments, **keywords)
         taken["clock_seconds"].append(time.monotonic() - clock)
@@ -88,6 +89,7 @@ def main() -> None:
     is_over = threading.Event()
 
     def watch() -> None:
+        """Take samples until the run is over."""
         while not is_over.wait(SECONDS_BETWEEN_SAMPLES):
             samples.append(sample())
 

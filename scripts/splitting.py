@@ -40,6 +40,7 @@ def group(pairs: Iterable[Pair]) -> list[list[Pair]]:
     parents: dict[tuple[str, str], tuple[str, str]] = {}
 
     def root(node: tuple[str, str]) -> tuple[str, str]:
+        """Return the representative of the group of a node."""
         while parents.setdefault(node, node) != node:
             parents[node] = node = parents[parents[node]]
         return node
@@ -61,6 +62,7 @@ def split(pairs: Iterable[Pair], *, num_valid: int, num_test: int) -> dict[str, 
     """
 
     def rank(pair: Pair) -> bytes:
+        """Return a number that looks random and depends on the pair alone."""
         return hashlib.sha256(f"{pair.src}\t{pair.tgt}".encode()).digest()
 
     ranked = (sorted(members, key=rank) for members in group(pairs))

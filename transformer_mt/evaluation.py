@@ -149,6 +149,7 @@ def validation_loss(
     """
 
     def sums_of(batch: Batch, pairs: Sequence[int]) -> list[Tensor]:
+        """Return the two sums of some neighbouring pairs."""
         part = batch.part(pairs[0], pairs[-1] + 1).to(device)
         return [torch.stack(batch_loss(model, part, label_smoothing=label_smoothing)).cpu()]
 

@@ -56,6 +56,7 @@ def hugging_face(options: argparse.Namespace) -> tuple[list[Setup], Callable[...
 
     @torch.inference_mode()
     def translate_batch(sources: Sequence[list[int]], beam_size: int) -> list[list[int]]:
+        """Translate sentences of similar length."""
         rows = [torch.tensor([*source, EOS_ID]) for source in sources]
         src = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=PAD_ID)
         output = model.generate(
@@ -73,9 +74,11 @@ def hugging_face(options: argparse.Namespace) -> tuple[list[Setup], Callable[...
         ]
 
     def ready(setup: Setup, beam_size: int) -> Translate:
+        """Return a translator with some settings."""
         model.set_attn_implementation(setup["attention"])
 
         def translate(sources: Sequence[list[int]]) -> list[list[int]]:
+            """Translate sentences in batches of similar length, in the order that they come."""
             order = sorted(range(len(sources)), key=lambda i: len(sources[i]))
             found: list[list[int]] = [[] for _ in sources]
             for start in range(0, len(order), setup["batch"]):
@@ -104,6 +107,7 @@ def ctranslate2(options: argparse.Namespace) -> tuple[list[Setup], Callable[...,
     loaded: dict[int, Any] = {}
 
     def ready(setup: Setup, beam_size: int) -> Translate:
+        """Return a translator with some settings."""
         workers = setup["workers"]
         if workers not in loaded:
             loaded.clear()  # never two copies of the weights
@@ -116,6 +120,7 @@ def ctranslate2(options: argparse.Namespace) -> tuple[list[Setup], Callable[...,
             )
 
         def translate(sources: Sequence[list[int]]) -> list[list[int]]:
+            """Translate sentences; the engine makes the batches."""
             results = loaded[workers].translate_batch(
                 [tokenizers.src.pieces(source) for source in sources],
                 beam_size=beam_size,
@@ -152,21 +157,25 @@ def measure(
     setups, ready = translators
 
     def text_to_text(translate: Translate, lines: Sequence[str]) -> tuple[list[str], int]:
+        """Return the translations of lines, and how many tokens they have with eos."""
         targets = translate(tokenizers.src.encode_batch(list(lines)))
         texts = [tokenizers.tgt.decode(target) for target in targets]
         return texts, sum(len(target) + 1 for target in targets)
 
     def seconds_of(translate: Translate, lines: Sequence[str]) -> float:
+        """Measure a translation of lines."""
         started = time.perf_counter()
         text_to_text(translate, lines)
         return time.perf_counter() - started
 
     def trial(setup: Setup) -> float:
+        """Measure a translation of some lines with a setup, after a warm-up."""
         translate = ready(setup, options.beam)
         text_to_text(translate, evenly(lines, WARMUP_LINES))
         return seconds_of(translate, evenly(lines, max(TRIAL_LINES, *options.batches)))
 
     def alone(setup: Setup) -> list[float]:
+        """Measure translations of one line each, and sort their seconds."""
         translate = ready(setup, options.beam)
         text_to_text(translate, lines[:1])
         return sorted(seconds_of(translate, [line]) for line in evenly(lines, options.singles))

@@ -150,11 +150,13 @@ def measure_trainer(config_path: str, changes: Sequence[str], seconds: float) ->
     times: list[float] = []
 
     def pad(rows: list[list[int]], value: int) -> torch.Tensor:
+        """Make one tensor of rows of unequal length."""
         return torch.nn.utils.rnn.pad_sequence(
             [torch.tensor(row) for row in rows], batch_first=True, padding_value=value
         )
 
     def collate(rows: list[dict[str, list[int]]]) -> dict[str, torch.Tensor]:
+        """Make a batch, and note how much of it is real."""
         src = pad([row["input_ids"] for row in rows], PAD_ID)
         labels = pad([row["labels"] for row in rows], -100)
         num_tokens = int((labels != -100).sum())
@@ -172,6 +174,7 @@ def measure_trainer(config_path: str, changes: Sequence[str], seconds: float) ->
         """Ends the training when the time is over."""
 
         def on_step_end(self, args: Any, state: Any, control: Any, **_: object) -> None:
+            """Note the time; stop the training when it is over."""
             times.append(time.perf_counter())
             enough = len(times) > 2 * LEAST_UPDATES
             if enough and times[-1] - times[0] > (1 + WARMUP_SHARE) * seconds:

@@ -49,6 +49,7 @@ def main() -> None:
     translator = Translator(load_bundle(find_bundle(arguments.model)), SearchOptions())
 
     def bleu(texts: list[str]) -> str:
+        """Score texts without what was to be protected."""
         plain = [re.sub(" +", " ", PROTECTED.sub("", text)).strip() for text in texts]
         return f"{BLEU().corpus_score(plain, [references]).score:.1f}"
 

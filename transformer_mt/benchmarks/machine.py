@@ -125,6 +125,7 @@ def product_seconds(
     """
 
     def matrix(num_rows: int, num_columns: int) -> torch.Tensor:
+        """Draw a matrix."""
         return torch.randn(num_rows, num_columns, device=device).to(dtype)
 
     x, weight, grad = matrix(num_rows, num_in), matrix(num_out, num_in), matrix(num_rows, num_out)

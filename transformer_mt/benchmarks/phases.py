@@ -47,11 +47,13 @@ def forward_passes(model: nn.Module, clock: PhaseClock) -> Generator[None]:
     """Let the clock know when forward passes begin and end."""
 
     def begin(*_: object) -> None:
+        """End what came before a forward pass."""
         # Before the first micro-batch its copy to the device ends, before the others a backward
         # pass.
         clock.end("backward" if clock.last == "forward" else "data")
 
     def end(*_: object) -> None:
+        """End a forward pass."""
         clock.end("forward")
 
     handles = [

@@ -68,6 +68,7 @@ class Work:
     positions: int = 0
 
     def __add__(self, other: "Work") -> "Work":
+        """Add up."""
         return Work(
             self.src_tokens + other.src_tokens,
             self.tgt_tokens + other.tgt_tokens,

@@ -197,6 +197,7 @@ def progress_bar(
     with tqdm(desc=name, unit=unit, leave=False) as bar:
 
         def show(num_done: int, num_all: int | None) -> None:
+            """Draw the bar."""
             bar.total = num_all
             bar.update(num_done - bar.n)
 

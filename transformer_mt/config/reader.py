@@ -36,6 +36,7 @@ class Place:
     source: str
 
     def __str__(self) -> str:
+        """Write it as messages begin."""
         return f"{self.source}:{self.line}:{self.column}" if self.line else self.source
 
 

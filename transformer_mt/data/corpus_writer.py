@@ -66,6 +66,7 @@ class Written:
         )
 
     def __add__(self, chunk: EncodedPairs) -> "Written":
+        """Count a further chunk."""
         src, tgt = chunk.lengths.max(axis=0, initial=0).tolist()
         return Written(
             self.report + chunk.report,

@@ -24,9 +24,11 @@ class DocumentPairs:
         self._separator = separator
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
+        """Yield the pairs in their context."""
         num_ends = 0
 
         def counted() -> Iterator[tuple[str, str]]:
+            """Count the ends of documents on the way."""
             nonlocal num_ends
             for pair in self._source:
                 num_ends += not any(text.strip() for text in pair)

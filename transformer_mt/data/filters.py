@@ -57,6 +57,7 @@ class FilterReport:
         return self.num_pairs - self.num_dropped
 
     def __add__(self, other: "FilterReport") -> "FilterReport":
+        """Add up."""
         both = {r: self.dropped.get(r, 0) + other.dropped.get(r, 0) for r in REASONS}
         return FilterReport(self.num_pairs + other.num_pairs, {r: n for r, n in both.items() if n})
 
@@ -70,6 +71,7 @@ class FilterReport:
         return cls(values["pairs"], values["dropped"])
 
     def __str__(self) -> str:
+        """Write a table with a line for each reason."""
         rows = [("pairs", self.num_pairs, ""), ("kept", self.num_kept, "")]
         rows += [(r, self.dropped[r], _MEANINGS[r]) for r in REASONS if self.dropped.get(r)]
         width = len(f"{self.num_pairs:,}")

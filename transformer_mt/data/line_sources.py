@@ -25,6 +25,7 @@ class TextPairs:
         _check_readable(src_path, tgt_path)
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
+        """Yield the pairs."""
         src_lines, tgt_lines = read_lines(self.src_path), read_lines(self.tgt_path)
         count = 0
         for src in src_lines:
@@ -61,6 +62,7 @@ class TsvPairs:
         _check_readable(path)
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
+        """Yield the pairs."""
         num_needed = max(self.src_column, self.tgt_column) + 1
         for number, line in enumerate(read_lines(self.path), start=1):
             columns = line.split("\t")
@@ -99,6 +101,7 @@ class CsvPairs:
         _check_readable(path)
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
+        """Yield the pairs."""
         places: list[int] | None = None
         for number, row in self._rows():
             if places is None:
@@ -156,6 +159,7 @@ class JsonlPairs:
         _check_readable(path)
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
+        """Yield the pairs."""
         for number, line in enumerate(read_lines(self.path), start=1):
             if not line or line.isspace():
                 continue

@@ -31,9 +31,11 @@ class Rows:
     pair: Ints
 
     def __len__(self) -> int:
+        """Count the rows."""
         return len(self.pair)
 
     def __getitem__(self, selection: slice | Ints) -> "Rows":
+        """Return some of the rows."""
         return Rows(self.corpus[selection], self.pair[selection])
 
 

@@ -42,6 +42,7 @@ class TokenPairs:
         self._block_offsets = block_offsets
 
     def __len__(self) -> int:
+        """Count the pairs."""
         return len(self._lengths)
 
     @property

@@ -23,6 +23,7 @@ def prefetch(items: Iterable[T], depth: int) -> Generator[T, None, None]:
     stopped = threading.Event()
 
     def make() -> None:
+        """Make items ahead until there are no more, or nobody wants them."""
         try:
             iterator = iter(items)
             while room.acquire() and not stopped.is_set():

@@ -51,6 +51,7 @@ class ReversePairs:
         self.seed = seed
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
+        """Yield the pairs."""
         rng = np.random.default_rng([abs(self.seed), int(self.seed < 0)])
         for _ in range(self.num_pairs):
             length = rng.integers(self.min_length, self.max_length, endpoint=True)

@@ -105,6 +105,7 @@ class BatchStream:
             self._budget = np.minimum(max_tokens / growth, self._budget).astype(np.int64)
 
     def __iter__(self) -> Iterator[tuple[Batch, Position]]:
+        """Yield the batches of this rank without end, and where each leaves off."""
         plans = self._plans()
         while True:
             dealt = list(islice(plans, self._world_size))

@@ -34,6 +34,7 @@ class ParquetPairs:
         self._columns = [find_column(schema, f, place=str(path)) for f in (src_field, tgt_field)]
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
+        """Yield the pairs."""
         import pyarrow.parquet as pq
 
         # Without these two settings whole row groups, often the whole file, are read ahead.
@@ -85,6 +86,7 @@ class HubPairs:
         self._columns = [find_column(schema, f, place=self.describe()) for f in self.fields]
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
+        """Yield the pairs."""
         tops = list(dict.fromkeys(column[0] for column in self._columns))
         tables = self._dataset.select_columns(tops).with_format("arrow").iter(_ROWS_AT_ONCE)
         yield from _pairs(tables, self._columns, place=self.describe())

@@ -25,6 +25,7 @@ class LengthPenalty:
     strength: float = 0.6
 
     def __post_init__(self) -> None:
+        """Refuse a negative strength."""
         if self.strength < 0:
             raise ValueError(f"length_penalty must not be negative; got {self.strength}")
 

@@ -50,6 +50,7 @@ class Counts:
     lost: int = 0
 
     def __str__(self) -> str:
+        """Write them for people."""
         return (
             f"{self.num_marks}; by the model {self.by_model}, put back by attention "
             f"{self.by_attention}, in lines translated in pieces {self.in_pieces}, lost {self.lost}"

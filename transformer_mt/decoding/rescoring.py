@@ -36,6 +36,7 @@ class Entry:
     score: float
 
     def __str__(self) -> str:
+        """Write it as a line of an n-best list."""
         return SEPARATOR.join([str(self.number), self.text, self.features, f"{self.score:.6f}"])
 
 

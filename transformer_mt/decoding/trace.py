@@ -57,6 +57,7 @@ class Trace:
         """Return a selection that chooses like `select` and notes what it chose."""
 
         def watched(log_probs: Tensor, scores: Tensor, prefixes: Prefixes) -> Candidates:
+            """Choose, and note what was chosen among what."""
             num = 2 * int(prefixes.num_open.max())
             considered = best_continuations(log_probs, scores, num)
             chosen = select(log_probs, scores, prefixes)

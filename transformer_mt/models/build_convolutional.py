@@ -24,10 +24,12 @@ def build_convolutional(
     d_model, kernel_size, dropout = settings.d_model, settings.kernel_size, settings.dropout
 
     def embedding(vocab_size: int) -> TokenEmbedding:
+        """Make the embedding of a side."""
         positions = LearnedPositions(settings.positions.max_length, d_model)
         return TokenEmbedding(vocab_size, d_model, positions=positions, dropout=dropout, scale=1.0)
 
     def convolution() -> GatedConvolution:
+        """Make the block of a layer."""
         return GatedConvolution(d_model, kernel_size, dropout=dropout)
 
     encoder = ConvolutionalEncoder(

@@ -22,11 +22,13 @@ def build_recurrent(
     d_model, cell = settings.d_model, CELLS[settings.cell]
 
     def embedding(vocab_size: int) -> TokenEmbedding:
+        """Make the embedding of a side."""
         return TokenEmbedding(vocab_size, d_model, positions=Positions(), dropout=settings.dropout)
 
     def layers(
         number: int, *, d_input: int = d_model, bidirectional: bool = False
     ) -> list[RecurrentLayer]:
+        """Make a stack; the first layer may have a wider input."""
         return [
             RecurrentLayer(
                 cell,

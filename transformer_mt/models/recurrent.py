@@ -196,6 +196,7 @@ class RecurrentState:
         flat = rows.flatten()
 
         def selected(part: Tensor) -> Tensor:
+            """Choose rows of a part of the state (B, W, ..)."""
             return part.flatten(0, 1).index_select(0, flat).view(*rows.shape, -1)
 
         memories = self.memories

@@ -54,6 +54,7 @@ class Window(Rule):
     reach: int
 
     def __post_init__(self) -> None:
+        """Choose the size of the blocks."""
         # A multiple of the reach, so that neighbouring blocks hold all that is in reach.
         object.__setattr__(self, "block", self.reach * math.ceil(_LEAST_BLOCK / self.reach))
 

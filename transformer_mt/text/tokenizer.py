@@ -250,6 +250,7 @@ class Tokenizer:
         return samplers[self.type](scores, ids)
 
     def __reduce__(self) -> tuple[type["Tokenizer"], tuple[bytes]]:
+        """Let other processes make it again from its bytes."""
         return Tokenizer, (self._model,)
 
 

@@ -54,6 +54,7 @@ def train_tokenizers(
     """
 
     def train(*streams: Iterable[str]) -> Tokenizer:
+        """Train one tokenizer."""
         return train_tokenizer(
             streams,
             type=type,

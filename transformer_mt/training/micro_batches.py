@@ -218,6 +218,7 @@ def largest_micro_batch(
     """
 
     def tokens(accumulation: int) -> int:
+        """Return the tokens of a micro-batch where an update has so many."""
         return -(-max_tokens // (accumulation * num_ranks))
 
     too_few, enough = 0, 1

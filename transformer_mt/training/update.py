@@ -161,6 +161,7 @@ class Updater:
         copies = 0 if self.optimizer.state else 2  # of the weights, that Adam is going to make
 
         def compute() -> list[Tensor]:
+            """Compute a gradient and hold all that an update holds."""
             room = [torch.empty_like(weight) for weight in self._weights * copies]
             return [self._backward(self._forward(batch), 1.0), *room]
 
