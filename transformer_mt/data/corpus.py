@@ -162,19 +162,18 @@ def prepare_corpus(
             shutil.rmtree(unfinished, ignore_errors=True)
             return corpus
         facts = _fill(unfinished, source, tokenizers, filters=filters, num_workers=num_workers)
-        if source.fingerprint(hashes) != identity["texts"]:
-            raise DataError(
-                f"{source.describe()}: the text changed while it was read: "
-                "repeat the command when it is complete"
-            )
+        _check_unchanged(source, identity["texts"], hashes)
         if is_damaged:
             shutil.rmtree(directory, ignore_errors=True)
         manifest = {"kind": KIND, **identity, "source": source.describe(), **facts}
         finish_directory(unfinished, directory, manifest, hash_name="xxh3")
     corpus = Corpus.open(directory)
-    seconds = time.monotonic() - started
     logger.info(
-        "%s: made its corpus %s in %.1f s\n%s", source.describe(), directory, seconds, corpus.report
+        "%s: made its corpus %s in %.1f s\n%s",
+        source.describe(),
+        directory,
+        time.monotonic() - started,
+        corpus.report,
     )
     return corpus
 
@@ -215,6 +214,14 @@ def _fill(
             f"{source.describe()}: no pair is left to train on. What was read:\n{written.report}"
         )
     return {"types": types, **written.as_dict()}
+
+
+def _check_unchanged(source: PairSource, texts: object, hashes: FileHashes) -> None:
+    if source.fingerprint(hashes) != texts:
+        raise DataError(
+            f"{source.describe()}: the text changed while it was read: "
+            "repeat the command when it is complete"
+        )
 
 
 def _find(directory: Path, source: PairSource) -> Corpus | None:

@@ -5,6 +5,7 @@ import logging
 import random
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Literal
 
 import sentencepiece
@@ -34,6 +35,20 @@ _SPECIAL_SYMBOLS = ("<pad>", "<unk>", "<s>", "</s>")
 # SentencePiece's trainer, which leaves out every line that has it.
 _NO_PIECES = str.maketrans(dict.fromkeys(f"{SPACE}{NONCHARACTERS}\u2585\0\t\n\r", " "))
 
+_FIXED_OPTIONS = {
+    "pad_id": PAD_ID,
+    "unk_id": UNK_ID,
+    "bos_id": BOS_ID,
+    "eos_id": EOS_ID,
+    "normalization_rule_name": "identity",
+    "remove_extra_whitespaces": False,
+    "add_dummy_prefix": True,
+    # Longer lines would be left out; a character has at most 4 bytes.
+    "max_sentence_length": 4 * MAX_LINE_CHARS,
+    # Sums of the unigram trainer depend on the number of threads.
+    "num_threads": 16,
+}
+
 
 def train_tokenizers(
     src_lines: Iterable[str],
@@ -52,24 +67,20 @@ def train_tokenizers(
 
     Arguments and errors are those of `train_tokenizer`. The streams are read one after the other.
     """
-
-    def train(*streams: Iterable[str]) -> Tokenizer:
-        """Train one tokenizer."""
-        return train_tokenizer(
-            streams,
-            type=type,
-            vocab_size=vocab_size,
-            character_coverage=character_coverage,
-            byte_fallback=byte_fallback,
-            user_symbols=user_symbols,
-            num_sample_lines=num_sample_lines,
-            seed=seed,
-        )
-
+    train = partial(
+        train_tokenizer,
+        type=type,
+        vocab_size=vocab_size,
+        character_coverage=character_coverage,
+        byte_fallback=byte_fallback,
+        user_symbols=user_symbols,
+        num_sample_lines=num_sample_lines,
+        seed=seed,
+    )
     if joint:
-        tokenizer = train(src_lines, tgt_lines)
+        tokenizer = train([src_lines, tgt_lines])
         return Tokenizers(src=tokenizer, tgt=tokenizer)
-    return Tokenizers(src=train(src_lines), tgt=train(tgt_lines))
+    return Tokenizers(src=train([src_lines]), tgt=train([tgt_lines]))
 
 
 def train_tokenizer(
@@ -108,12 +119,7 @@ def train_tokenizer(
             f"tokenizer.character_coverage: expected 0.98 to 1; got {character_coverage}"
         )
     _check_symbols(user_symbols, vocab_size=vocab_size, byte_fallback=byte_fallback)
-    sample = [
-        line for stream in streams for line in sample_lines(stream, num_sample_lines, seed=seed)
-    ]
-    if not sample:
-        raise DataError("no text to train a tokenizer on: there are no lines, or only empty ones")
-    sample = _limit_characters(sample, seed)
+    sample = _sample(streams, num_sample_lines, seed=seed)
     logger.info(
         "training a %s tokenizer of %s pieces on %s lines",
         type,
@@ -132,21 +138,23 @@ def train_tokenizer(
             character_coverage=character_coverage,
             byte_fallback=byte_fallback,
             user_defined_symbols=list(user_symbols),
-            pad_id=PAD_ID,
-            unk_id=UNK_ID,
-            bos_id=BOS_ID,
-            eos_id=EOS_ID,
-            normalization_rule_name="identity",
-            remove_extra_whitespaces=False,
-            add_dummy_prefix=True,
-            # Longer lines would be left out; a character has at most 4 bytes.
-            max_sentence_length=4 * MAX_LINE_CHARS,
-            # Sums of the unigram trainer depend on the number of threads.
-            num_threads=16,
+            **_FIXED_OPTIONS,
         )
     except RuntimeError as error:
         raise DataError(_explain(str(error), vocab_size)) from error
     return Tokenizer(model.getvalue())
+
+
+def _sample(streams: Sequence[Iterable[str]], num_lines: int, *, seed: int) -> list[str]:
+    """Draw lines from each stream.
+
+    Raises:
+        DataError: If there is no text.
+    """
+    sample = [line for stream in streams for line in sample_lines(stream, num_lines, seed=seed)]
+    if not sample:
+        raise DataError("no text to train a tokenizer on: there are no lines, or only empty ones")
+    return _limit_characters(sample, seed)
 
 
 def sample_lines(lines: Iterable[str], num_lines: int, *, seed: int) -> list[str]:

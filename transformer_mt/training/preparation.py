@@ -132,11 +132,7 @@ def prepare_data(config: Config, sources: Sources, run: RunDirectory, *, is_main
         },
     }
     if is_main:
-        _check_unchanged(run, facts)
-        if not list_checkpoints(run.checkpoints_dir):
-            save_tokenizers(tokenizers, run.tokenizer_dir)
-        replace_json(run.preparation_path, facts)
-        _tell(facts)
+        _keep(run, tokenizers, facts)
     return Data(
         tokenizers=tokenizers,
         mixture=Mixture(corpora, weights, seed=config.seed),
@@ -236,6 +232,15 @@ def _facts_of(
         "src_tokens": corpus.num_src_tokens,
         "tgt_tokens": corpus.num_tgt_tokens,
     }
+
+
+def _keep(run: RunDirectory, tokenizers: Tokenizers, facts: dict[str, Any]) -> None:
+    """Write what the run rests on into its folder, unless it is not what it was; tell it."""
+    _check_unchanged(run, facts)
+    if not list_checkpoints(run.checkpoints_dir):
+        save_tokenizers(tokenizers, run.tokenizer_dir)
+    replace_json(run.preparation_path, facts)
+    _tell(facts)
 
 
 def _check_unchanged(run: RunDirectory, facts: dict[str, Any]) -> None:
