@@ -23,8 +23,8 @@ from types import FrameType
 
 import torch
 from gpu_equal import DifferenceError
-from gpu_sections import ROOT, SECTIONS, Check, NotHereError, Results, Section
-from gpu_workload import DRY, FULL
+from gpu_sections import ROOT, SECTIONS, Section
+from gpu_workload import DRY, FULL, Check, NotHereError, Results
 
 from transformer_mt.benchmarks.machine import reset_peak_memory
 

@@ -8,6 +8,8 @@ import dataclasses
 import statistics
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,6 +20,8 @@ from transformer_mt.data.pairs import BLOCK_SIZE, TokenPairs
 from transformer_mt.text.tokenizer import EOS_ID
 
 FIRST_ORDINARY_ID = EOS_ID + 1
+
+Results = dict[str, Any]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,6 +44,26 @@ class Workload:
     warmup_steps: int = 5
     block_steps: int = 10
     """Updates between two looks at the clock."""
+
+
+class NotHereError(Exception):
+    """A section that cannot run here; the message says why."""
+
+
+@dataclasses.dataclass
+class Check:
+    """What all sections need."""
+
+    device: torch.device
+    workload: Workload
+    out_dir: Path
+    dry_run: bool
+    matrix_flops: float = 0.0
+    """Rate of bf16 matrix products of this machine, FLOP/s."""
+
+    def seconds(self, wanted: float) -> float:
+        """Return for how long to measure."""
+        return 0.0 if self.dry_run else wanted
 
 
 BASE = TransformerSettings()

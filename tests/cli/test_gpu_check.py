@@ -15,14 +15,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
 import gpu_check
 import gpu_equal
 import gpu_sections
-from gpu_workload import BASE, DRY, FULL, made_up_pairs, training_flops
+from gpu_workload import BASE, DRY, FULL, Check, NotHereError, made_up_pairs, training_flops
 
 ROOT = gpu_sections.ROOT
 
 
 @pytest.fixture
-def check(tmp_path: Path) -> gpu_sections.Check:
-    return gpu_sections.Check(torch.device("cpu"), DRY, tmp_path, dry_run=True)
+def check(tmp_path: Path) -> Check:
+    return Check(torch.device("cpu"), DRY, tmp_path, dry_run=True)
 
 
 @pytest.mark.slow
@@ -55,16 +55,16 @@ def test_sections_fit_the_six_minutes() -> None:
     assert sum(section.budget_seconds for section in own) <= gpu_check.LIMIT_SECONDS
 
 
-def test_failed_section_is_recorded_and_the_rest_still_runs(check: gpu_sections.Check) -> None:
-    def fail(check: gpu_sections.Check) -> dict[str, object]:
+def test_failed_section_is_recorded_and_the_rest_still_runs(check: Check) -> None:
+    def fail(check: Check) -> dict[str, object]:
         raise RuntimeError("out of luck")
 
-    def hang(check: gpu_sections.Check) -> dict[str, object]:
+    def hang(check: Check) -> dict[str, object]:
         time.sleep(30)
         return {}
 
-    def absent(check: gpu_sections.Check) -> dict[str, object]:
-        raise gpu_sections.NotHereError("no such thing")
+    def absent(check: Check) -> dict[str, object]:
+        raise NotHereError("no such thing")
 
     sections = [
         gpu_sections.Section("one", 5, fail),
@@ -86,9 +86,7 @@ def test_without_cuda_it_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "--dry-run" in capsys.readouterr().err
 
 
-def test_wrong_arithmetic_does_not_pass(
-    check: gpu_sections.Check, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wrong_arithmetic_does_not_pass(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
     right = gpu_equal.attend
     monkeypatch.setattr(gpu_equal, "attend", lambda *a, **k: right(*a, **k) * 1.2)
     with pytest.raises(gpu_equal.DifferenceError, match="attention differs") as caught:

@@ -1,0 +1,200 @@
+"""The speed of training and translation on a GPU, ours and that of the peers."""
+
+import contextlib
+import functools
+import time
+from collections.abc import Generator
+from typing import Literal
+
+import torch
+from gpu_peers import (
+    DTYPES,
+    PACKAGES,
+    TRANSLATORS,
+    build_peer,
+    is_installed,
+    padded_batches,
+    peer_updates,
+)
+from gpu_workload import (
+    Check,
+    NotHereError,
+    Results,
+    Workload,
+    made_up_pairs,
+    time_translations,
+    time_updates,
+    training_flops,
+)
+
+from transformer_mt.benchmarks.machine import reset_peak_memory
+from transformer_mt.data.mixture import Mixture
+from transformer_mt.data.stream import BatchStream
+from transformer_mt.decoding.penalties import LengthPenalty
+from transformer_mt.decoding.search import beam_search
+from transformer_mt.models.build import build_model
+from transformer_mt.models.seq2seq import Seq2Seq
+from transformer_mt.nn.packing import pack_tokens
+from transformer_mt.text.tokenizer import EOS_ID
+from transformer_mt.training.distributed import World
+from transformer_mt.training.graph import cuda_recorder
+from transformer_mt.training.micro_batches import row_multiple
+from transformer_mt.training.optimizers import build_adam
+from transformer_mt.training.update import Updater
+from transformer_mt.training.working_weights import WorkingWeights
+
+TrainingWay = Literal["default", "bf16 weights", "static shape", "CUDA graph"]
+
+
+def measure_training(
+    check: Check, size: str, seconds: float, *, way: TrainingWay = "default"
+) -> Results:
+    """Measure training of a model: the loader, the packed batches, the whole update."""
+    if way == "CUDA graph" and check.device.type != "cuda":
+        raise NotHereError("CUDA graphs need CUDA")
+    workload, settings = check.workload, check.workload.models[size]
+    pairs = made_up_pairs(workload.num_pairs, vocab_size=workload.vocab_size)
+    torch.manual_seed(1)
+    vocab_sizes = {"src_vocab_size": workload.vocab_size, "tgt_vocab_size": workload.vocab_size}
+    model = build_model(settings, **vocab_sizes).to(check.device)
+    started = time.perf_counter()
+    updater = _updater(model, check, way)
+    compile_seconds = time.perf_counter() - started
+    stream = BatchStream(
+        Mixture([pairs], seed=1),
+        max_tokens=workload.max_tokens,
+        row_multiple=row_multiple(
+            workload.max_tokens, static_shape=way in ("static shape", "CUDA graph")
+        ),
+    )
+
+    def updates() -> Generator[int]:
+        """Make updates; yield the target tokens of each."""
+        is_cuda = check.device.type == "cuda"
+        with contextlib.closing(stream.ahead(pin_memory=is_cuda)) as batches:
+            for batch, _ in batches:
+                updater([batch], num_tokens=batch.num_tgt_tokens, lr=1e-4)
+                yield batch.num_tgt_tokens
+
+    reset_peak_memory(check.device)
+    with contextlib.closing(updates()) as running:
+        results: Results = time_updates(
+            running, workload, device=check.device, seconds=check.seconds(seconds)
+        )
+    flops = training_flops(settings, vocab_size=workload.vocab_size, pairs=pairs)
+    rate = flops * results["tokens_per_second"]
+    return results | {
+        "precision": workload.precision,
+        "compiled": updater.model.compiled,
+        "compile_seconds": round(compile_seconds, 1),
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "gigaflops_per_target_token": round(flops / 1e9, 3),
+        "share_of_matrix_rate": round(rate / check.matrix_flops, 4),
+        **updater.read_tally(),
+    }
+
+
+def _updater(model: Seq2Seq, check: Check, way: TrainingWay) -> Updater:
+    return Updater(
+        model,
+        build_adam(model.parameters(), "adam", beta1=0.9, beta2=0.98, eps=1e-9, weight_decay=0.0),
+        world=World(),
+        device=check.device,
+        precision=check.workload.precision,
+        label_smoothing=0.1,
+        clip_norm=None,
+        compiled=check.device.type == "cuda",
+        working=WorkingWeights(model) if way == "bf16 weights" else None,
+        record=cuda_recorder() if way == "CUDA graph" else None,
+    )
+
+
+def measure_peer_training(check: Check, peer: str, size: str, seconds: float) -> Results:
+    """Measure training of a peer on the same sentences, grouped by length."""
+    if not is_installed(PACKAGES[peer]):
+        raise NotHereError(f"{PACKAGES[peer]} is not installed")
+    workload = check.workload
+    pairs = made_up_pairs(workload.num_pairs, vocab_size=workload.vocab_size)
+    torch.manual_seed(1)
+    model, logits_of = build_peer(peer, workload.models[size], workload.vocab_size)
+    running = peer_updates(
+        model,
+        logits_of,
+        padded_batches(pairs, workload.max_tokens),
+        device=check.device,
+        precision=workload.precision,
+    )
+    reset_peak_memory(check.device)
+    with contextlib.closing(running):
+        return time_updates(running, workload, device=check.device, seconds=check.seconds(seconds))
+
+
+def _sources(workload: Workload) -> list[list[int]]:
+    """Return the sentences to translate, without eos, the longest first."""
+    pairs = made_up_pairs(workload.num_sources, vocab_size=workload.vocab_size, seed=2)
+    sources = [pairs.pair(row)[0][:-1].tolist() for row in range(len(pairs))]
+    return sorted(sources, key=len, reverse=True)
+
+
+def measure_translation(check: Check) -> Results:
+    """Measure beam search of the base model, every translation of the same length."""
+    workload, device = check.workload, check.device
+    torch.manual_seed(1)
+    model = build_model(
+        workload.models["base"],
+        src_vocab_size=workload.vocab_size,
+        tgt_vocab_size=workload.vocab_size,
+    )
+    model = model.to(device, DTYPES[workload.precision]).eval()
+    sources = _sources(workload)
+
+    @torch.inference_mode()
+    def translate(batch_size: int) -> int:
+        """Translate all sources; return the number of tokens."""
+        num_tokens = 0
+        for start in range(0, len(sources), batch_size):
+            batch = [[*source, EOS_ID] for source in sources[start : start + batch_size]]
+            found = beam_search(
+                model.decoder,
+                model.encode(*pack_tokens(batch, device)),
+                beam_size=workload.beam_size,
+                length_penalty=LengthPenalty("gnmt", 0.6),
+                # At the greatest length only eos may follow; a fresh model never says it before.
+                max_lengths=torch.full((len(batch),), workload.output_tokens),
+            )
+            num_tokens += sum(len(hypotheses[0].tokens) + 1 for hypotheses in found)
+        return num_tokens
+
+    results: Results = {}
+    for batch_size in workload.translation_batches:
+        reset_peak_memory(device)
+        results[f"{batch_size} sentences"] = time_translations(
+            functools.partial(translate, batch_size),
+            len(sources),
+            device=device,
+            seconds=check.seconds(5),
+        )
+    return results
+
+
+def measure_peer_translation(check: Check, peer: str) -> Results:
+    """Measure beam search of a peer of the same size, every translation of the same length."""
+    package = PACKAGES[peer]
+    if not is_installed(package):
+        raise NotHereError(f"{package} is not installed")
+    workload, sources = check.workload, _sources(check.workload)
+    results: Results = {}
+    for batch_size in workload.translation_batches:
+        reset_peak_memory(check.device)
+        translate = TRANSLATORS[peer](
+            workload.models["base"],
+            workload,
+            sources,
+            batch_size=batch_size,
+            device=check.device,
+            directory=check.out_dir / "peer",
+        )
+        results[f"{batch_size} sentences"] = time_translations(
+            translate, len(sources), device=check.device, seconds=check.seconds(4)
+        )
+    return results
