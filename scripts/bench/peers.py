@@ -15,16 +15,12 @@ call it again with other engines, sizes or precisions, or for more rounds.
 """
 
 import argparse
-import contextlib
 import importlib.util
 import json
 import os
 import sys
-import tempfile
-import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import toolkits
 from comparison import (
@@ -79,150 +75,16 @@ def changes_of(size: str, precision: str, max_tokens: int) -> list[str]:
     return [*changes, f"training.max_tokens={max_tokens}"]
 
 
-def measure_peer(engine: str, config_path: str, changes: Sequence[str], seconds: float) -> Run:
-    """Train a peer in this process for some seconds, and report what `tmt bench train` reports."""
-    import torch
-    from gpu_peers import build_peer, fastest_attention, padded_batches, peer_updates
-    from peer_models import plain_transformer
+def measure_here(options: argparse.Namespace) -> Run:
+    """Measure a peer in this process."""
+    config = load_config(find_config(options.config), options.set)
+    if options.engine == TRAINER:
+        from trainer import measure_trainer
 
-    from transformer_mt.benchmarks import machine
-    from transformer_mt.benchmarks.training import LEAST_UPDATES, WARMUP_SHARE, read_data
-    from transformer_mt.text.tokenizer import PAD_ID
-    from transformer_mt.training.devices import choose_device
+        return measure_trainer(config, options.seconds)
+    from peer_loops import measure_peer
 
-    config = load_config(find_config(config_path), changes)
-    device = choose_device(config.training.device)
-    data = read_data(config)
-    (pairs,) = data.mixture.corpora
-    torch.manual_seed(config.seed)
-    batches = padded_batches(pairs, config.training.max_tokens)
-    machine.reset_peak_memory(device)
-    precision = config.training.precision
-    attention = fastest_attention(device, precision)
-    model, logits_of = build_peer(
-        engine, plain_transformer(config.model), data.tokenizers.tgt.vocab_size, attention=attention
-    )
-    updates = peer_updates(model, logits_of, batches, device=device, precision=precision)
-    with contextlib.closing(updates):
-        machine.run_for(
-            updates, seconds=WARMUP_SHARE * seconds, at_least=LEAST_UPDATES, device=device
-        )
-        done, elapsed = machine.run_for(
-            updates, seconds=seconds, at_least=LEAST_UPDATES, device=device
-        )
-    num_tokens = sum(int((side != PAD_ID).sum()) for batch in batches for side in batch)
-    num_positions = sum(side.numel() for batch in batches for side in batch)
-    return {
-        "tokens_per_second": sum(done) / elapsed,
-        "step_seconds": elapsed / len(done),
-        "tokens_per_step": sum(done) / len(done),
-        "padding_share": 1 - num_tokens / num_positions,
-        "peak_memory_bytes": machine.peak_memory_bytes(device),
-        "num_parameters": sum(
-            weight.numel() for weight in model.parameters() if weight.requires_grad
-        ),
-        "attention": attention,
-        "device": str(device),
-        "threads": torch.get_num_threads(),
-        "seconds": elapsed,
-        "steps": len(done),
-    }
-
-
-def measure_trainer(config_path: str, changes: Sequence[str], seconds: float) -> Run:
-    """Train MarianMT with Seq2SeqTrainer in this process; see `measure_peer`."""
-    import torch
-    from peer_models import fresh_hugging_face, plain_transformer
-    from transformers import Seq2SeqTrainer, Seq2SeqTrainingArguments, TrainerCallback
-
-    from transformer_mt.benchmarks import machine
-    from transformer_mt.benchmarks.training import LEAST_UPDATES, WARMUP_SHARE, read_data
-    from transformer_mt.text.tokenizer import BOS_ID, PAD_ID
-
-    config = load_config(find_config(config_path), changes)
-    data = read_data(config)
-    (corpus,) = data.mixture.corpora
-    pairs = [[side.tolist() for side in corpus.pair(row)] for row in range(len(corpus))]
-    num_targets = sum(len(tgt) for _, tgt in pairs)
-    torch.manual_seed(config.seed)
-    model = fresh_hugging_face(plain_transformer(config.model), data.tokenizers.tgt.vocab_size)
-    seen: list[tuple[int, int, int]] = []
-    times: list[float] = []
-
-    def pad(rows: list[list[int]], value: int) -> torch.Tensor:
-        """Make one tensor of rows of unequal length."""
-        return torch.nn.utils.rnn.pad_sequence(
-            [torch.tensor(row) for row in rows], batch_first=True, padding_value=value
-        )
-
-    def collate(rows: list[dict[str, list[int]]]) -> dict[str, torch.Tensor]:
-        """Make a batch, and note how much of it is real."""
-        src = pad([row["input_ids"] for row in rows], PAD_ID)
-        labels = pad([row["labels"] for row in rows], -100)
-        num_tokens = int((labels != -100).sum())
-        real = num_tokens + int((src != PAD_ID).sum())
-        seen.append((num_tokens, real, src.numel() + labels.numel()))
-        shifted = labels[:, :-1].masked_fill(labels[:, :-1] == -100, PAD_ID)
-        return {
-            "input_ids": src,
-            "attention_mask": (src != PAD_ID).long(),
-            "labels": labels,
-            "decoder_input_ids": torch.cat([torch.full_like(labels[:, :1], BOS_ID), shifted], 1),
-        }
-
-    class Clock(TrainerCallback):
-        """Ends the training when the time is over."""
-
-        def on_step_end(self, args: Any, state: Any, control: Any, **_: object) -> None:
-            """Note the time; stop the training when it is over."""
-            times.append(time.perf_counter())
-            enough = len(times) > 2 * LEAST_UPDATES
-            if enough and times[-1] - times[0] > (1 + WARMUP_SHARE) * seconds:
-                control.should_training_stop = True
-
-    with (
-        tempfile.TemporaryDirectory(prefix="tmt-bench-") as folder,
-        contextlib.redirect_stdout(sys.stderr),  # it prints a summary
-    ):
-        Seq2SeqTrainer(
-            model=model,
-            args=Seq2SeqTrainingArguments(
-                output_dir=folder,
-                per_device_train_batch_size=max(
-                    1, round(config.training.max_tokens * len(pairs) / num_targets)
-                ),
-                max_steps=1_000_000,
-                learning_rate=1e-4,
-                label_smoothing_factor=0.1,
-                train_sampling_strategy="group_by_length",
-                save_strategy="no",
-                logging_strategy="no",
-                report_to=[],
-                remove_unused_columns=False,
-                bf16=config.training.precision == "bf16",
-                use_cpu=not torch.cuda.is_available(),
-                disable_tqdm=True,
-                seed=config.seed,
-            ),
-            train_dataset=[{"input_ids": src, "labels": tgt} for src, tgt in pairs],
-            data_collator=collate,
-            callbacks=[Clock()],
-        ).train()
-    warm = sum(t - times[0] <= WARMUP_SHARE * seconds for t in times)
-    warm = min(max(warm, LEAST_UPDATES), len(times) - 1)
-    done = seen[warm : len(times)]  # the loader may be a batch ahead
-    elapsed = times[-1] - times[warm - 1]
-    num_tokens, real, positions = (sum(counts) for counts in zip(*done, strict=True))
-    return {
-        "tokens_per_second": num_tokens / elapsed,
-        "step_seconds": elapsed / len(done),
-        "tokens_per_step": num_tokens / len(done),
-        "padding_share": 1 - real / positions,
-        "peak_memory_bytes": machine.peak_memory_bytes(torch.device("cpu")),
-        "num_parameters": model.num_parameters(only_trainable=True),
-        "seconds": elapsed,
-        "steps": len(done),
-    }
+    return measure_peer(options.engine, config, options.seconds)
 
 
 def run_toolkit(engine: str, options: argparse.Namespace, changes: Sequence[str]) -> Run:
@@ -394,10 +256,7 @@ def main(arguments: list[str] | None = None) -> int:
         print("{}")
         return 0
     if options.engine is not None:
-        about = (options.config, options.set, options.seconds)
-        own_loop = options.engine != TRAINER
-        run = measure_peer(options.engine, *about) if own_loop else measure_trainer(*about)
-        print(json.dumps(run))
+        print(json.dumps(measure_here(options)))
         return 0
     runs = [] if options.table else compare(options)
     print(table(read_runs(options.output)))
