@@ -54,16 +54,9 @@ class Evaluation:
     hypotheses: list[str]
 
 
-def batch_loss(
-    model: Seq2Seq, batch: Batch, *, label_smoothing: float, compiled: bool = False
-) -> tuple[Tensor, Tensor]:
+def batch_loss(model: Seq2Seq, batch: Batch, *, label_smoothing: float) -> tuple[Tensor, Tensor]:
     """Return label-smoothed loss and negative log-likelihood, sums over target tokens in nats."""
-    return packed_loss(
-        model,
-        PackedPairs.of(batch),
-        label_smoothing=label_smoothing,
-        compiled=compiled,
-    )
+    return packed_loss(model, PackedPairs.of(batch), label_smoothing=label_smoothing)
 
 
 @dataclass(frozen=True)

@@ -189,8 +189,9 @@ def test_chunks_of_a_text_are_translated_as_the_whole(copying) -> None:
     translator = Translator(copying, OPTIONS)
     translator.translate(["something before", "another text"])
     copying.model.batches.clear()
-    chunks = list(translator.translate_chunks([lines[:1], lines[1:4], lines[4:]]))
-    assert [t.text for chunk in chunks for t in chunk] == lines
+    for start, end in ((0, 1), (1, 4), (4, 7)):
+        found = translator.translate(lines[start:end], first_line=start + 1)
+        assert [t.text for t in found] == lines[start:end]
     assert lengths_read(copying) == whole
 
 

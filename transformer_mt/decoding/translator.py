@@ -2,7 +2,7 @@
 
 import itertools
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -13,7 +13,6 @@ from transformer_mt.data.lexicon import Lexicon
 from transformer_mt.decoding.batch_search import BatchSearch
 from transformer_mt.decoding.batching import batches_of, evenly_shared, halving
 from transformer_mt.decoding.beams import Hypothesis
-from transformer_mt.decoding.chunks import chunks_of
 from transformer_mt.decoding.documents import LinesInContext
 from transformer_mt.decoding.given_targets import GivenTargets
 from transformer_mt.decoding.glossary import Glossary, Term
@@ -179,20 +178,6 @@ class Translator:
             size = evenly_shared(lengths, limit, num_workers=self._options.num_workers)
             for batch in batches_of(lengths, size):
                 yield [some[i] for i in batch]
-
-    def translate_stream(self, lines: Iterable[str]) -> Iterator[Translation]:
-        """Translate lines as they are read, a chunk at a time; memory stays flat."""
-        for chunk in self.translate_chunks(chunks_of(lines)):
-            yield from chunk
-
-    def translate_chunks(
-        self, chunks: Iterable[Sequence[str | Line]]
-    ) -> Iterator[list[Translation]]:
-        """Translate chunks of the lines of one text, each as soon as it is there."""
-        first_line = 1
-        for chunk in chunks:
-            yield self.translate(chunk, first_line=first_line)
-            first_line += len(chunk)
 
     def _check_plain(self, what: str) -> None:
         kinds = {
