@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
@@ -28,6 +28,25 @@ if TYPE_CHECKING:
     from transformer_mt.benchmarks.training import TrainingSpeed
 
 logger = logging.getLogger(__name__)
+
+Beam: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        "--beam",
+        "--beam-size",
+        metavar="N",
+        min=1,
+        help="Hypotheses kept for each sentence. Default: the model's config.",
+    ),
+]
+SecondsOfPasses: TypeAlias = Annotated[
+    float,
+    typer.Option(metavar="S", min=0, help="Begin passes over the file for so long; one at least."),
+]
+Singles: TypeAlias = Annotated[
+    int,
+    typer.Option("--singles", metavar="N", min=1, help="Sentences to translate alone."),
+]
 
 group = typer.Typer(
     no_args_is_help=True,
@@ -89,30 +108,13 @@ def train(
 def decode(
     input: Annotated[Path, typer.Option(metavar="FILE", help="Lines to translate.")],
     model: ModelPath = None,
-    beam_size: Annotated[
-        int | None,
-        typer.Option(
-            "--beam",
-            "--beam-size",
-            metavar="N",
-            min=1,
-            help="Hypotheses kept for each sentence. Default: the model's config.",
-        ),
-    ] = None,
+    beam_size: Beam = None,
     precision: Precision = "fp32",
     num_workers: NumWorkers = None,
     batch_tokens: BatchTokens = None,
     device: Device = "auto",
-    seconds: Annotated[
-        float,
-        typer.Option(
-            metavar="S", min=0, help="Begin passes over the file for so long; one at least."
-        ),
-    ] = 30,
-    num_singles: Annotated[
-        int,
-        typer.Option("--singles", metavar="N", min=1, help="Sentences to translate alone."),
-    ] = 100,
+    seconds: SecondsOfPasses = 30,
+    num_singles: Singles = 100,
     as_json: AsJson = False,
 ) -> None:
     """Measure translation: a whole file in batches, and sentences alone, one after another.

@@ -4,8 +4,9 @@ import dataclasses
 import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
@@ -32,6 +33,26 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+Runs: TypeAlias = Annotated[
+    list[Path], typer.Argument(metavar="RUN..", help="Folders of runs; the first is compared.")
+]
+TestSetName: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Test set of the configs, or `valid`. Default: the first of each config.",
+    ),
+]
+Sources: TypeAlias = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Lines to translate; needs --ref.")
+]
+References: TypeAlias = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Reference translations; needs --src.")
+]
+AsMarkdown: TypeAlias = Annotated[
+    bool, typer.Option("--markdown", help="A table for a Markdown page.")
+]
+
 
 def register(app: typer.Typer) -> None:
     """Add `tmt compare` to the program."""
@@ -46,26 +67,12 @@ def register(app: typer.Typer) -> None:
 
 
 def compare(
-    runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN..", help="Folders of runs; the first is compared.")
-    ],
-    test_set: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Test set of the configs, or `valid`. Default: the first of each config.",
-        ),
-    ] = None,
-    src: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Lines to translate; needs --ref.")
-    ] = None,
-    ref: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Reference translations; needs --src.")
-    ] = None,
+    runs: Runs,
+    test_set: TestSetName = None,
+    src: Sources = None,
+    ref: References = None,
     as_json: AsJson = False,
-    as_markdown: Annotated[
-        bool, typer.Option("--markdown", help="A table for a Markdown page.")
-    ] = False,
+    as_markdown: AsMarkdown = False,
     by_length: ByLength = False,
     length_edges: LengthEdges = None,
     figure: LengthFigure = None,
@@ -107,13 +114,7 @@ def compare(
     else:
         test = common_test_set(found, test_set)
     search = {} if beam_size is None else {"beam_size": beam_size}
-
-    def translate(bundle: Path, sources: Sequence[str]) -> list[str]:
-        model = load_model(bundle, device=device, precision="fp32")
-        with progress_bar(bundle.parent.name, " sentences") as on_progress:
-            translator = make_translator(model, search)
-            return [found.text for found in translator.translate(sources, on_progress=on_progress)]
-
+    translate = partial(_translate, search=search, device=device)
     rows = compare_runs(found, test, translate=translate, search=search)
     buckets = {} if edges is None else compare_by_length(rows, found[0], test, edges=edges)
     if figure is not None:
@@ -122,15 +123,22 @@ def compare(
     if as_json:
         typer.echo(json.dumps(_record(test, rows, buckets), ensure_ascii=False))
         return
-    lines = _markdown if as_markdown else _aligned
-    for line in lines([HEADINGS, *(_cells(row) for row in rows)]):
-        typer.echo(line)
-    if buckets:
-        typer.echo()
-        for line in lines(compared_lengths(buckets)):
+    tables = [[HEADINGS, *map(_cells, rows)], *([compared_lengths(buckets)] if buckets else [])]
+    for table in tables:
+        for line in _markdown(table) if as_markdown else _aligned(table):
             typer.echo(line)
+        typer.echo()
     signatures = ", ".join(score.signature for score in rows[0].scores)
-    typer.echo(f"\n{test.name}, {len(test.sources):,} lines; {signatures}")
+    typer.echo(f"{test.name}, {len(test.sources):,} lines; {signatures}")
+
+
+def _translate(
+    bundle: Path, sources: Sequence[str], *, search: Mapping[str, object], device: str
+) -> list[str]:
+    model = load_model(bundle, device=device, precision="fp32")
+    with progress_bar(bundle.parent.name, " sentences") as on_progress:
+        translator = make_translator(model, search)
+        return [found.text for found in translator.translate(sources, on_progress=on_progress)]
 
 
 HEADINGS = [

@@ -4,7 +4,7 @@ import json
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
@@ -35,10 +35,56 @@ from transformer_mt.config.training import MetricName
 from transformer_mt.errors import ConfigError
 
 if TYPE_CHECKING:
+    from transformer_mt.data.test_sets import TestSet
+    from transformer_mt.decoding.translator import Translator
     from transformer_mt.metrics.by_length import Bucket
     from transformer_mt.metrics.scores import Score
 
 logger = logging.getLogger(__name__)
+
+Bleu: TypeAlias = Annotated[bool, typer.Option("--bleu", help="BLEU (Papineni et al. 2002).")]
+Chrf: TypeAlias = Annotated[bool, typer.Option("--chrf", help="chrF (Popović 2015).")]
+Ter: TypeAlias = Annotated[
+    bool, typer.Option("--ter", help="TER (Snover et al. 2006); lower is better.")
+]
+TestSetNames: TypeAlias = Annotated[
+    list[str],
+    typer.Option(
+        metavar="NAME",
+        help="Test set of the model's config, or `valid`; repeatable. Default: all test sets.",
+    ),
+]
+Sources: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Lines to translate, - for stdin; needs --ref."),
+]
+Hypotheses: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", help="Translations to score, - for stdin; needs --ref and no model."
+    ),
+]
+References: TypeAlias = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Reference translations.")
+]
+TargetLanguage: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="CODE",
+        help="Target language, such as zh or ja, by which scores tokenize. Default: the model's.",
+    ),
+]
+Kept: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="PATH",
+        help="Keep the translations: in this file, or with several test sets in files NAME.txt of "
+        "this folder.",
+    ),
+]
+AsJson: TypeAlias = Annotated[
+    bool, typer.Option("--json", help="One JSON object for each test set.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -55,55 +101,21 @@ def register(app: typer.Typer) -> None:
 
 
 def evaluate(
-    bleu: Annotated[bool, typer.Option("--bleu", help="BLEU (Papineni et al. 2002).")] = False,
-    chrf: Annotated[bool, typer.Option("--chrf", help="chrF (Popović 2015).")] = False,
-    ter: Annotated[
-        bool, typer.Option("--ter", help="TER (Snover et al. 2006); lower is better.")
-    ] = False,
+    bleu: Bleu = False,
+    chrf: Chrf = False,
+    ter: Ter = False,
     model: ModelPaths = None,
     ensemble_weights: EnsembleWeights = None,
-    test_set: Annotated[
-        list[str],
-        typer.Option(
-            metavar="NAME",
-            help="Test set of the model's config, or `valid`; repeatable. Default: all test sets.",
-        ),
-    ] = [],  # noqa: B006 - typer reads the default; nothing changes it
-    src: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Lines to translate, - for stdin; needs --ref."),
-    ] = None,
-    hyp: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Translations to score, - for stdin; needs --ref and no model."
-        ),
-    ] = None,
-    ref: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Reference translations.")
-    ] = None,
-    tgt_lang: Annotated[
-        str | None,
-        typer.Option(
-            metavar="CODE",
-            help="Target language, such as zh or ja, by which scores tokenize. Default: the "
-            "model's.",
-        ),
-    ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="PATH",
-            help="Keep the translations: in this file, or with several test sets in files "
-            "NAME.txt of this folder.",
-        ),
-    ] = None,
+    test_set: TestSetNames = [],  # noqa: B006 - typer reads the default; nothing changes it
+    src: Sources = None,
+    hyp: Hypotheses = None,
+    ref: References = None,
+    tgt_lang: TargetLanguage = None,
+    output: Kept = None,
     by_length: ByLength = False,
     length_edges: LengthEdges = None,
     figure: LengthFigure = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON object for each test set.")
-    ] = False,
+    as_json: AsJson = False,
     beam_size: BeamSize = None,
     length_penalty: LengthPenalty = None,
     batch_tokens: BatchTokens = None,
@@ -142,30 +154,42 @@ def evaluate(
         test_sets = [TestSet(src.name, *parallel_lines(src, ref))]
     bundle = load_models(model, ensemble_weights, device=device, precision=precision)
     test_sets = test_sets or read_test_sets(bundle.config, test_set)
-    if len(test_sets) == 1:
-        check_output(output, src, ref)
-    elif output is not None and output.exists() and not output.is_dir():
-        raise ConfigError(
-            f"cannot write {output}: it is a file, but {len(test_sets)} test sets need a folder"
-        )
-    elif output is not None:
-        for test in test_sets:
-            check_output(output / f"{test.name}.txt")
-    translator = make_translator(
-        bundle,
-        {
-            "beam_size": beam_size,
-            "length_penalty": length_penalty,
-            "batch_tokens": batch_tokens,
-            "num_workers": num_workers,
-        },
+    _check_kept(output, test_sets, src, ref)
+    search = {
+        "beam_size": beam_size, "length_penalty": length_penalty, "batch_tokens": batch_tokens,
+        "num_workers": num_workers,
+    }  # fmt: skip
+    buckets = _score_test_sets(
+        make_translator(bundle, search),
+        test_sets,
+        metrics=metrics,
+        tgt_lang=tgt_lang or bundle.config.data.tgt_lang,
+        edges=edges,
+        output=output,
+        as_json=as_json,
     )
+    if figure is not None:
+        from transformer_mt.metrics.by_length import draw_by_length
 
+        draw_by_length(buckets, figure, names={name: SCORE_NAMES[name] for name in metrics})
+        logger.info("figure: %s", figure)
+
+
+def _score_test_sets(
+    translator: "Translator",
+    test_sets: Sequence["TestSet"],
+    *,
+    metrics: list[MetricName],
+    tgt_lang: str,
+    edges: tuple[int, ...] | None,
+    output: Path | None,
+    as_json: bool,
+) -> dict[str, list["Bucket"]]:
+    """Translate, keep, score and print each test set; return scores by length where wanted."""
     from transformer_mt.evaluation import translate_and_score
-    from transformer_mt.metrics.by_length import draw_by_length, score_by_length
+    from transformer_mt.metrics.by_length import score_by_length
 
-    language = tgt_lang or bundle.config.data.tgt_lang
-    all_buckets: dict[str, list[Bucket]] = {}
+    buckets: dict[str, list[Bucket]] = {}
     for test in test_sets:
         with progress_bar(test.name, " sentences") as on_progress:
             evaluation = translate_and_score(
@@ -173,25 +197,23 @@ def evaluate(
                 test.sources,
                 test.references,
                 metrics=metrics,
-                tgt_lang=language,
+                tgt_lang=tgt_lang,
                 on_progress=on_progress,
             )
         if output is not None:
             _keep(evaluation.hypotheses, output, test.name if len(test_sets) > 1 else None)
-        buckets = None
         if edges is not None:
-            buckets = all_buckets[test.name] = score_by_length(
+            buckets[test.name] = score_by_length(
                 evaluation.hypotheses,
                 test.references,
-                [len(ids) + 1 for ids in bundle.tokenizers.src.encode_batch(test.sources)],
+                [len(ids) + 1 for ids in translator.tokenizers.src.encode_batch(test.sources)],
                 metrics=metrics,
-                tgt_lang=language,
+                tgt_lang=tgt_lang,
                 edges=edges,
             )
-        _print(test.name, len(test.sources), evaluation.scores, buckets, as_json=as_json)
-    if figure is not None:
-        draw_by_length(all_buckets, figure, names={name: SCORE_NAMES[name] for name in metrics})
-        logger.info("figure: %s", figure)
+        own = buckets.get(test.name)
+        _print(test.name, len(test.sources), evaluation.scores, own, as_json=as_json)
+    return buckets
 
 
 def _check_files(option: str, ref: Path | None, useless: set[str]) -> None:
@@ -199,6 +221,19 @@ def _check_files(option: str, ref: Path | None, useless: set[str]) -> None:
         raise ConfigError("--hyp and --ref, or --src and --ref, belong together: give both")
     if useless:
         raise ConfigError(f"with {option} {', '.join(sorted(useless))} would have no effect")
+
+
+def _check_kept(output: Path | None, test_sets: Sequence["TestSet"], *read: Path | None) -> None:
+    """Refuse a path for translations that could not be written."""
+    if len(test_sets) == 1:
+        check_output(output, *read)
+    elif output is not None and output.exists() and not output.is_dir():
+        raise ConfigError(
+            f"cannot write {output}: it is a file, but {len(test_sets)} test sets need a folder"
+        )
+    elif output is not None:
+        for test in test_sets:
+            check_output(output / f"{test.name}.txt")
 
 
 def _score_files(

@@ -2,6 +2,7 @@
 
 import dataclasses
 import logging
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
@@ -167,10 +168,8 @@ def memory(
     from transformer_mt.lab.memory import measure_memory
     from transformer_mt.lab.pictures import draw_memory, save_experiment
 
-    def show(model: str) -> None:
-        logger.info("training: %s", model)
-
-    points = measure_memory(task, num_updates=updates, on_progress=show)
+    on_progress = partial(logger.info, "training: %s")
+    points = measure_memory(task, num_updates=updates, on_progress=on_progress)
     distances = sorted({point.distance for point in points})
     typer.echo(f"{'accuracy at':<28}{''.join(f'{distance:>6}' for distance in distances)}")
     for model in dict.fromkeys(point.model for point in points):

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
@@ -25,6 +25,31 @@ if TYPE_CHECKING:
 # Candidates scored together: enough to make batches of like length.
 CHUNK = 4096
 
+NBestList: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="The n-best list, as `tmt translate --n-best` writes it, also with --json. "
+        "Default: stdin.",
+    ),
+]
+Weights: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="X,Y,..",
+        help="How much the list's own score counts, then each --model. Default: each 1.",
+    ),
+]
+NBest: TypeAlias = Annotated[
+    int,
+    typer.Option(
+        metavar="N",
+        min=1,
+        help="1: the text of the best candidate of each line; more: a list of so many, best "
+        "first, with the score of each model.",
+    ),
+]
+
 
 def register(app: typer.Typer) -> None:
     """Add `tmt rescore` to the program."""
@@ -44,31 +69,10 @@ def rescore(
         list[Path],
         typer.Option(metavar="DIR", help="Model bundle or run that scores; repeatable."),
     ],
-    input: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="The n-best list, as `tmt translate --n-best` writes it, also with --json. "
-            "Default: stdin.",
-        ),
-    ] = None,
+    input: NBestList = None,
     output: OutputFile = None,
-    weights: Annotated[
-        str | None,
-        typer.Option(
-            metavar="X,Y,..",
-            help="How much the list's own score counts, then each --model. Default: each 1.",
-        ),
-    ] = None,
-    n_best: Annotated[
-        int,
-        typer.Option(
-            metavar="N",
-            min=1,
-            help="1: the text of the best candidate of each line; more: a list of so many, best "
-            "first, with the score of each model.",
-        ),
-    ] = 1,
+    weights: Weights = None,
+    n_best: NBest = 1,
     batch_tokens: BatchTokens = None,
     device: Device = "auto",
     precision: Precision = "fp32",

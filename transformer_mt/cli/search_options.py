@@ -12,6 +12,16 @@ from transformer_mt.cli.model_options import LENGTH, SEARCH
 
 SAMPLING, WORDS = "Sampling", "Words"
 
+NBest: TypeAlias = Annotated[
+    int,
+    typer.Option(
+        metavar="N",
+        min=1,
+        rich_help_panel=SEARCH,
+        help="Translations of each line, best first, each on a line: "
+        "NUMBER ||| TEXT ||| LogProb= X ||| SCORE; lines are counted from 0.",
+    ),
+]
 BeamGroups: TypeAlias = Annotated[
     int | None,
     typer.Option(

@@ -7,6 +7,21 @@ import typer
 
 TEXT, DETAILS, MBR = "Text", "Details", "Minimum Bayes risk"
 
+Input: TypeAlias = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Lines to translate. Default: stdin.")
+]
+AsJson: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--json",
+        help="One JSON object for each line: text, tokens, log_prob, score, and with --n-best the "
+        "list n_best of the same.",
+    ),
+]
+BadBytes: TypeAlias = Annotated[
+    Literal["strict", "replace"],
+    typer.Option(help="What to do with bytes that are not UTF-8: stop, or read them as U+FFFD."),
+]
 Mbr: TypeAlias = Annotated[
     Literal["chrf", "bleu"] | None,
     typer.Option(

@@ -47,6 +47,52 @@ Ids: TypeAlias = Annotated[bool, typer.Option("--ids", help="Numbers instead of 
 
 _DEFAULTS = TokenizerSettings()
 
+JointText: TypeAlias = Annotated[
+    list[Path], typer.Option(metavar="FILE", help="Text for one joint vocabulary; repeatable.")
+]
+SourceText: TypeAlias = Annotated[
+    list[Path],
+    typer.Option(metavar="FILE", help="Source text, for a vocabulary of its own; repeatable."),
+]
+TargetText: TypeAlias = Annotated[
+    list[Path],
+    typer.Option(metavar="FILE", help="Target text, for a vocabulary of its own; repeatable."),
+]
+OtherConfig: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="CONFIG", help="Config whose training data and settings are used instead."
+    ),
+]
+Kind: TypeAlias = Annotated[
+    Literal["unigram", "bpe"] | None, typer.Option(help=f"Default {_DEFAULTS.type}.")
+]
+VocabSize: TypeAlias = Annotated[
+    int | None, typer.Option(metavar="N", min=1, help=f"Pieces. Default {_DEFAULTS.vocab_size}.")
+]
+Coverage: TypeAlias = Annotated[
+    float | None,
+    typer.Option(
+        metavar="X",
+        min=0.98,
+        max=1,
+        help="Share of characters that get a piece; others become bytes.",
+    ),
+]
+ByteFallback: TypeAlias = Annotated[
+    bool | None,
+    typer.Option(help="Write characters without a piece as bytes (default), or as unknown."),
+]
+UserSymbols: TypeAlias = Annotated[
+    list[str], typer.Option(metavar="TEXT", help="String that is always one piece; repeatable.")
+]
+NumSampleLines: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N", min=1, help=f"Lines to sample. Default {_DEFAULTS.num_sample_lines}."
+    ),
+]
+
 
 def register(app: typer.Typer) -> None:
     """Add `tmt tokenizer` to the program."""
@@ -62,55 +108,17 @@ def register(app: typer.Typer) -> None:
 )
 def train(
     output: Annotated[Path, typer.Option(metavar="DIR", help="Folder to write.")],
-    input: Annotated[
-        list[Path],
-        typer.Option(metavar="FILE", help="Text for one joint vocabulary; repeatable."),
-    ] = [],  # noqa: B006 - typer reads the default; nothing changes it
-    src: Annotated[
-        list[Path],
-        typer.Option(metavar="FILE", help="Source text, for a vocabulary of its own; repeatable."),
-    ] = [],  # noqa: B006
-    tgt: Annotated[
-        list[Path],
-        typer.Option(metavar="FILE", help="Target text, for a vocabulary of its own; repeatable."),
-    ] = [],  # noqa: B006
-    config: Annotated[
-        str | None,
-        typer.Option(
-            metavar="CONFIG", help="Config whose training data and settings are used instead."
-        ),
-    ] = None,
+    input: JointText = [],  # noqa: B006 - typer reads the default; nothing changes it
+    src: SourceText = [],  # noqa: B006
+    tgt: TargetText = [],  # noqa: B006
+    config: OtherConfig = None,
     settings: Overrides = [],  # noqa: B006
-    type: Annotated[
-        Literal["unigram", "bpe"] | None, typer.Option(help=f"Default {_DEFAULTS.type}.")
-    ] = None,
-    vocab_size: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=1, help=f"Pieces. Default {_DEFAULTS.vocab_size}."),
-    ] = None,
-    character_coverage: Annotated[
-        float | None,
-        typer.Option(
-            metavar="X",
-            min=0.98,
-            max=1,
-            help="Share of characters that get a piece; others become bytes.",
-        ),
-    ] = None,
-    byte_fallback: Annotated[
-        bool | None,
-        typer.Option(help="Write characters without a piece as bytes (default), or as unknown."),
-    ] = None,
-    user_symbol: Annotated[
-        list[str],
-        typer.Option(metavar="TEXT", help="String that is always one piece; repeatable."),
-    ] = [],  # noqa: B006
-    num_sample_lines: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N", min=1, help=f"Lines to sample. Default {_DEFAULTS.num_sample_lines}."
-        ),
-    ] = None,
+    type: Kind = None,
+    vocab_size: VocabSize = None,
+    character_coverage: Coverage = None,
+    byte_fallback: ByteFallback = None,
+    user_symbol: UserSymbols = [],  # noqa: B006
+    num_sample_lines: NumSampleLines = None,
 ) -> None:
     """Train on text files, or on the training data of a config.
 

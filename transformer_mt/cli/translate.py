@@ -3,18 +3,15 @@
 import logging
 import sys
 import time
-from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from transformer_mt.cli.demands import with_demands
 from transformer_mt.cli.help import GroupedCommand, examples
 from transformer_mt.cli.model_options import (
-    SEARCH,
     BatchTokens,
     BeamSize,
     Device,
@@ -38,6 +35,7 @@ from transformer_mt.cli.search_options import (
     MaxLength,
     MinLength,
     MinLengthRatio,
+    NBest,
     NoRepeatNgram,
     Phrases,
     Prefix,
@@ -56,19 +54,19 @@ from transformer_mt.cli.text_options import (
     AlignmentLayer,
     Alignments,
     Alternatives,
+    AsJson,
     Attention,
+    BadBytes,
+    Input,
     Mbr,
     Protect,
     Samples,
     SplitSentences,
     Timings,
 )
-from transformer_mt.cli.translation_lines import Details, json_lines, n_best_lines
+from transformer_mt.cli.translation_job import Job
+from transformer_mt.cli.translation_lines import Details
 from transformer_mt.errors import ConfigError
-from transformer_mt.log import counted
-
-if TYPE_CHECKING:
-    from transformer_mt.decoding.translation import Translation
 
 logger = logging.getLogger(__name__)
 
@@ -97,21 +95,10 @@ def register(app: typer.Typer) -> None:
 def translate(
     model: ModelPaths = None,
     ensemble_weights: EnsembleWeights = None,
-    input: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Lines to translate. Default: stdin.")
-    ] = None,
+    input: Input = None,
     output: OutputFile = None,
     beam_size: BeamSize = None,
-    n_best: Annotated[
-        int,
-        typer.Option(
-            metavar="N",
-            min=1,
-            rich_help_panel=SEARCH,
-            help="Translations of each line, best first, each on a line: "
-            "NUMBER ||| TEXT ||| LogProb= X ||| SCORE; lines are counted from 0.",
-        ),
-    ] = 1,
+    n_best: NBest = 1,
     beam_groups: BeamGroups = None,
     diversity_penalty: DiversityPenalty = None,
     coverage_penalty: CoveragePenalty = None,
@@ -144,24 +131,12 @@ def translate(
     attention: Attention = False,
     alternatives: Alternatives = 0,
     timings: Timings = False,
-    as_json: Annotated[
-        bool,
-        typer.Option(
-            "--json",
-            help="One JSON object for each line: text, tokens, log_prob, score, and with --n-best "
-            "the list n_best of the same.",
-        ),
-    ] = False,
+    as_json: AsJson = False,
     batch_tokens: BatchTokens = None,
     device: Device = "auto",
     precision: Precision = "fp32",
     num_workers: NumWorkers = None,
-    errors: Annotated[
-        Literal["strict", "replace"],
-        typer.Option(
-            help="What to do with bytes that are not UTF-8: stop, or read them as U+FFFD."
-        ),
-    ] = "strict",
+    errors: BadBytes = "strict",
 ) -> None:
     """Translate text, one sentence on a line.
 
@@ -169,21 +144,17 @@ def translate(
     begins while later lines are still being read, and at a terminal every line is answered at once.
     A line too long for the model is translated in parts, with a warning.
     """
-    if samples is not None and mbr is None:
-        raise ConfigError("--samples has no effect without --mbr")
-    if mbr and beam_size is not None:
-        raise ConfigError("--beam-size has no effect with --mbr: --samples N draws N translations")
-    if sample and beam_size is not None:
-        raise ConfigError("--beam-size has no effect with --sample: --n-best N gives N samples")
-    if beam_size is not None and n_best > beam_size:
-        raise ConfigError(f"--n-best {n_best} needs --beam-size {n_best} or more; got {beam_size}")
-    if shortlist and (sample or mbr or len(model or []) > 1):
-        raise ConfigError("--shortlist goes with beam search and one model: leave it out")
-    if (constraints or glossary or tab == "constraints") and (sample or mbr or beam_groups):
-        raise ConfigError(
-            "--sample, --mbr and --beam-groups do not go with --constraints, --glossary and --tab "
-            "constraints: only plain beam search can hold them"
-        )
+    _refuse_contradictions(
+        beam_size=beam_size,
+        n_best=n_best,
+        beam_groups=beam_groups,
+        sample=sample,
+        mbr=mbr,
+        samples=samples,
+        shortlist=shortlist,
+        num_models=len(model or []),
+        has_phrases=bool(constraints or glossary or tab == "constraints"),
+    )
     check_output(output, input, prefix, constraints, glossary, shortlist)
     check_output(alignments, input, output, prefix, constraints, glossary, shortlist)
     at_terminal = input is None and sys.stdin.isatty()
@@ -228,12 +199,16 @@ def translate(
     if at_terminal:
         logger.info("type a sentence and press Enter; Ctrl-D ends")
 
-    from transformer_mt.decoding.alignment import attention_of
     from transformer_mt.decoding.mbr import by_expected_utility
     from transformer_mt.decoding.protection import Protector
 
     protector = Protector(translator) if protect else None
-    totals = _Totals()
+    choose = None
+    if mbr is not None:
+        tgt_lang = bundle.config.data.tgt_lang
+        choose = partial(by_expected_utility, utility=mbr, tgt_lang=tgt_lang, n_best=n_best)
+    translate_lines = (protector or translator).translate
+    job = Job(translator, translate_lines, choose, details, as_json=as_json)
     started = time.monotonic()
     # Beside lines that appear on the same screen, a bar would only be in the way.
     with (
@@ -241,33 +216,7 @@ def translate(
         results_to(alignments) if alignments else nullcontext() as links,
         progress_bar("translate", " lines", wanted=not results.isatty()) as show,
     ):
-        for chunk in chunks:
-            begun = time.monotonic()
-            translate = protector.translate if protector else translator.translate
-            translations = translate(chunk, first_line=totals.num_lines + 1)
-            if mbr is not None:
-                translations = [
-                    by_expected_utility(t, mbr, tgt_lang=bundle.config.data.tgt_lang, n_best=n_best)
-                    for t in translations
-                ]
-            attentions = []
-            if details.alignment or details.attention:
-                best = [translation.n_best[0] for translation in translations]
-                attentions = attention_of(translator, best, layer=details.layer)
-            if as_json:
-                spent = time.monotonic() - begun
-                lines = json_lines(translator, translations, attentions, details, seconds=spent)
-            elif n_best > 1:
-                lines = n_best_lines(translations, first=totals.num_lines)
-            else:
-                lines = [translation.text for translation in translations]
-            results.writelines(f"{line}\n" for line in lines)
-            results.flush()
-            if links is not None:
-                links.writelines(f"{of_line.pharaoh()}\n" for of_line in attentions)
-                links.flush()
-            totals.add(translations)
-            show(totals.num_lines, None)
+        totals = job.run(chunks, results, links, show)
     totals.tell(time.monotonic() - started)
     if protector is not None:
         logger.info("protected: %s", protector.counts)
@@ -275,31 +224,31 @@ def translate(
         totals.tell_terms()
 
 
-@dataclass
-class _Totals:
-    """What is counted of all translations, and told at the end."""
-
-    num_lines: int = 0
-    num_cut: int = 0
-    num_terms: int = 0
-    num_terms_met: int = 0
-
-    def add(self, translations: "Sequence[Translation]") -> None:
-        self.num_lines += len(translations)
-        self.num_cut += sum(translation.num_cut for translation in translations)
-        self.num_terms += sum(len(translation.terms) for translation in translations)
-        self.num_terms_met += sum(translation.num_terms_met for translation in translations)
-
-    def tell(self, seconds: float) -> None:
-        cut = f"; {counted(self.num_cut, 'sentence')} too long for one piece, translated in parts"
-        lines = counted(self.num_lines, "line")
-        logger.info("%s in %.1f s%s", lines, seconds, cut if self.num_cut else "")
-
-    def tell_terms(self) -> None:
-        share = f" ({self.num_terms_met / self.num_terms:.1%})" if self.num_terms else ""
-        logger.info(
-            "terms of the glossary in the output: %d of %d%s",
-            self.num_terms_met,
-            self.num_terms,
-            share,
+def _refuse_contradictions(
+    *,
+    beam_size: int | None,
+    n_best: int,
+    beam_groups: int | None,
+    sample: bool,
+    mbr: str | None,
+    samples: int | None,
+    shortlist: Path | None,
+    num_models: int,
+    has_phrases: bool,
+) -> None:
+    """Refuse options that have no effect, or cannot be had, beside others."""
+    if samples is not None and mbr is None:
+        raise ConfigError("--samples has no effect without --mbr")
+    if mbr and beam_size is not None:
+        raise ConfigError("--beam-size has no effect with --mbr: --samples N draws N translations")
+    if sample and beam_size is not None:
+        raise ConfigError("--beam-size has no effect with --sample: --n-best N gives N samples")
+    if beam_size is not None and n_best > beam_size:
+        raise ConfigError(f"--n-best {n_best} needs --beam-size {n_best} or more; got {beam_size}")
+    if shortlist and (sample or mbr or num_models > 1):
+        raise ConfigError("--shortlist goes with beam search and one model: leave it out")
+    if has_phrases and (sample or mbr or beam_groups):
+        raise ConfigError(
+            "--sample, --mbr and --beam-groups do not go with --constraints, --glossary and --tab "
+            "constraints: only plain beam search can hold them"
         )

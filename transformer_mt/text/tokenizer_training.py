@@ -6,7 +6,7 @@ import random
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import sentencepiece
 
@@ -35,7 +35,7 @@ _SPECIAL_SYMBOLS = ("<pad>", "<unk>", "<s>", "</s>")
 # SentencePiece's trainer, which leaves out every line that has it.
 _NO_PIECES = str.maketrans(dict.fromkeys(f"{SPACE}{NONCHARACTERS}\u2585\0\t\n\r", " "))
 
-_FIXED_OPTIONS = {
+_FIXED_OPTIONS: dict[str, Any] = {
     "pad_id": PAD_ID,
     "unk_id": UNK_ID,
     "bos_id": BOS_ID,

@@ -1,0 +1,115 @@
+"""The work of `tmt translate`: chunks of lines to results, and what is counted of them."""
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TextIO
+
+from transformer_mt.cli.translation_lines import Details, json_lines, n_best_lines
+from transformer_mt.log import counted
+
+if TYPE_CHECKING:
+    from transformer_mt.decoding.alignment import Attention
+    from transformer_mt.decoding.requests import Line
+    from transformer_mt.decoding.translation import Translation
+    from transformer_mt.decoding.translator import Translator
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Job:
+    """Chunks of lines to results, one after the other.
+
+    Attributes:
+        translator: Tells the details.
+        translate: Its method, or that of what protects parts of the text.
+        choose: Ranks samples again; None: they stay as they are.
+        details: What is told beyond the text.
+        as_json: Whether as JSON.
+    """
+
+    translator: "Translator"
+    translate: "Callable[..., list[Translation]]"
+    choose: "Callable[[Translation], Translation] | None"
+    details: Details
+    as_json: bool
+
+    def run(
+        self,
+        chunks: "Iterable[Sequence[str | Line]]",
+        results: TextIO,
+        links: TextIO | None,
+        show: Callable[[int, int | None], None],
+    ) -> "Totals":
+        """Translate and write all chunks, each as soon as it is there.
+
+        Args:
+            chunks: The lines, with what is wanted of their translations.
+            results: Where translations go.
+            links: Where alignments go; None: nowhere.
+            show: Told after each chunk how many lines are done.
+        """
+        from transformer_mt.decoding.alignment import attention_of
+
+        totals = Totals()
+        for chunk in chunks:
+            begun = time.monotonic()
+            translations = self.translate(chunk, first_line=totals.num_lines + 1)
+            if self.choose is not None:
+                translations = list(map(self.choose, translations))
+            attentions: Sequence[Attention] = []
+            if self.details.alignment or self.details.attention:
+                best = [translation.n_best[0] for translation in translations]
+                attentions = attention_of(self.translator, best, layer=self.details.layer)
+            if self.as_json:
+                spent = time.monotonic() - begun
+                lines = json_lines(
+                    self.translator, translations, attentions, self.details, seconds=spent
+                )
+            elif self.details.n_best:
+                lines = n_best_lines(translations, first=totals.num_lines)
+            else:
+                lines = [translation.text for translation in translations]
+            results.writelines(f"{line}\n" for line in lines)
+            results.flush()
+            if links is not None:
+                links.writelines(f"{of_line.pharaoh()}\n" for of_line in attentions)
+                links.flush()
+            totals.add(translations)
+            show(totals.num_lines, None)
+        return totals
+
+
+@dataclass
+class Totals:
+    """What is counted of all translations, and told at the end."""
+
+    num_lines: int = 0
+    num_cut: int = 0
+    num_terms: int = 0
+    num_terms_met: int = 0
+
+    def add(self, translations: "Sequence[Translation]") -> None:
+        """Count some more."""
+        self.num_lines += len(translations)
+        self.num_cut += sum(translation.num_cut for translation in translations)
+        self.num_terms += sum(len(translation.terms) for translation in translations)
+        self.num_terms_met += sum(translation.num_terms_met for translation in translations)
+
+    def tell(self, seconds: float) -> None:
+        """Log how many lines there were."""
+        cut = f"; {counted(self.num_cut, 'sentence')} too long for one piece, translated in parts"
+        lines = counted(self.num_lines, "line")
+        logger.info("%s in %.1f s%s", lines, seconds, cut if self.num_cut else "")
+
+    def tell_terms(self) -> None:
+        """Log how many terms of the glossary are in the output."""
+        share = f" ({self.num_terms_met / self.num_terms:.1%})" if self.num_terms else ""
+        logger.info(
+            "terms of the glossary in the output: %d of %d%s",
+            self.num_terms_met,
+            self.num_terms,
+            share,
+        )
