@@ -2,13 +2,13 @@
 
 import json
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
-from typer.testing import CliRunner, Result
 
-from transformer_mt.cli.main import app
+from tests.commands import tmt
 from transformer_mt.config.loading import dump_config
 
 TRAINING_SECONDS = {
@@ -16,8 +16,7 @@ TRAINING_SECONDS = {
 }  # fmt: skip
 
 
-def bench(*arguments: object) -> Result:
-    return CliRunner().invoke(app, ["--quiet", "bench", *map(str, arguments)])
+bench = partial(tmt, "--quiet", "bench")
 
 
 @pytest.fixture

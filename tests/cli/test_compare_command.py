@@ -5,16 +5,11 @@ import shutil
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
+from tests.commands import tmt
 from tests.tiny_runs import tiny_config
-from transformer_mt.cli.main import app
 from transformer_mt.config.loading import dump_config
 from transformer_mt.decoding.translator import Translator
-
-
-def tmt(*arguments: object) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 @pytest.fixture(scope="module")

@@ -3,22 +3,18 @@
 import json
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
 
+from tests.commands import tmt
 from transformer_mt.bundle import load_bundle
-from transformer_mt.cli.main import app
 from transformer_mt.decoding.options import SearchOptions
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.metrics.scores import score
 
-
-def run(*arguments: object) -> Result:
-    arguments = ("evaluate", *map(str, arguments))
-    return CliRunner().invoke(app, list(arguments), env={"TMT_MODEL": None})
+run = partial(tmt, "evaluate")
 
 
 def write(path: Path, lines: list[str]) -> Path:

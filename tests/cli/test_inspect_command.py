@@ -1,10 +1,10 @@
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from transformer_mt.cli.main import app
+from tests.commands import tmt
 
 CONFIG = """
 name: small
@@ -18,8 +18,7 @@ training: {max_steps: 1}
 """
 
 
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(app, ["inspect", *map(str, arguments)])
+run = partial(tmt, "inspect")
 
 
 @pytest.fixture

@@ -1,16 +1,15 @@
 """`tmt score`: one number for each pair of lines."""
 
 import json
+from functools import partial
 
 import pytest
-from click.testing import Result
 from typer.testing import CliRunner
 
+from tests.commands import tmt
 from transformer_mt.cli.main import app
 
-
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(app, ["score", *map(str, arguments)], env={"TMT_MODEL": None})
+run = partial(tmt, "score")
 
 
 @pytest.fixture

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from typer.testing import CliRunner, Result
 
-from transformer_mt.cli.main import app
+from tests.commands import tmt
 from transformer_mt.config.loading import dump_config
 
 
@@ -27,10 +26,6 @@ def write(config, folder) -> Path:
     path = folder / "tiny.yaml"
     path.write_text(dump_config(config))
     return path
-
-
-def tmt(*arguments: object) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 def test_training_ends_with_where_everything_is(config_path):
@@ -57,7 +52,7 @@ def test_the_result_is_json_when_asked(config_path):
 
 def test_translate_finds_the_newest_run_by_itself(config_path):
     assert tmt("train", "--config", config_path).exit_code == 0
-    result = CliRunner().invoke(app, ["translate"], input="1 2 3\n\n4 5 6\n")
+    result = tmt("translate", data=b"1 2 3\n\n4 5 6\n")
     assert result.exit_code == 0, result.output
     assert result.stdout.count("\n") == 3
     assert "runs/tiny/best" in result.stderr

@@ -13,11 +13,9 @@ import time
 from pathlib import Path
 
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
 
+from tests.commands import tmt as run
 from transformer_mt.bundle import load_bundle
-from transformer_mt.cli.main import app
 from transformer_mt.cli.streams import results_to
 from transformer_mt.decoding.options import SearchOptions
 from transformer_mt.decoding.translator import Translator
@@ -25,12 +23,6 @@ from transformer_mt.errors import TmtError
 
 PROGRAM = [sys.executable, "-m", "transformer_mt"]
 SLOW = {"OMP_NUM_THREADS": "1"}
-
-
-def run(*arguments: object, data: bytes = b"", **environment: str | None) -> Result:
-    # The workplace of a person who runs the tests may name a model.
-    environment = {"TMT_MODEL": None} | environment
-    return CliRunner().invoke(app, [str(a) for a in arguments], input=data, env=environment)
 
 
 def text_of(lines: list[str]) -> bytes:

@@ -1,12 +1,12 @@
 """`tmt attention`: which weights are drawn, and with which letters."""
 
+from functools import partial
+
 import numpy as np
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
 
+from tests.commands import tmt
 from transformer_mt.bundle import Bundle, load_bundle
-from transformer_mt.cli.main import app
 from transformer_mt.decoding import picture
 from transformer_mt.decoding.alignment import attention_of, candidate_of
 from transformer_mt.decoding.options import SearchOptions
@@ -15,8 +15,7 @@ from transformer_mt.decoding.translator import Translator
 pytest.importorskip("matplotlib")
 
 
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(app, ["attention", *map(str, arguments)], env={"TMT_MODEL": None})
+run = partial(tmt, "attention")
 
 
 @pytest.fixture(scope="module")

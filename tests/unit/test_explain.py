@@ -8,17 +8,16 @@ import re
 import shutil
 import subprocess
 import zlib
+from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from click.testing import Result
-from typer.testing import CliRunner
 
+from tests.commands import tmt
 from transformer_mt.bundle import Bundle, load_bundle
-from transformer_mt.cli.main import app
 from transformer_mt.decoding.forced import all_attention, alternatives, token_log_probs
 from transformer_mt.decoding.options import SearchOptions
 from transformer_mt.decoding.translator import Translator
@@ -248,8 +247,7 @@ def test_more_pieces_than_a_page_can_show_are_refused(bundle, monkeypatch):
         facts_of(bundle, "the red dog sees a cat. " * 9)
 
 
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(app, ["explain", *map(str, arguments)], env={"TMT_MODEL": None})
+run = partial(tmt, "explain")
 
 
 def test_the_command_writes_a_page_and_says_where(tiny_bundle, tmp_path, monkeypatch):

@@ -2,13 +2,13 @@
 
 import csv
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
-from typer.testing import CliRunner, Result
 
-from transformer_mt.cli.main import app
+from tests.commands import tmt
 from transformer_mt.config.training import CosineSchedule, NoamSchedule, TrainingSettings
 from transformer_mt.lab import memory
 from transformer_mt.lab.complexity import LAYERS, LayerCost, exponents, measure_complexity, step_of
@@ -17,9 +17,7 @@ from transformer_mt.lab.scaling import jacobian_norms, measure_scaling
 from transformer_mt.lab.schedules import schedule_curves
 from transformer_mt.training.schedules import build_schedule
 
-
-def lab(*arguments: object) -> Result:
-    return CliRunner().invoke(app, ["lab", *map(str, arguments)])
+lab = partial(tmt, "lab")
 
 
 @pytest.mark.parametrize(

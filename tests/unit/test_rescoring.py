@@ -4,11 +4,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
 
+from tests.commands import tmt as run
 from transformer_mt.bundle import Bundle, load_bundle, save_bundle, weights_of
-from transformer_mt.cli.main import app
 from transformer_mt.config.data import DocumentSettings
 from transformer_mt.decoding.forced import token_log_probs
 from transformer_mt.decoding.glossary import Glossary, Term
@@ -18,10 +16,6 @@ from transformer_mt.decoding.rescoring import parse_entry, read_n_best
 from transformer_mt.decoding.translation import NO_TEXT
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import ConfigError, DataError
-
-
-def run(command: str, *arguments: object) -> Result:
-    return CliRunner().invoke(app, [command, *map(str, arguments)], env={"TMT_MODEL": None})
 
 
 @pytest.fixture(scope="module")

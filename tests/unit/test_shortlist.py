@@ -7,12 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from click.testing import Result
 from fake_decoders import TableDecoder, memory_of
-from typer.testing import CliRunner
 
+from tests.commands import tmt as run
 from transformer_mt.bundle import Bundle, load_bundle
-from transformer_mt.cli.main import app
 from transformer_mt.data.lexicon import Lexicon
 from transformer_mt.decoding.options import SearchOptions
 from transformer_mt.decoding.penalties import LengthPenalty
@@ -131,10 +129,6 @@ def test_outputs_hold_only_what_is_listed_and_what_is_wanted_of_them(bundle, tin
 def test_samples_are_refused(bundle):
     with pytest.raises(ConfigError, match="not with samples"):
         make(bundle, random_lexicon(400, 3), sample=True)
-
-
-def run(*arguments: object, data: bytes = b"") -> Result:
-    return CliRunner().invoke(app, [str(a) for a in arguments], input=data, env={"TMT_MODEL": None})
 
 
 @pytest.fixture(scope="module")
