@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from transformer_mt.cli.help import examples
+from transformer_mt.cli.model_options import ModelPath
 from transformer_mt.cli.options import AsJson, Overrides
 from transformer_mt.config.loading import find_config, load_config
 from transformer_mt.config.schema import Config
@@ -38,13 +39,7 @@ def inspect(
             metavar="CONFIG", help="Config file, or name of a recipe: a model to be trained."
         ),
     ] = None,
-    model: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Model bundle or run. Default: $TMT_MODEL, else the newest run's best model.",
-        ),
-    ] = None,
+    model: ModelPath = None,
     settings: Overrides = [],  # noqa: B006 - typer reads the default; nothing changes it
     length: Annotated[
         int,
