@@ -42,3 +42,9 @@ class InterruptedRun(TmtError):  # noqa: N818 - not a fault: the run can be cont
     """A run that a signal stopped after saving; the same command continues it."""
 
     exit_code = 75
+
+
+def brief(error: BaseException) -> str:
+    """Return the type and the first line of an error that others raised."""
+    first_line = str(error).strip().partition("\n")[0]
+    return f"{type(error).__name__}: {first_line}"

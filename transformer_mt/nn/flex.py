@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from transformer_mt.errors import brief
 from transformer_mt.nn.dropout import Dropout
 from transformer_mt.nn.packing import Segments
 from transformer_mt.nn.patterns import Pattern, any_of, fixed
@@ -54,9 +55,8 @@ def tried_kernel(device: torch.device, dtype: torch.dtype, head_dim: int) -> Ker
     except Exception as error:  # whatever compilers and their drivers raise
         logger.warning(
             "flex_attention cannot be used here, so attention patterns are computed in another "
-            "way, more slowly: %s: %s",
-            type(error).__name__,
-            str(error).strip().partition("\n")[0],
+            "way, more slowly: %s",
+            brief(error),
         )
         return None
     return kernel

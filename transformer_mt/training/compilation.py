@@ -13,6 +13,7 @@ from torch import nn
 
 from transformer_mt.data.batches import eval_batches
 from transformer_mt.data.pairs import pack_pairs
+from transformer_mt.errors import brief
 from transformer_mt.nn import attend
 from transformer_mt.text.tokenizer import UNK_ID
 
@@ -53,9 +54,8 @@ def compile_layers(
         reason = getattr(error, "inner_exception", error)  # torch wraps what its backends raise
         logger.warning(
             "training.compile: torch.compile failed, so training goes on without it, more slowly: "
-            "%s: %s",
-            type(reason).__name__,
-            str(reason).strip().partition("\n")[0],
+            "%s",
+            brief(reason),
         )
         return False
     return True

@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from transformer_mt.data.batches import Batch
+from transformer_mt.errors import brief
 from transformer_mt.evaluation import PackedPairs
 from transformer_mt.nn.packing import Segments
 
@@ -126,7 +127,7 @@ class GraphedGradients:
         except torch.OutOfMemoryError:
             raise
         except Exception as error:  # whatever drivers raise
-            self.failure = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
+            self.failure = brief(error)
             logger.warning(
                 "training.cuda_graph: no graph can be recorded, so training goes on without, more "
                 "slowly: %s",
