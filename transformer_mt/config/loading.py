@@ -67,7 +67,7 @@ def parse_config(text: str, source: str, overrides: Sequence[str] = ()) -> Confi
     except ValidationError as error:
         mistakes += explain(error, root)
     if mistakes:
-        raise ConfigError(_message(mistakes, source))
+        raise ConfigError(_message(mistakes))
     return config
 
 
@@ -162,7 +162,7 @@ def _shortest(path: Path) -> Path:
     return path.relative_to(here) if path.is_relative_to(here) else path
 
 
-def _message(mistakes: list[tuple[Place, str]], source: str) -> str:
+def _message(mistakes: list[tuple[Place, str]]) -> str:
     """Write mistakes in the order of the file, those of the command line last."""
     ordered = sorted(set(mistakes), key=lambda mistake: (not mistake[0].line, mistake))
     lines = [_one_line(f"{place}: {text}") for place, text in ordered]

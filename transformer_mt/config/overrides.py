@@ -42,8 +42,11 @@ def override(root: Node, assignment: str) -> list[tuple[Place, str]]:
         value, problems = read_value(text, place.source)
     except Unreadable as error:
         return [(place, f"not readable as YAML: {error}")]
-    if problems:
-        return problems
+    return problems or _set(root, parts, value, place)
+
+
+def _set(root: Node, parts: list[str], value: Node, place: Place) -> list[tuple[Place, str]]:
+    """Put a value where a path leads; return what is wrong with the path."""
     node, annotation = root, Config
     for index, name in enumerate(parts):
         where = ".".join(parts[:index])

@@ -12,7 +12,6 @@ from typing import Any
 from transformer_mt import __version__
 from transformer_mt.bundle import FORMAT_VERSION, KIND, count_parameters
 from transformer_mt.config.loading import load_config
-from transformer_mt.config.schema import Config
 from transformer_mt.config.training import MetricName
 from transformer_mt.data.test_sets import TestSet, read_test_sets
 from transformer_mt.errors import ConfigError, DataError, ModelError, TmtError
@@ -161,8 +160,8 @@ def compare_runs(
     if any(other != searches[0] for other in searches):
         logger.warning("the runs do not search alike: settings under decoding differ")
     systems = [
-        _translations(run, config, test, translate=translate, search=how)
-        for run, config, how in zip(runs, configs, searches, strict=True)
+        _translations(run, test, translate=translate, search=how)
+        for run, how in zip(runs, searches, strict=True)
     ]
     scores = compare_systems(
         systems,
@@ -219,7 +218,6 @@ def _told_apart(runs: Sequence[RunDirectory], facts: Sequence[RunFacts]) -> list
 
 def _translations(
     run: RunDirectory,
-    config: Config,
     test: TestSet,
     *,
     translate: Translate,
