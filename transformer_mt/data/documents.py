@@ -92,6 +92,7 @@ class LastSentences:
         self._separators = separators
 
     def __len__(self) -> int:
+        """Count the pairs."""
         return len(self._pairs)
 
     def lengths(self, rows: Ints) -> Ints:

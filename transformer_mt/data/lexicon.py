@@ -118,7 +118,8 @@ def _is_sound(arrays: Mapping[str, Any], src_vocab_size: int, tgt_vocab_size: in
 class Pairs(Protocol):
     """Pairs of token ids that can be had by number; see `data.pairs.TokenPairs`."""
 
-    def __len__(self) -> int: ...
+    def __len__(self) -> int:
+        """Count the pairs."""
 
     def lengths(self, rows: Ints) -> Ints:
         """Return source and target lengths (B, 2) of the pairs numbered `rows` (B,)."""
