@@ -183,19 +183,20 @@ def test_updates_that_all_fail_are_taken_back_twice_and_then_end_the_run(run_con
 
 def poison(monkeypatch, *, from_step: int, to_step: float = math.inf, rank: int = 0) -> None:
     """Make all gradients of some updates NaN on one rank, before the ranks exchange them."""
-    original = Trainer.__init__
+    update, backward = Trainer.update, Updater._backward
+    steps = [0]
 
-    def poisoned(self, *args, **arguments):
-        original(self, *args, **arguments)
+    def noted(self, *args):
+        steps.append(self.state.step + 1)
+        update(self, *args)
 
-        def spoil(gradient):
-            is_bad = from_step <= self.state.step + 1 <= to_step and self.world.rank == rank
-            return gradient * math.nan if is_bad else gradient
+    def spoiled(self, losses, num_tokens):
+        is_bad = from_step <= steps[-1] <= to_step and self._world.rank == rank
+        loss, nll = losses
+        return backward(self, (loss * math.nan if is_bad else loss, nll), num_tokens)
 
-        for weight in self.updater.trained.parameters():
-            weight.register_hook(spoil)
-
-    monkeypatch.setattr(Trainer, "__init__", poisoned)
+    monkeypatch.setattr(Trainer, "update", noted)
+    monkeypatch.setattr(Updater, "_backward", spoiled)
 
 
 ONLY_LOSS = {"metrics": [], "select_by": "loss", "num_samples": 0, "every_steps": 4}
@@ -222,6 +223,9 @@ def test_a_gradient_that_is_bad_on_one_rank_changes_no_bit_on_any(
     poison(monkeypatch, from_step=2, to_step=2, rank=rank)
     assert run_ranks(2, lambda _: train(settings)) == [0, 0]
     run = Path(settings.training.runs_dir) / "tiny"
+    assert [r["step"] for r in read_metrics(run / "events.jsonl") if r["event"] == "unusable"] == [
+        2
+    ]
     first, second, third = (weights_at(run, step) for step in (1, 2, 3))
     weights = [key for key in first if key.startswith("model:")]
     assert weights
