@@ -84,7 +84,9 @@ def test_validation_compiles_nothing(run_config, compiler):
 
     compiler(counting)
     validation = {"every_steps": 1, "num_samples": 1, "beam_size": 1}
-    changes = {"model__dropout": 0.0, "training__compile": "layers", "training__max_steps": 2}
+    kinds = ("dropout", "attention_dropout", "activation_dropout")
+    changes = {f"model__{kind}": 0.1 for kind in kinds}
+    changes |= {"training__compile": "layers", "training__max_steps": 2}
     train(run_config(training__validation=validation, **changes))
     # An encoder layer, a decoder layer, the loss.
     assert len(graphs) == 3

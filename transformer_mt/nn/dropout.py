@@ -34,7 +34,7 @@ class Dropout(nn.Module):
         """Drop elements of `x`, of any shape."""
         if not self.active:
             return x
-        if x.device.type == "cpu":
+        if _has_own_mask(x):
             return x * scaled_mask(x, self.p)
         return F.dropout(x, self.p)
 
@@ -42,10 +42,15 @@ class Dropout(nn.Module):
         """Return x + dropout(y), of one shape; on the CPU in one pass."""
         if not self.active:
             return x + y
-        if y.device.type == "cpu":
+        if _has_own_mask(y):
             # The mask has the type of the residual: under autocast, fp32 keeps the scale exact.
             return torch.addcmul(x, y, scaled_mask(x, self.p))
         return x + F.dropout(y, self.p)
+
+
+def _has_own_mask(x: Tensor) -> bool:
+    # A compiled layer cannot draw bits in place, and has its own way to draw many at once.
+    return x.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
 def scaled_mask(x: Tensor, p: float) -> Tensor:
