@@ -117,6 +117,15 @@ def test_scores_by_length_stand_side_by_side_and_are_those_of_evaluate(runs, tmp
     assert picture.stat().st_size > 1000
 
 
+def test_a_run_that_was_too_short_for_a_report_has_no_speed(runs, changed):
+    copy = changed()
+    lines = (copy / "metrics.jsonl").read_text().splitlines(keepends=True)
+    kept = [line for line in lines if "tokens_per_second" not in line]
+    (copy / "metrics.jsonl").write_text("".join(kept))
+    row = tmt("compare", copy).stdout.splitlines()[1].split()
+    assert row[-4:] == ["-", "6", "-", "-"]
+
+
 def test_runs_of_one_name_are_told_apart_by_their_folders(runs, tmp_path):
     other = Path(shutil.copytree(runs / "other", tmp_path / "tiny"))
     options = ("--by-length", "--length-edges", "5,9", "--json")

@@ -15,7 +15,7 @@ def buckets(lengths: list[int], edges: list[int], references: list[str] | None =
 @pytest.mark.parametrize(
     ("lengths", "expected"),
     [
-        ([1, 10, 11, 20, 21, 99], {"1-10": 2, "11-20": 2, "21+": 2}),
+        ([1, 2, 10, 11, 20, 21, 99, 1], {"1-10": 2, "11-20": 2, "21+": 2}),
         ([21, 21], {"21+": 2}),
         ([10, 25], {"1-10": 1, "21+": 1}),
     ],

@@ -105,6 +105,9 @@ def test_pairs_that_all_lack_a_side_are_an_error_and_some_are_counted(
     half = write(tmp_path / "half", "x\n\n")
     assert read_pairs(open_(type="text", src=src, tgt=half)) == (["a", "b"], ["x", ""])
     assert "in 1 of 2 pairs a side is blank" in caplog.text
+    caplog.clear()
+    read_pairs(open_(type="text", src=half, tgt=half))  # the end of a document, maybe
+    assert not caplog.text
 
 
 # --- tsv ------------------------------------------------------------------------------------------

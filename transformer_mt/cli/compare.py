@@ -150,12 +150,17 @@ HEADINGS = [
 def _cells(row: "ComparedRun") -> list[str]:
     facts = row.facts
     cells = [facts.name, facts.model, f"{facts.num_parameters:,}"]
-    cells.append("-" if facts.valid_nll_nats is None else f"{facts.valid_nll_nats:.3f}")
+    cells.append(_number(facts.valid_nll_nats, ".3f"))
     for score in row.scores:
         cells += [f"{score.value:.2f} ± {score.half_width:.2f}", _p_value(score)]
-    cells += [f"{facts.tokens_per_second:,.0f}", f"{facts.num_updates:,}"]
-    cells += [f"{facts.num_tokens:,}", f"{facts.seconds / 60:.1f}"]
+    cells += [_number(facts.tokens_per_second, ",.0f"), f"{facts.num_updates:,}"]
+    minutes = None if facts.seconds is None else facts.seconds / 60
+    cells += [_number(facts.num_tokens, ","), _number(minutes, ".1f")]
     return cells
+
+
+def _number(value: float | None, how: str) -> str:
+    return "-" if value is None else format(value, how)
 
 
 def _p_value(score: "SureScore") -> str:

@@ -91,11 +91,13 @@ def read_pairs(source: PairSource) -> tuple[list[str], list[str]]:
         raise DataError(
             f"{source.describe()}: in each of its {counted(num_blank, 'pair')} a side is blank"
         )
-    if num_blank:
+    # Where both are blank, a document may end; nothing is counted.
+    num_half = sum(1 for src, tgt in pairs if bool(src.strip()) != bool(tgt.strip()))
+    if num_half:
         logger.warning(
             "%s: in %s of %s a side is blank; they count in all scores",
             source.describe(),
-            f"{num_blank:,}",
+            f"{num_half:,}",
             counted(len(pairs), "pair"),
         )
     return [src for src, _ in pairs], [tgt for _, tgt in pairs]

@@ -42,7 +42,7 @@ class RunFacts:
         valid_nll_nats: Of that model, a target token; not of the smoothed loss, which cannot be
             compared between runs that smooth differently.
         num_updates: Made in all.
-        num_tokens: Target tokens trained on until the last report.
+        num_tokens: Target tokens trained on until the last report; None: a run without reports.
         tokens_per_second: Target tokens, the median of all reports.
         seconds: Trained until the last report, validations included.
     """
@@ -52,9 +52,9 @@ class RunFacts:
     num_parameters: int
     valid_nll_nats: float | None
     num_updates: int
-    num_tokens: int
-    tokens_per_second: float
-    seconds: float
+    num_tokens: int | None
+    tokens_per_second: float | None
+    seconds: float | None
 
 
 @dataclass(frozen=True)
@@ -97,9 +97,9 @@ def read_facts(run: RunDirectory) -> RunFacts:
         num_parameters=count_parameters(run.best_dir),
         valid_nll_nats=result["scores"].get("nll_nats"),
         num_updates=result["step"],
-        num_tokens=last.get("num_tokens", 0),
-        tokens_per_second=statistics.median(speeds) if speeds else 0.0,
-        seconds=last.get("seconds", 0.0),
+        num_tokens=last.get("num_tokens"),
+        tokens_per_second=statistics.median(speeds) if speeds else None,
+        seconds=last.get("seconds"),
     )
 
 

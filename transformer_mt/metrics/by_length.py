@@ -59,14 +59,16 @@ def score_by_length(
     Args:
         hypotheses: Translations.
         references: As many.
-        lengths: Of the sources, in tokens.
+        lengths: Of the sources, in tokens, end of sentence counted; blank ones, which are the end
+            alone, are in no bucket.
         metrics: Which scores.
         tgt_lang: See `scores.score`.
         edges: The greatest length of each bucket, rising; one more takes what is longer.
     """
     members: list[list[int]] = [[] for _ in range(len(edges) + 1)]
     for line, length in enumerate(lengths):
-        members[bisect_left(edges, length)].append(line)
+        if length > 1:
+            members[bisect_left(edges, length)].append(line)
     buckets = []
     for number, lines in enumerate(members):
         if not lines:
