@@ -2,6 +2,7 @@
 
 import errno
 import gzip
+import io
 import json
 import os
 import shutil
@@ -16,10 +17,14 @@ import pytest
 
 from tests.commands import tmt as run
 from transformer_mt.bundle import load_bundle
+from transformer_mt.cli.demands import with_demands
 from transformer_mt.cli.streams import results_to
+from transformer_mt.cli.translation_job import Job
+from transformer_mt.cli.translation_lines import Details
 from transformer_mt.decoding.options import SearchOptions
+from transformer_mt.decoding.translation import Candidate, Translation
 from transformer_mt.decoding.translator import Translator
-from transformer_mt.errors import TmtError
+from transformer_mt.errors import ConfigError, TmtError
 
 PROGRAM = [sys.executable, "-m", "transformer_mt"]
 SLOW = {"OMP_NUM_THREADS": "1"}
@@ -135,7 +140,7 @@ def test_timings_tell_the_seconds_of_lines_translated_together(tiny_bundle, tiny
         place += len(chunk)
     refused = run(*arguments, data=b"dog\n")
     assert refused.exit_code == 2
-    assert "--json only" in refused.stderr
+    assert "no effect without --json" in refused.stderr
 
 
 def test_n_best_lists_have_numbered_lines(tiny_bundle):
@@ -296,7 +301,7 @@ def test_details_are_told(tiny_bundle, tmp_path):
     links = tmp_path / "links"
     result = run(
         "translate", "--model", tiny_bundle, "--json", "--alignments", links, "--attention",
-        "--alternatives", 3, data=b"A red dog.\n\n",
+        "--alternatives", 3, "--split-sentences", data=b"A red dog. The cat runs.\n\n",
     )  # fmt: skip
     assert result.exit_code == 0, result.stderr
     first, blank = map(json.loads, result.stdout.splitlines())
@@ -322,12 +327,15 @@ def test_paragraphs_and_marks_are_counted_on_stderr(tiny_bundle):
     [
         (["--ensemble-weights", "1"], "no effect with one model"),
         (["--model", "BUNDLE", "--ensemble-weights", "1,x"], "expected 2 positive numbers"),
-        (["--attention"], "with --json only"),
+        (["--attention"], "no effect without --json"),
         (["--samples", "3"], "no effect without --mbr"),
-        (["--mbr", "bleu", "--beam-size", "3"], "no effect with --mbr"),
+        (["--mbr", "bleu", "--beam-size", "3"], "--beam-size does not go with --mbr"),
+        (["--mbr", "bleu", "--sample"], "it draws samples by itself"),
+        (["--mbr", "bleu", "--coverage-penalty", "1"], "samples are ranked by what they have in"),
+        (["--mbr", "bleu", "--samples", "3", "--n-best", "4"], "needs --samples 4 or more; got 3"),
         (["--alignment-layer", "1"], "no effect without --alignments"),
         (["--alignments", "links", "--alignment-layer", "3"], "the model has 2 layers"),
-        (["--alignments", "links", "--protect"], "drop one of them"),
+        (["--alignments", "links", "--protect"], "drop one"),
     ],
 )
 def test_options_without_effect_are_refused(tiny_bundle, arguments, words):
@@ -335,6 +343,41 @@ def test_options_without_effect_are_refused(tiny_bundle, arguments, words):
     result = run("translate", "--model", tiny_bundle, *arguments, data=b"dog\n")
     assert result.exit_code == 2, result.stderr
     assert words in result.stderr
+
+
+def test_a_model_without_attention_is_refused_before_it_is_looked_for():
+    details = Details(False, False, 0, None)
+    details.check(num_layers=0, others={"--protect": False, "--coverage-penalty": None})
+    with pytest.raises(ConfigError, match="--protect and --coverage-penalty: where a model looks"):
+        details.check(num_layers=0, others={"--protect": True, "--coverage-penalty": 0.1})
+
+
+def test_time_spent_typing_does_not_count(monkeypatch):
+    clock = 0
+
+    def lines():
+        nonlocal clock
+        for _ in range(3):
+            clock += 1000
+            yield ["a line"]
+
+    def translate(chunk, *, first_line):
+        nonlocal clock
+        clock += 1
+        return [Translation([Candidate("eine Zeile", [], 0.0, 0.0, [])])]
+
+    monkeypatch.setattr("time.monotonic", lambda: clock)
+    job = Job(None, translate, None, Details(False, False, 0, None), as_json=False)
+    totals = job.run(lines(), io.StringIO(), None, lambda *_: None)
+    assert (totals.num_lines, totals.seconds) == (3, 3)
+
+
+@pytest.mark.parametrize(("line", "is_told"), [("a line", True), ("a\tline", False)])
+def test_a_tab_that_no_line_has_is_told(monkeypatch, line, is_told):
+    told = []
+    monkeypatch.setattr("transformer_mt.cli.demands.logger.warning", lambda *words: told.append(1))
+    assert len(list(with_demands([[line]], prefix=None, phrases=None, tab="prefix"))) == 1
+    assert bool(told) == is_told
 
 
 # --- as a process of its own ----------------------------------------------------------------------
@@ -419,7 +462,7 @@ def test_samples_come_as_many_as_wanted_and_the_same_again(tiny_bundle, tiny_tex
     assert first.stdout_bytes.count(b"\n") == 12
     refused = run("translate", "--model", tiny_bundle, "--sample", "--beam-size", 4, data=data)
     assert refused.exit_code == 2
-    assert "--beam-size has no effect with --sample" in refused.stderr
+    assert "--beam-size does not go with --sample" in refused.stderr
 
 
 def test_help_shows_options_in_groups():
@@ -472,7 +515,7 @@ def test_terms_of_a_glossary_are_counted(tiny_bundle, tmp_path):
     ("options", "words"),
     [
         (["--tab", "prefix", "--prefix", "here"], "name the same thing"),
-        (["--tab", "constraints", "--sample"], "only plain beam search can hold them"),
+        (["--tab", "constraints", "--sample"], "only plain beam search can hold phrases"),
         (["--suppress", "dog", "--beam-size", "4", "--beam-groups", "3"], "does not divide"),
     ],
 )

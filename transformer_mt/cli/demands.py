@@ -1,5 +1,6 @@
 """What is wanted of the translations of single lines: from files beside the input, or in it."""
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -9,6 +10,8 @@ from transformer_mt.log import counted
 
 if TYPE_CHECKING:
     from transformer_mt.decoding.requests import Line
+
+logger = logging.getLogger(__name__)
 
 
 def with_demands(
@@ -53,7 +56,7 @@ def _joined(
 ) -> "Iterator[Sequence[Line]]":
     from transformer_mt.decoding.requests import Line
 
-    num_lines = 0
+    num_lines = num_with_tab = 0
     for chunk in chunks:
         lines = []
         for number, text in enumerate(chunk, start=num_lines):
@@ -64,6 +67,7 @@ def _joined(
                         f"line N of one must belong to line N of the other"
                     )
             columns = text.split("\t") if tab else [text]
+            num_with_tab += len(columns) > 1
             begin = columns[1] if tab == "prefix" and len(columns) > 1 else ""
             held = columns[1:] if tab == "constraints" else []
             if tab == "prefix" and len(columns) > 2:
@@ -78,6 +82,8 @@ def _joined(
             lines.append(Line(columns[0], begin, tuple(p.strip() for p in held if p.strip())))
         num_lines += len(chunk)
         yield lines
+    if tab and num_lines and not num_with_tab:
+        logger.warning("--tab %s: no line of the input has a tab", tab)
     for path, its_lines in beside.items():
         if len(its_lines) > num_lines:
             raise DataError(

@@ -130,7 +130,8 @@ Phrases: TypeAlias = Annotated[
         metavar="FILE",
         rich_help_panel=WORDS,
         help="Phrases that outputs must hold, in any order (Post and Vilar 2018): line N for line "
-        "N of the input, with tabs between phrases.",
+        "N of the input, with tabs between phrases. A line that is translated in parts is free of "
+        "them, with a warning.",
     ),
 ]
 Tab: TypeAlias = Annotated[

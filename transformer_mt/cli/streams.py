@@ -3,18 +3,23 @@
 import codecs
 import errno
 import io
+import logging
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, Literal, TextIO, cast
+from typing import BinaryIO, Literal, TextIO, TypeVar, cast
 
 from transformer_mt.errors import ConfigError, DataError, TmtError
 from transformer_mt.log import counted
 
 STDIN = Path("-")
+
+Chunk = TypeVar("Chunk")
+
+logger = logging.getLogger(__name__)
 
 
 def standard_input() -> BinaryIO:
@@ -78,6 +83,19 @@ def input_chunks(path: Path | None, errors: Literal["strict", "replace"]) -> Ite
     all_there = is_regular_file(stream) if path is None else path.is_file()
     lines = _lines(stream, "stdin" if path is None else str(path), errors)
     return chunks_of(lines) if all_there else chunks_as_they_come(lines)
+
+
+def prompted(chunks: Iterable[Chunk]) -> Iterator[Chunk]:
+    """Ask for each chunk on stderr, if somebody can see it there and wants to be told things."""
+    prompt = "> " if sys.stderr.isatty() and logger.isEnabledFor(logging.INFO) else ""
+    source = iter(chunks)
+    while True:
+        print(prompt, end="", file=sys.stderr, flush=True)
+        chunk = next(source, None)
+        if chunk is None:
+            print(end="\n" if prompt else "", file=sys.stderr)
+            return
+        yield chunk
 
 
 def _lines(stream: BinaryIO, name: str, errors: Literal["strict", "replace"]) -> Iterator[str]:

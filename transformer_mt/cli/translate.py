@@ -2,13 +2,12 @@
 
 import logging
 import sys
-import time
 from contextlib import nullcontext
 from functools import partial
-from pathlib import Path
 
 import typer
 
+from transformer_mt.cli.combinations import check_together
 from transformer_mt.cli.demands import with_demands
 from transformer_mt.cli.help import GroupedCommand, examples
 from transformer_mt.cli.model_options import (
@@ -49,7 +48,14 @@ from transformer_mt.cli.search_options import (
     TopK,
     TopP,
 )
-from transformer_mt.cli.streams import check_output, input_chunks, progress_bar, results_to
+from transformer_mt.cli.streams import (
+    STDIN,
+    check_output,
+    input_chunks,
+    progress_bar,
+    prompted,
+    results_to,
+)
 from transformer_mt.cli.text_options import (
     AlignmentLayer,
     Alignments,
@@ -144,27 +150,46 @@ def translate(
     begins while later lines are still being read, and at a terminal every line is answered at once.
     A line too long for the model is translated in parts, with a warning.
     """
-    _refuse_contradictions(
-        beam_size=beam_size,
-        n_best=n_best,
-        beam_groups=beam_groups,
-        sample=sample,
-        mbr=mbr,
-        samples=samples,
-        shortlist=shortlist,
-        num_models=len(model or []),
-        has_phrases=bool(constraints or glossary or tab == "constraints"),
+    check_together(
+        {
+            "--beam-size": beam_size,
+            "--beam-groups": beam_groups,
+            "--coverage-penalty": coverage_penalty,
+            "--length-penalty": length_penalty,
+            "--length-penalty-kind": length_penalty_kind,
+            "--shortlist": shortlist,
+            "a second --model": len(model or []) > 1,
+            "--sample": sample,
+            "--mbr": mbr,
+            "--samples": samples,
+            "--constraints": constraints,
+            "--glossary": glossary,
+            "--tab constraints": tab == "constraints",
+            "--protect": protect,
+            "--alignments": alignments,
+            "--alignment-layer": alignment_layer,
+            "--attention": attention,
+            "--alternatives": alternatives or None,
+            "--timings": timings,
+            "--json": as_json,
+        }
     )
+    num_samples = samples or MBR_SAMPLES
+    if mbr and n_best > num_samples:
+        raise ConfigError(f"--n-best {n_best} needs --samples {n_best} or more; got {num_samples}")
+    if beam_size is not None and n_best > beam_size:
+        raise ConfigError(f"--n-best {n_best} needs --beam-size {n_best} or more; got {beam_size}")
     check_output(output, input, prefix, constraints, glossary, shortlist)
     check_output(alignments, input, output, prefix, constraints, glossary, shortlist)
-    at_terminal = input is None and sys.stdin.isatty()
+    at_terminal = input in (None, STDIN) and sys.stdin is not None and sys.stdin.isatty()
     chunks = with_demands(input_chunks(input, errors), prefix=prefix, phrases=constraints, tab=tab)
     bundle = load_models(model, ensemble_weights, device=device, precision=precision)
     details = Details(
         alignments is not None, attention, alternatives, alignment_layer, timings, n_best > 1
     )
     details.check(
-        as_json=as_json, protect=protect, num_layers=bundle.config.model.num_attention_layers
+        num_layers=bundle.config.model.num_attention_layers,
+        others={"--protect": protect, "--coverage-penalty": coverage_penalty},
     )
     translator = make_translator(
         bundle,
@@ -175,7 +200,7 @@ def translate(
             "max_length_factor": max_length_factor,
             "max_length_offset": max_length_offset,
             "batch_tokens": batch_tokens,
-            "n_best": max(n_best, samples or MBR_SAMPLES) if mbr else n_best,
+            "n_best": num_samples if mbr else n_best,
             "sample": sample or mbr is not None,
             "temperature": temperature,
             "top_k": top_k,
@@ -198,6 +223,7 @@ def translate(
     )
     if at_terminal:
         logger.info("type a sentence and press Enter; Ctrl-D ends")
+        chunks = prompted(chunks)
 
     from transformer_mt.decoding.mbr import by_expected_utility
     from transformer_mt.decoding.protection import Protector
@@ -209,7 +235,6 @@ def translate(
         choose = partial(by_expected_utility, utility=mbr, tgt_lang=tgt_lang, n_best=n_best)
     translate_lines = (protector or translator).translate
     job = Job(translator, translate_lines, choose, details, as_json=as_json)
-    started = time.monotonic()
     # Beside lines that appear on the same screen, a bar would only be in the way.
     with (
         results_to(output) as results,
@@ -217,38 +242,8 @@ def translate(
         progress_bar("translate", " lines", wanted=not results.isatty()) as show,
     ):
         totals = job.run(chunks, results, links, show)
-    totals.tell(time.monotonic() - started)
+    totals.tell()
     if protector is not None:
         logger.info("protected: %s", protector.counts)
     if glossary is not None:
         totals.tell_terms()
-
-
-def _refuse_contradictions(
-    *,
-    beam_size: int | None,
-    n_best: int,
-    beam_groups: int | None,
-    sample: bool,
-    mbr: str | None,
-    samples: int | None,
-    shortlist: Path | None,
-    num_models: int,
-    has_phrases: bool,
-) -> None:
-    """Refuse options that have no effect, or cannot be had, beside others."""
-    if samples is not None and mbr is None:
-        raise ConfigError("--samples has no effect without --mbr")
-    if mbr and beam_size is not None:
-        raise ConfigError("--beam-size has no effect with --mbr: --samples N draws N translations")
-    if sample and beam_size is not None:
-        raise ConfigError("--beam-size has no effect with --sample: --n-best N gives N samples")
-    if beam_size is not None and n_best > beam_size:
-        raise ConfigError(f"--n-best {n_best} needs --beam-size {n_best} or more; got {beam_size}")
-    if shortlist and (sample or mbr or num_models > 1):
-        raise ConfigError("--shortlist goes with beam search and one model: leave it out")
-    if has_phrases and (sample or mbr or beam_groups):
-        raise ConfigError(
-            "--sample, --mbr and --beam-groups do not go with --constraints, --glossary and --tab "
-            "constraints: only plain beam search can hold them"
-        )

@@ -77,7 +77,7 @@ class Job:
             if links is not None:
                 links.writelines(f"{of_line.pharaoh()}\n" for of_line in attentions)
                 links.flush()
-            totals.add(translations)
+            totals.add(translations, time.monotonic() - begun)
             show(totals.num_lines, None)
         return totals
 
@@ -87,22 +87,24 @@ class Totals:
     """What is counted of all translations, and told at the end."""
 
     num_lines: int = 0
+    seconds: float = 0.0
     num_cut: int = 0
     num_terms: int = 0
     num_terms_met: int = 0
 
-    def add(self, translations: "Sequence[Translation]") -> None:
-        """Count some more."""
+    def add(self, translations: "Sequence[Translation]", seconds: float) -> None:
+        """Count some more, and how long they took once they had been read."""
         self.num_lines += len(translations)
+        self.seconds += seconds
         self.num_cut += sum(translation.num_cut for translation in translations)
         self.num_terms += sum(len(translation.terms) for translation in translations)
         self.num_terms_met += sum(translation.num_terms_met for translation in translations)
 
-    def tell(self, seconds: float) -> None:
+    def tell(self) -> None:
         """Log how many lines there were."""
         cut = f"; {counted(self.num_cut, 'sentence')} too long for one piece, translated in parts"
         lines = counted(self.num_lines, "line")
-        logger.info("%s in %.1f s%s", lines, seconds, cut if self.num_cut else "")
+        logger.info("%s in %.1f s%s", lines, self.seconds, cut if self.num_cut else "")
 
     def tell_terms(self) -> None:
         """Log how many terms of the glossary are in the output."""

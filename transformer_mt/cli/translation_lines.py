@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -35,36 +35,24 @@ class Details:
     timings: bool = False
     n_best: bool = False
 
-    def check(self, *, as_json: bool, protect: bool, num_layers: int) -> None:
-        """Refuse options that have no effect, or cannot be had together or with the model.
+    def check(self, *, num_layers: int, others: Mapping[str, object]) -> None:
+        """Refuse options that the model cannot serve.
 
         Args:
-            as_json: Whether translations are written as JSON.
-            protect: Whether parts of the text are protected.
             num_layers: Layers of the decoder that attend to the source.
+            others: Options, with their values, that need its attention as well.
 
         Raises:
             ConfigError: Names them.
         """
-        if not as_json and (self.attention or self.alternatives or self.timings):
+        needing = {"--alignments": self.alignment, "--attention": self.attention, **others}
+        used = [name for name, value in needing.items() if value]
+        if used and not num_layers:
             raise ConfigError(
-                "--attention, --alternatives and --timings are written with --json only: add it"
+                f"{' and '.join(used)}: where a model looks in the source must be known for this, "
+                f"and this one has no attention (model.attention: none); leave it out"
             )
-        if protect and (self.alignment or self.attention):
-            raise ConfigError(
-                "--alignments and --attention count words of the text that the model saw, which "
-                "--protect changes: drop one of them"
-            )
-        if (self.alignment or self.attention) and not num_layers:
-            raise ConfigError(
-                "--alignments and --attention tell where a model looks in the source, and this one "
-                "has no attention (model.attention: none)"
-            )
-        if self.layer is None:
-            return
-        if not (self.alignment or self.attention):
-            raise ConfigError("--alignment-layer has no effect without --alignments or --attention")
-        if self.layer > num_layers:
+        if self.layer is not None and self.layer > num_layers:
             raise ConfigError(
                 f"--alignment-layer {self.layer}: the model has {counted(num_layers, 'layer')}"
             )
@@ -129,15 +117,18 @@ def _record(candidate: "Candidate") -> dict[str, Any]:
 def _alternatives(
     translator: "Translator", candidates: Sequence["Candidate"], num: int
 ) -> list[list[list[tuple[str, float]]]]:
-    """Return for each token of each candidate the best ones at its place, and probabilities."""
+    """Return for each token of each candidate the best ones at its place, and probabilities.
+
+    The end of a line comes last; those of its other parts are no tokens of it and left out.
+    """
     pieces = translator.tokenizers.tgt.pieces
     pairs = [(part.source, part.target) for c in candidates for part in c.parts]
     found = iter(translator.given.alternatives(pairs, num))
     return [
         [
             [(pieces([token])[0], round(math.exp(log_prob), 6)) for token, log_prob in place]
-            for _ in candidate.parts
-            for place in next(found)
+            for number, _ in enumerate(candidate.parts, start=1)
+            for place in next(found)[: None if number == len(candidate.parts) else -1]
         ]
         for candidate in candidates
     ]
