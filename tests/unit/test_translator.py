@@ -478,6 +478,8 @@ def test_what_cannot_be_wished_for_is_told_with_the_line(bundle, caplog):
     translator.translate(["a dog.", Line(" ", prefix="ein")])
     assert "line 1: the vocabulary has no pieces for the term '\u72d7'; left out" in caplog.text
     assert "line 2: blank: its prefix and phrases are not used" in caplog.text
+    (kept,) = Translator(other, replace(OPTIONS, suppress=("\u72d7.",))).translate(["a dog."])
+    assert kept.text == "a dog."
 
 
 def test_a_term_that_is_also_wished_for_comes_once(bundle):

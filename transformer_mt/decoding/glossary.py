@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from transformer_mt.text.tokenizer import Tokenizer
+from transformer_mt.text.tokenizer import UNK_ID, Tokenizer
 from transformer_mt.text.words import PART_OF_WORD, UNIT
 
 logger = logging.getLogger(__name__)
@@ -102,9 +102,12 @@ def read_glossary(lines: Iterable[str], name: str) -> Glossary:
 
 
 def cuts_of(text: str, tokenizer: Tokenizer) -> list[list[int]]:
-    """Return the tokens of a text behind a space, and if it needs none, also those without one."""
+    """Return the tokens of a text behind a space, and if it needs none, also those without one.
+
+    Text that the vocabulary cannot write is cut in one way.
+    """
     cuts = [tokenizer.encode(text)]
-    if not _PART_OF_WORD.match(text):
+    if UNK_ID not in cuts[0] and not _PART_OF_WORD.match(text):
         cuts.append(tokenizer.encode_inside(text))
     return cuts
 

@@ -146,7 +146,10 @@ class Tokenizer:
         return batch
 
     def encode_inside(self, text: str) -> list[int]:
-        """Cut text as it is cut right behind other text, without a space between them."""
+        """Cut text as it is cut right behind other text, without a space between them.
+
+        It must not begin with what `encode` makes unk.
+        """
         before = next(c for c in NONCHARACTERS if c not in text and c not in self.ids)
         return self.encode(before + text)[len(self.encode(before)) :]
 
