@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,10 @@ from transformer_mt.training.run_directory import RunDirectory
 from transformer_mt.training.state import TrainState
 from transformer_mt.training.trainer import train
 from transformer_mt.training.validation import Validator
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts" / "bench"))
+
+from resume import measure
 
 TWO_SOURCES = [
     {"type": "reverse", "num_pairs": 250, "weight": 1.5},
@@ -135,6 +140,15 @@ def test_a_finished_run_says_so_and_a_higher_limit_goes_on(run_config, caplog):
     result = train(run_config(training__max_steps=7))
     assert result.step == 7
     assert [r["step"] for r in metrics_without_times(Path(result.run_dir))] == [2, 4, 4, 6, 6, 7]
+
+
+def test_a_run_that_was_moved_goes_on_in_its_new_place(run_config, tmp_path):
+    run = Path(train(run_config()).run_dir)
+    (tmp_path / "elsewhere").mkdir()
+    run.parent.rename(tmp_path / "elsewhere" / "runs")
+    result = train(run_config("elsewhere", training__max_steps=7))
+    assert result.step == 7
+    assert result.run_dir == str(tmp_path / "elsewhere" / "runs" / "tiny")
 
 
 def test_changed_settings_are_refused_with_all_differences(run_config):
@@ -258,3 +272,15 @@ def test_no_space_leaves_older_checkpoints_untouched(run_config, monkeypatch):
         train(run_config(training__max_steps=8, training__validation__select_by="bleu"))
     assert all(torch.equal(tensor, expected[n]) for n, tensor in weights_at(run, 6).items())
     assert not [path for path in (run / "checkpoints").iterdir() if path.name.startswith(".")]
+
+
+def test_the_time_to_go_on_can_be_measured(run_config):
+    with pytest.raises(ConfigError, match="no run that can go on"):
+        measure(run_config())
+    train(run_config())
+    with pytest.raises(ConfigError, match="no run that can go on"):
+        measure(run_config())
+    found = measure(run_config(training__max_steps=7))
+    assert found["step"] == 6
+    assert all(found[name] > 0 for name in ("session", "restore", "batches", "update"))
+    assert train(run_config(training__max_steps=7)).step == 7

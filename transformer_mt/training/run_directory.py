@@ -49,6 +49,7 @@ CHANGEABLE = (
     "training.micro_batch_tokens",
     "training.parallel",
     "training.rank_timeout_minutes",
+    "training.runs_dir",
     "training.tensorboard",
     "training.validation.every_steps",
     "training.validation.num_samples",
