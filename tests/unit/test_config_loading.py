@@ -576,6 +576,21 @@ def test_a_bare_name_is_looked_for_among_the_recipes(
     assert find_config("mine.yaml") == Path("mine.yaml")
 
 
+def test_a_recipe_in_a_folder_of_its_own_is_found_by_its_name_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "configs" / "kind").mkdir(parents=True)
+    for name in ("one", "two"):
+        (tmp_path / "configs" / "kind" / f"{name}.yaml").touch()
+    for name in ("kind/one", "kind/one.yaml"):
+        assert find_config(name) == Path("configs/kind/one.yaml")
+    with pytest.raises(ConfigError) as caught:
+        find_config("two")
+    assert "did you mean 'kind/two.yaml'?" in str(caught.value)
+    assert str(caught.value).count("kind/") == 2  # the other one is `kind/*`
+
+
 def test_a_missing_config_lists_the_recipes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

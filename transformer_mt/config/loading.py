@@ -6,6 +6,7 @@ expected an integer, got '4000'`.
 
 import difflib
 import logging
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -100,9 +101,9 @@ def find_config(name: str) -> Path:
     """Find the config file that a user names.
 
     Args:
-        name: A path; or the bare name of a recipe, with or without `.yaml`, which is also looked
-            for in `configs/` here and in `configs/` of the project's checkout. A name that was
-            not found as it stands is reported at level INFO.
+        name: A path; or the name of a recipe such as `base` or `family/multi30k_gru_dot`, with or
+            without `.yaml`, which is also looked for in `configs/` here and in `configs/` of the
+            project's checkout. A name that was not found as it stands is reported at level INFO.
 
     Raises:
         ConfigError: If there is no such file; it lists the recipes.
@@ -112,16 +113,21 @@ def find_config(name: str) -> Path:
         return path
     is_bare = path.name == name
     folders = list(dict.fromkeys(folder.resolve() for folder in _recipe_dirs()))
-    if is_bare:
-        for folder in folders:
-            for file_name in (name, f"{name}.yaml"):
-                found = folder / file_name
-                if found.is_file():
-                    found = _shortest(found)
-                    logger.info("config: %s", found)
-                    return found
-    recipes = sorted({recipe.name for folder in folders for recipe in folder.glob("*.yaml")})
-    near = difflib.get_close_matches(path.name, recipes, n=1, cutoff=0.6)
+    for found in (folder / file for folder in folders for file in (name, f"{name}.yaml")):
+        if found.is_file():
+            found = _shortest(found)
+            logger.info("config: %s", found)
+            return found
+    known = sorted(
+        {
+            file.relative_to(folder).as_posix()
+            for folder in folders
+            for file in folder.rglob("*.yaml")
+        }
+    )
+    recipes = list(dict.fromkeys(re.sub("/.*", "/*", recipe) for recipe in known))
+    near = [recipe for recipe in known if Path(recipe).stem == path.name.removesuffix(".yaml")]
+    near = near or difflib.get_close_matches(name, known, n=1, cutoff=0.6)
     message = f"{name}: no such config file"
     if is_bare:
         message += " here or in " + " or ".join(str(_shortest(folder)) for folder in folders)

@@ -173,7 +173,8 @@ function labelsOf(kind) {
 
 function drawKinds() {
   const kinds = Object.keys(matrices);
-  get("attention").hidden = get("masks").hidden = kinds.length === 0;
+  get("attention").hidden = kinds.length === 0;
+  get("masks").hidden = !matrices.encoder && !matrices.decoder;
   if (!kinds.length) return;
   if (!active || !matrices[active.kind]) active = { kind: matrices.cross ? "cross" : kinds[0], layer: 0, head: -1 };
   get("kinds").replaceChildren(...kinds.map((kind) => make("button", {
