@@ -62,6 +62,19 @@ def test_a_plain_config_has_no_unused_settings() -> None:
         ),
         (["model.positions={type: relative_bias}", "data.filters.max_length=100"], []),
         (["model={type: recurrent}"], []),
+        (["decoding={beam_size: 1}"], []),
+        (["decoding={length_penalty: 0}"], []),
+        (
+            ["decoding={length_penalty: 0, length_penalty_kind: reward}"],
+            ["decoding.length_penalty_kind has no effect: length_penalty is 0"],
+        ),
+        (
+            ["decoding={beam_size: 1, length_penalty: 0, length_penalty_kind: reward}"],
+            [
+                "decoding.length_penalty has no effect: beam_size 1",
+                "decoding.length_penalty_kind has no effect: beam_size 1",
+            ],
+        ),
         (
             ["training.validation={metrics: [], select_by: loss, beam_size: 1, num_samples: 9}"],
             [

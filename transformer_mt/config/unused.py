@@ -21,6 +21,7 @@ def unused_settings(config: Config) -> list[str]:
         *_unused_model(config),
         *_unused_training(config),
         *_unused_validation(config),
+        *_unused_decoding(config),
     ]
 
 
@@ -98,3 +99,12 @@ def _unused_validation(config: Config) -> Iterator[str]:
                 f"training.validation.{name} has no effect: metrics is empty, so nothing is "
                 "translated during training"
             )
+
+
+def _unused_decoding(config: Config) -> Iterator[str]:
+    decoding = config.decoding
+    if decoding.beam_size == 1:
+        for name in _changed(decoding, "length_penalty", "length_penalty_kind"):
+            yield f"decoding.{name} has no effect: beam_size 1 compares no hypotheses"
+    elif decoding.length_penalty == 0 and _changed(decoding, "length_penalty_kind"):
+        yield "decoding.length_penalty_kind has no effect: length_penalty is 0"
