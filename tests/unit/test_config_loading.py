@@ -274,6 +274,11 @@ def test_defaults_are_the_base_model_of_the_paper() -> None:
         ),
         (
             "  max_steps: 100",
+            "  max_steps: 100\n  parallel: fsdp\nmodel: {type: recurrent, input_feeding: true}",
+            "13:41: model.input_feeding: not with training.parallel fsdp: take ddp",
+        ),
+        (
+            "  max_steps: 100",
             "  max_steps: 100\n  cuda_graph: true\n  precision: bf16",
             "12:15: training.cuda_graph: needs static_shape true: set it, or cuda_graph to false",
         ),

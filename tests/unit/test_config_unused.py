@@ -61,7 +61,14 @@ def test_a_plain_config_has_no_unused_settings() -> None:
             ["model.positions.max_distance 256 is more than the distance of any two"],
         ),
         (["model.positions={type: relative_bias}", "data.filters.max_length=100"], []),
-        (["model={type: recurrent}"], []),
+        (["model={type: recurrent}", "training.activation_checkpointing=layers"], []),
+        (
+            [
+                "model={type: recurrent, input_feeding: true}",
+                "training.activation_checkpointing=layers",
+            ],
+            ["training.activation_checkpointing layers acts on the encoder alone"],
+        ),
         (["decoding={beam_size: 1}"], []),
         (["decoding={length_penalty: 0}"], []),
         (

@@ -103,7 +103,9 @@ class Config(Settings):
                     f"attention must know sentences by their offsets alone, but {setting}: change "
                     "it, or set cuda_graph to false",
                 )
-        if self.training.parallel == "fsdp" and getattr(self.model, "share_layers", False):
-            yield "model.share_layers", "not with training.parallel fsdp: take ddp"
+        if self.training.parallel == "fsdp":  # which knows one forward pass of each layer
+            for name in ("share_layers", "input_feeding"):
+                if getattr(self.model, name, False):
+                    yield f"model.{name}", "not with training.parallel fsdp: take ddp"
         for setting, message in self.model.unfit_for(longest=self.data.filters.max_length):
             yield f"model.{setting}", message

@@ -54,6 +54,12 @@ def _unused_tokenizer(config: Config) -> Iterator[str]:
 
 
 def _unused_model(config: Config) -> Iterator[str]:
+    checkpointing = config.training.activation_checkpointing
+    if checkpointing != "none" and getattr(config.model, "input_feeding", False):
+        yield (
+            f"training.activation_checkpointing {checkpointing} acts on the encoder alone: with "
+            "model.input_feeding the decoder goes step by step"
+        )
     positions: Any = getattr(config.model, "positions", None)
     if positions is None:
         return
