@@ -120,11 +120,14 @@ def test_a_signal_during_validation_leaves_at_once_and_validates_on_resumption(
     assert [r["step"] for r in records if "loss_nats" in r] == [2, 4, 6]
 
 
-def test_a_signal_during_preparation_leaves_at_once(run_config, tmp_path, monkeypatch):
+@pytest.mark.parametrize("work", ["preparation.train_tokenizers", "trainer.build_updater"])
+def test_a_signal_during_preparation_or_compilation_leaves_at_once(
+    run_config, tmp_path, monkeypatch, work
+):
     settings = run_config(data__corpus_dir=str(tmp_path / "corpora"))
     with monkeypatch.context() as patch:
         patch.setattr(
-            "transformer_mt.training.preparation.train_tokenizers",
+            f"transformer_mt.training.{work}",
             lambda *_, **__: os.kill(os.getpid(), signal.SIGTERM),
         )
         with pytest.raises(InterruptedRun, match="SIGTERM before the first update"):

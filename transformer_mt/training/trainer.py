@@ -7,7 +7,7 @@
 
 import logging
 import math
-from contextlib import closing, suppress
+from contextlib import closing, nullcontext, suppress
 from typing import NoReturn
 
 from transformer_mt.bundle import weights_of
@@ -70,7 +70,9 @@ class Trainer:
         self.session, self.settings = session, config.training
         self.directory, self.world, self.stop = session.directory, world, session.stop
         self.model = build_first_model(config, data, world=world, device=device)
-        self.updater = build_updater(config, self.model, world=world, device=device)
+        # To compile takes minutes. A rank that left alone would be lost to the others.
+        with self.stop.leaves_at_once() if world.size == 1 else nullcontext():
+            self.updater = build_updater(config, self.model, world=world, device=device)
         self.schedule = build_schedule(self.settings, d_model=config.model.d_model)
         self.validator = Validator(config, data, device=device)
         self.answer = Answer(self.directory, config, data.tokenizers)
