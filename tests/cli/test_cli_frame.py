@@ -1,6 +1,7 @@
 """The frame of `tmt`: start-up, help, exit codes, and what errors look like."""
 
 import errno
+import io
 import json
 import os
 import re
@@ -14,7 +15,14 @@ import typer
 from typer.testing import CliRunner
 
 from transformer_mt import __version__
-from transformer_mt.cli.main import COMMANDS, CommandGroup, app, tmt
+from transformer_mt.cli.main import (
+    COMMANDS,
+    CommandGroup,
+    app,
+    prepare_streams,
+    report,
+    tmt,
+)
 from transformer_mt.errors import (
     ConfigError,
     DataError,
@@ -232,6 +240,18 @@ def test_ctrl_c_is_130_and_a_closed_pipe_is_quiet() -> None:
     assert CliRunner().invoke(failing_app(), ["fail", "interrupt"]).exit_code == 130
     result = CliRunner().invoke(failing_app(), ["fail", "pipe"])
     assert (result.exit_code, result.stderr) == (141, "")
+
+
+def test_without_stderr_messages_go_nowhere_and_not_among_the_results(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    results = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", None)
+    monkeypatch.setattr(sys, "stdout", results)
+    prepare_streams()
+    assert report(ValueError("unheard"), debug=False) == 1
+    assert results.getvalue() == ""
+    sys.stderr.close()
 
 
 def test_a_reader_that_goes_away_is_no_error() -> None:

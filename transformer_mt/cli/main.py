@@ -158,12 +158,22 @@ for command in COMMANDS:
     importlib.import_module(f"transformer_mt.cli.{command}").register(app)
 
 
+def prepare_streams() -> None:
+    """Make stdout and stderr UTF-8 with bare line feeds, whatever the locale says.
+
+    Where stderr was closed from the start, messages go nowhere; stdout is then missed by what
+    writes to it.
+    """
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - open until the process ends
+    for stream, errors in ((sys.stdout, "surrogateescape"), (sys.stderr, "backslashreplace")):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors=errors, newline="\n")
+
+
 def main() -> None:
     """Run the command line; the process ends with its exit code."""
-    # Translations are UTF-8 with bare line feeds whatever the locale says.
-    for stream, errors in ((sys.stdout, "surrogateescape"), (sys.stderr, "backslashreplace")):
-        if isinstance(stream, io.TextIOWrapper):  # None where it was closed from the start
-            stream.reconfigure(encoding="utf-8", errors=errors, newline="\n")
+    prepare_streams()
     try:
         app(prog_name="tmt")  # also when started as `python -m transformer_mt`
         code: str | int | None = 0
