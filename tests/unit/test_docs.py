@@ -1,14 +1,18 @@
 """The pages under docs/, README and recipes: what they name exists, what they show can be typed."""
 
+import itertools
 import re
 import shlex
 from pathlib import Path
 
 import pytest
+import yaml
 from typer.core import TyperGroup
 from typer.main import get_command
 
 from transformer_mt.cli.main import app
+from transformer_mt.config.loading import find_config, load_config, parse_config
+from transformer_mt.errors import ConfigError
 
 ROOT = Path(__file__).parents[2]
 # Pages that are still to come are left out; those that must be there are counted below.
@@ -93,3 +97,37 @@ def test_every_command_line_that_a_page_shows_is_one():
 def test_a_wrong_command_line_is_seen(line):
     with pytest.raises(AssertionError, match=r"no (command|option)"):
         check(line.split())
+
+
+def test_every_recipe_with_its_settings_that_a_page_shows_is_a_good_config(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    lines = [(page.name, line) for page in PAGES for line in command_lines(page)]
+    shown = [(name, line) for name, line in lines if "--config" in line]
+    num_recipes = 0
+    for name, line in shown:
+        values = {"--config": [], "--set": []}
+        for option, value in itertools.pairwise(line):
+            values.get(option, []).append(value)
+        try:
+            recipe = find_config(values["--config"][0])
+        except ConfigError:  # a name that stands for any
+            continue
+        num_recipes += 1
+        try:
+            load_config(recipe, [v for v in values["--set"] if not v.endswith("..")])
+        except ConfigError as error:
+            raise AssertionError(f"{name}: tmt {' '.join(line)}: {error}") from None
+    assert num_recipes > 20
+
+
+def test_every_piece_of_a_config_that_a_page_shows_is_good():
+    small = (ROOT / "configs" / "own_data_small.yaml").read_text(encoding="utf-8")
+    num_pieces = 0
+    for page in PAGES:
+        for piece in re.findall(r"```yaml\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
+            num_pieces += 1
+            settings, shown = yaml.safe_load(small), yaml.safe_load(piece)
+            for group, values in shown.items():
+                settings.setdefault(group, {}).update(values)
+            parse_config(yaml.safe_dump(settings), page.name)
+    assert num_pieces >= 4
