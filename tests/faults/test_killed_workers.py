@@ -1,5 +1,7 @@
 """Helpers of a run that are killed or fail: the run goes on, with the same data."""
 
+import errno
+import io
 import itertools
 import multiprocessing
 import os
@@ -53,6 +55,14 @@ def test_processes_that_tokenize_are_killed_and_the_tokens_are_the_same(
     assert found == tokens(iter(pairs), num_workers=1)
 
 
+class ClosedTerminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        raise OSError(errno.EIO, "Input/output error")
+
+
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> list[dict]:
     folder = tmp_path_factory.mktemp("undisturbed")
@@ -61,7 +71,15 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> list[dict]:
 
 @pytest.mark.parametrize(
     "part",
-    ["tracker opens", "tracker writes", "tracker closes", "samples", "picture", "bar", "clock"],
+    [
+        "tracker opens",
+        "tracker writes",
+        "tracker closes",
+        "samples",
+        "picture",
+        "terminal",
+        "clock",
+    ],
 )
 def test_a_part_that_only_shows_things_fails_and_the_run_is_the_same(
     run_config, undisturbed, monkeypatch, caplog, part
@@ -72,9 +90,8 @@ def test_a_part_that_only_shows_things_fails_and_the_run_is_the_same(
     if part.startswith("tracker"):
         method = {"opens": "__init__", "writes": "write", "closes": "close"}[part.split()[1]]
         monkeypatch.setattr(TensorBoardTracker, method, fail)
-    elif part == "bar":  # of a terminal that is closed
-        monkeypatch.setattr("transformer_mt.training.reporting.sys.stderr.isatty", lambda: True)
-        monkeypatch.setattr("transformer_mt.training.reporting.tqdm.update", fail)
+    elif part == "terminal":  # was closed, and the run outlives it
+        monkeypatch.setattr("transformer_mt.training.reporting.sys.stderr", ClosedTerminal())
     elif part == "clock":  # jumps by a day, back and forth
         days = itertools.cycle((0, 1, -1))
         now = time.time
@@ -94,7 +111,7 @@ def test_a_part_that_only_shows_things_fails_and_the_run_is_the_same(
     assert metrics_without_times(Path(result.run_dir)) == undisturbed
     warning = {
         "tracker": "no tracking any more: OSError",
-        "bar": "",
+        "terminal": "",
         "clock": "",
         "samples": "no samples of step",
         "picture": "no learning curve: OSError",

@@ -3,7 +3,6 @@
 import logging
 import sys
 from collections.abc import Mapping
-from contextlib import suppress
 from functools import partial
 
 import torch
@@ -86,13 +85,9 @@ class Reporter:
 
     def advance(self, step: int, progress: float) -> None:
         """Move the bar; `progress` is the share of the run that is over."""
-        if not self._has_bar:
-            return
-        try:
+        if self._has_bar:
             self._bar.set_description(f"step {step}", refresh=False)
             self._bar.update(100 * min(1.0, progress) - self._bar.n)
-        except OSError:  # the terminal was closed, and the run was told to outlive it
-            self._has_bar = False
 
     def metrics(self, step: int, progress: float, values: Mapping[str, float]) -> None:
         """Report what the updates since the last report were like."""
@@ -179,8 +174,7 @@ class Reporter:
 
     def close(self) -> None:
         """Close all files."""
-        with suppress(OSError):
-            self._bar.close()
+        self._bar.close()
         self._tracker.close()
         self._metrics.close()
         self._events.close()
