@@ -9,8 +9,9 @@ from fake_decoders import CopyModel
 
 from transformer_mt.bundle import Bundle, load_bundle
 from transformer_mt.decoding.alignment import Attention, attention_of
+from transformer_mt.decoding.mark_places import put_back
 from transformer_mt.decoding.options import SearchOptions
-from transformer_mt.decoding.protection import Protector, put_back
+from transformer_mt.decoding.protection import Protector
 from transformer_mt.decoding.requests import Line
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.text.markup import marks_in, take_out

@@ -140,14 +140,7 @@ class Translator:
             )
             for number, of_line in zip(numbers, zip(wanted, parts, terms, strict=True), strict=True)
         ]
-        # Each different sentence is translated once.
-        requests = list({request: None for of_line in requests_of for request in of_line})
-        found: dict[Request, list[Hypothesis]] = {}
-        batches = list(self._batches(requests))
-        for batch, results in zip(batches, self._workers.map(batches), strict=True):
-            found.update(zip(batch, results, strict=True))
-            if on_progress is not None:
-                on_progress(len(found), len(requests))
+        found = self._search_all(requests_of, on_progress)
         for number, of_line in zip(numbers, requests_of, strict=True):
             if not all(found[request] for request in of_line):
                 logger.warning(
@@ -159,6 +152,21 @@ class Translator:
                 wanted, parts, requests_of, zip(terms, nums_cut, strict=True), strict=True
             )
         ]
+
+    def _search_all(
+        self,
+        requests_of: Sequence[Sequence[Request]],
+        on_progress: Callable[[int, int], None] | None,
+    ) -> dict[Request, list[Hypothesis]]:
+        """Search for the translations of all lines, each different sentence once."""
+        requests = list({request: None for of_line in requests_of for request in of_line})
+        found: dict[Request, list[Hypothesis]] = {}
+        batches = list(self._batches(requests))
+        for batch, results in zip(batches, self._workers.map(batches), strict=True):
+            found.update(zip(batch, results, strict=True))
+            if on_progress is not None:
+                on_progress(len(found), len(requests))
+        return found
 
     def _terms(self, text: str, parts: Sequence[Part]) -> list[list[Term]]:
         """Find the terms of the glossary in each part of a line."""

@@ -1,0 +1,171 @@
+"""Where marks belong in a translation of the text they were taken out of, as attention says."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from transformer_mt.decoding.alignment import Attention, Span
+from transformer_mt.text.markup import (
+    CLOSING,
+    CLOSING_SIGNS,
+    Mark,
+    marks_in,
+    missing,
+    well_nested,
+)
+from transformer_mt.text.words import WORD_OR_SIGN
+
+
+@dataclass(frozen=True)
+class _Words:
+    """The words and signs of a text and of its translation.
+
+    Attributes:
+        attention: Between the two.
+        sources: Where they stand in the text.
+        targets: Where they stand in the translation.
+        links: What became of each: numbers of words of the translation by those of the text.
+    """
+
+    attention: Attention
+    sources: list[Span]
+    targets: list[Span]
+    links: dict[int, list[int]]
+
+    @classmethod
+    def of(cls, attention: Attention) -> "_Words":
+        links: dict[int, list[int]] = {}
+        for source, target in attention.links(WORD_OR_SIGN):
+            links.setdefault(source, []).append(target)
+        sources, targets = (
+            [match.span() for match in WORD_OR_SIGN.finditer(text)]
+            for text in (attention.source, attention.target)
+        )
+        return cls(attention, sources, targets, links)
+
+
+def put_back(text: str, marks: Sequence[Mark], attention: Attention) -> str | None:
+    """Insert marks into a translation of the text they were taken out of.
+
+    A pair of tags goes around all that its words became. Anything else goes before what the next
+    word became, or behind what the word before became, if it stood close to that or the next is
+    punctuation.
+
+    Returns:
+        None if attention does not say where, or tags would cross each other.
+    """
+    if attention.source != text:
+        return None
+    words = _Words.of(attention)
+    if not words.targets:
+        return None
+    around: dict[int, int] = {}  # places of the tags of pairs, by their numbers
+    for number, mark in enumerate(marks):
+        if _encloses(marks, number):
+            around[number] = _end_of_pair(mark, marks, words)
+    inserts: list[tuple[int, int, int, str]] = []  # place, rank among those at it, number, text
+    for cluster in _clusters(marks):
+        number, behind = cluster[0], cluster[-1] + 1
+        if number in around:
+            inserts.append(
+                (around[number], 2 if _opens(marks, number) else 0, number, marks[number].text)
+            )
+            continue
+        here = marks[number].place
+        if behind in around and not _opens(marks, behind) and marks[behind].place == here:
+            place, rank = around[behind], -1  # the last in a pair of tags
+        elif number - 1 in around and _opens(marks, number - 1) and marks[number - 1].place == here:
+            place, rank = around[number - 1], 3  # the first
+        else:
+            last = marks[cluster[-1]]
+            place, rank = _place(marks[number], last, words), 1
+        inserts.append((place, rank, number, _spaced(marks, cluster, attention.target, place)))
+    result = attention.target
+    for place, _, _, insert in sorted(inserts, reverse=True):
+        result = result[:place] + insert + result[place:]
+    expected = [mark.text for mark in marks]
+    if missing(expected, result) or (well_nested(expected) and not well_nested(marks_in(result))):
+        return None
+    return result
+
+
+def _encloses(marks: Sequence[Mark], number: int) -> bool:
+    """Whether a mark is one of two tags with text between them."""
+    partner = marks[number].partner
+    return partner is not None and marks[partner].place != marks[number].place
+
+
+def _opens(marks: Sequence[Mark], number: int) -> bool:
+    """Whether a tag of a pair is the first of the two."""
+    partner = marks[number].partner
+    return partner is not None and partner > number
+
+
+def _end_of_pair(mark: Mark, marks: Sequence[Mark], words: _Words) -> int:
+    """Return where a tag belongs whose pair goes around all that the words in it became."""
+    assert mark.partner is not None
+    partner = marks[mark.partner]
+    begin, end = sorted((mark.place, partner.place))
+    inside = [
+        target
+        for source, (b, e) in enumerate(words.sources)
+        if begin <= b and e <= end
+        for target in words.links.get(source, [])
+    ] or [words.attention.strongest((begin, end), WORD_OR_SIGN)]
+    if mark.place == begin:
+        return words.targets[min(inside)][0]
+    return words.targets[max(inside)][1]
+
+
+def _clusters(marks: Sequence[Mark]) -> list[list[int]]:
+    """Group the numbers of marks that stand together and do not enclose text."""
+    clusters: list[list[int]] = []
+    for number, mark in enumerate(marks):
+        last = clusters[-1][-1] if clusters else None
+        if (
+            last is not None
+            and marks[last].place == mark.place
+            and not _encloses(marks, last)
+            and not _encloses(marks, number)
+        ):
+            clusters[-1].append(number)
+        else:
+            clusters.append([number])
+    return clusters
+
+
+def _place(first: Mark, last: Mark, words: _Words) -> int:
+    """Return where in the translation marks belong that stood between two words."""
+    attention, sources, targets, links = words.attention, words.sources, words.targets, words.links
+    before = [s for s, (begin, _) in enumerate(sources) if begin < first.place]
+    behind = [s for s, (begin, _) in enumerate(sources) if begin >= first.place]
+    if not before:
+        return 0
+    close_before = not first.space_before
+    close_behind = bool(behind) and not last.space_after
+    by_next = bool(behind) and not CLOSING.match(attention.source, sources[behind[0]][0])
+    if by_next and not (close_before and not close_behind) and behind[0] in links:
+        return targets[min(links[behind[0]])][0]
+    if before[-1] in links:
+        place = targets[max(links[before[-1]])][1]
+    else:
+        place = targets[attention.strongest(sources[before[-1]], WORD_OR_SIGN)][1]
+    if behind and not by_next:  # it stood before a full stop or the like
+        place = len(attention.target[:place].rstrip(CLOSING_SIGNS))
+    return place
+
+
+def _spaced(marks: Sequence[Mark], cluster: Sequence[int], target: str, place: int) -> str:
+    """Return the text of marks that stand together, with the spaces they need at their place."""
+    inner = marks[cluster[0]].text
+    for last, number in pairwise(cluster):
+        space = marks[last].space_after and marks[number].space_before
+        inner += (" " if space else "") + marks[number].text
+    before, behind = target[:place][-1:], target[place : place + 1]
+    needs_before = before.strip() and before not in "([{«„“¿¡"
+    needs_behind = behind.strip() and not CLOSING.match(behind)
+    return (
+        (" " if marks[cluster[0]].space_before and needs_before else "")
+        + inner
+        + (" " if marks[cluster[-1]].space_after and needs_behind else "")
+    )
