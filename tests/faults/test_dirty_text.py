@@ -207,6 +207,15 @@ def test_a_damaged_parquet_file_gives_pairs_or_one_message(
     assert_pairs_or_message("parquet", tmp_path / "any", data.draw(damaged(buffer.getvalue())))
 
 
+def test_a_parquet_column_whose_name_is_no_text_gives_one_message(tmp_path: Path) -> None:
+    buffer = io.BytesIO()
+    pq.write_table(pa.table({"a": ["one"], "b": ["x"], "column": ["y"]}), buffer)
+    content = buffer.getvalue().replace(b"column", b"c\x80lumn")
+    (tmp_path / "any").write_bytes(content)
+    with pytest.raises(DataError, match="any: cannot be read as Parquet"):
+        open_pairs("parquet", tmp_path / "any")
+
+
 def damaged(content: bytes) -> st.SearchStrategy[bytes]:
     """A few bytes replaced, or cut off."""
     places = st.integers(0, len(content) - 1)

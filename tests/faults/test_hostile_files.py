@@ -159,8 +159,9 @@ def test_a_bundle_names_no_files_outside_its_folder(tiny_bundle: Path, tmp_path:
         (folder / path.name).write_bytes(path.read_bytes())
     manifest = json.loads((folder / MANIFEST).read_text())
     del manifest["manifest_checksum"]
+    files = manifest["files"]
     for name in ("../secret", "/etc/passwd", "a/../../secret"):
-        manifest["files"] = {name: {"bytes": 6, "sha256": "0" * 64}}
+        manifest["files"] = files | {name: {"bytes": 6, "sha256": "0" * 64}}
         (folder / MANIFEST).write_text(json.dumps(manifest))
         with pytest.raises(ModelError, match="bad entry"):
             load_bundle(folder)

@@ -52,7 +52,7 @@ class ParquetPairs:
 
         try:
             yield
-        except (OSError, pyarrow.ArrowException) as error:
+        except (OSError, UnicodeDecodeError, pyarrow.ArrowException) as error:
             raise DataError(f"{self.path}: cannot be read as Parquet: {_words(error)}") from error
 
     def describe(self) -> str:
