@@ -345,6 +345,12 @@ def test_options_without_effect_are_refused(tiny_bundle, arguments, words):
     assert words in result.stderr
 
 
+def test_several_copies_of_one_process_are_refused(tiny_bundle):
+    result = run("translate", "--model", tiny_bundle, data=b"dog\n", WORLD_SIZE="2")
+    assert result.exit_code == 2
+    assert "torchrun starts copies that would each do all of the work" in result.stderr
+
+
 def test_a_model_without_attention_is_refused_before_it_is_looked_for():
     details = Details(False, False, 0, None)
     details.check(num_layers=0, others={"--protect": False, "--coverage-penalty": None})

@@ -2,6 +2,7 @@
 
 import logging
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -124,8 +125,15 @@ def load_model(model: Path | None, *, device: str, precision: str) -> "Bundle":
 
     Raises:
         ModelError: If there is none, or it is damaged.
-        ConfigError: If the device is not there, or has no such precision.
+        ConfigError: If the device is not there, or has no such precision; or there are several
+            copies of this process, which would all do the same.
     """
+    if int(os.environ.get("WORLD_SIZE") or 1) > 1:
+        raise ConfigError(
+            "torchrun starts copies that would each do all of the work: start one without it; "
+            "on the CPU, --workers N shares it, and on several GPUs each can take a part of the "
+            "input with --device cuda:N"
+        )
     import torch
 
     from transformer_mt.bundle import find_bundle, load_bundle

@@ -29,7 +29,8 @@ BeamGroups: TypeAlias = Annotated[
         min=1,
         rich_help_panel=SEARCH,
         help="Diverse beam search (Vijayakumar et al. 2018): the beam in N groups that avoid each "
-        "other's tokens, for an n-best list with real differences. Default: 1.",
+        "other's tokens, for an n-best list with real differences; what two groups find is in it "
+        "once. Default: 1.",
     ),
 ]
 DiversityPenalty: TypeAlias = Annotated[
@@ -120,7 +121,8 @@ Prefix: TypeAlias = Annotated[
     typer.Option(
         metavar="FILE",
         rich_help_panel=WORDS,
-        help="How outputs begin: line N for line N of the input; blank lines leave it open.",
+        help="How outputs begin, up to the end of a word: line N for line N of the input; blank "
+        "lines leave it open.",
     ),
 ]
 Phrases: TypeAlias = Annotated[
