@@ -14,6 +14,7 @@ from transformer_mt.bundle import Bundle, load_bundle
 from transformer_mt.cli.main import app
 from transformer_mt.config.data import TextSource
 from transformer_mt.config.loading import parse_config
+from transformer_mt.data import documents
 from transformer_mt.data.corpus import Corpus
 from transformer_mt.data.documents import DocumentPairs, LastSentences, in_context
 from transformer_mt.data.lexicon import Lexicon, learn_lexicon
@@ -69,7 +70,7 @@ def test_a_text_without_ends_of_documents_is_warned_of(tmp_path: Path, caplog) -
         assert caplog.text.count("read as one document") == num_warnings
 
 
-def test_last_sentences_are_those_that_were_put_in_context(bundle) -> None:
+def test_last_sentences_are_those_that_were_put_in_context(bundle, monkeypatch) -> None:
     plain = list(zip(*small_text(40), strict=True))
     joined = in_context(plain, context_sentences=2, separator=SEPARATOR)
     expected, pairs = (
@@ -78,6 +79,7 @@ def test_last_sentences_are_those_that_were_put_in_context(bundle) -> None:
     )
     separator = bundle.tokenizers.src.ids[SEPARATOR]
     found = LastSentences(pairs, (separator, separator))
+    monkeypatch.setattr(documents, "_PAIRS_AT_ONCE", 16)
     for rows in (np.arange(40), np.array([7, 0, 7]), np.array([], dtype=int)):
         np.testing.assert_array_equal(found.lengths(rows), expected.lengths(rows))
         for own, other in zip(found.gather(rows), expected.gather(rows), strict=True):

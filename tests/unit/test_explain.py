@@ -174,6 +174,12 @@ def test_the_script_draws_all_facts_and_whatever_is_pointed_at(bundle):
         facts["model"]["type"] = kind
         facts["parts"] = [part | dict.fromkeys(missing) for part in facts["parts"]]
         all_facts.append(facts)
+    facts = facts_of(bundle, "The dog runs.")
+    size = facts["parts"][0]["encoder"]["shape"][-1]
+    of_heads = np.ones((2, 4, size, size), dtype=np.float32)
+    of_heads[:, 2:, 0, 1] = 0  # as split heads have masks of their own
+    facts["parts"][0]["encoder"] = packed(of_heads / size)
+    all_facts.append(facts)
     found = subprocess.run(
         ["node", Path(__file__).with_name("page_in_node.js")],
         input=json.dumps([page(facts) for facts in all_facts]),
@@ -205,7 +211,8 @@ def test_the_script_draws_all_facts_and_whatever_is_pointed_at(bundle):
         if attention:
             layers, heads, rows, columns = part["cross"]["shape"]
             assert drawn["kinds"]["inside"]["button"] == len(attention)
-            assert drawn["mask-list"]["inside"]["canvas"] == len(attention)
+            masks = [{head.tobytes() for head in unpacked(x)[0] > 0} for x in attention]
+            assert drawn["mask-list"]["inside"]["canvas"] == sum(map(len, masks))
             assert drawn["heads"]["inside"]["canvas"] == layers * (heads + 1)
             assert drawn["lines"]["inside"]["button"] == rows + columns
             assert "looked at by" in drawn["readouts"][0]

@@ -12,6 +12,8 @@ from transformer_mt.data.sources import PairSource
 from transformer_mt.hashes import NO_HASHES, FileHashes
 from transformer_mt.text.documents import Context, join_sentences
 
+_PAIRS_AT_ONCE = 1 << 14
+
 logger = logging.getLogger(__name__)
 
 
@@ -97,7 +99,10 @@ class LastSentences:
 
     def lengths(self, rows: Ints) -> Ints:
         """Return source and target lengths (B, 2) of the pairs numbered `rows` (B,)."""
-        return np.stack([lengths for _, lengths in self._sides(rows)], axis=1)
+        parts = np.array_split(rows, len(rows) // _PAIRS_AT_ONCE + 1)  # all their tokens are read
+        return np.concatenate(
+            [np.stack([own for _, own in self._sides(some)], axis=1) for some in parts]
+        )
 
     def gather(self, rows: Ints) -> tuple[Ids, Ids]:
         """Return the tokens of the pairs numbered `rows` (B,), packed: (Ns,) and (Nt,)."""
