@@ -1,5 +1,7 @@
 """Disks that are full, and what is said before they are."""
 
+import errno
+import os
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -57,3 +59,37 @@ def test_a_run_that_cannot_fit_says_so_before_it_trains(run_config, monkeypatch)
     monkeypatch.setattr(torch.optim.Adam, "step", lambda *_: pytest.fail("trained"))
     with pytest.raises(TmtError, match=r"no room on the disk: up to 7 checkpoints of .* MB more"):
         train(run_config())
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (errno.EROFS, "the file system is read-only"),
+        (errno.EACCES, "permission denied"),
+        (errno.EDQUOT, "disk quota exceeded"),
+        (errno.EIO, "the device reports an input/output error"),
+    ],
+)
+def test_a_folder_that_cannot_be_written_to_ends_the_run_before_it_trains(
+    run_config, monkeypatch, number, words
+):
+    settings = run_config()
+    runs_dir = Path(settings.training.runs_dir)
+    original = Path.open
+
+    def refuse(path, mode="r", *arguments, **keywords):
+        if runs_dir in path.parents and mode != "rb":
+            raise OSError(number, os.strerror(number))
+        return original(path, mode, *arguments, **keywords)
+
+    monkeypatch.setattr(Path, "open", refuse)
+    monkeypatch.setattr(torch.optim.Adam, "step", lambda *_: pytest.fail("trained"))
+    with pytest.raises(TmtError, match=f"runs/tiny: cannot write: {words}"):
+        train(settings)
+
+
+def test_a_file_in_the_place_of_the_folder_of_runs_is_named(run_config, tmp_path):
+    (tmp_path / "runs").write_text("")
+    with pytest.raises(TmtError, match="runs/tiny: cannot write: a file is where its folder"):
+        train(run_config())
+    assert (tmp_path / "runs").read_text() == ""
