@@ -256,6 +256,22 @@ def test_defaults_are_the_base_model_of_the_paper() -> None:
         ),
         (
             "name: good",
+            "name: good\nmodel: {label_smoothing: 0.1}",
+            "2:9: model.label_smoothing: unknown setting; did you mean 'training.label_smoothing'?",
+        ),
+        (
+            "name: good",
+            "name: good\ndocument: {context_sentences: 1}",
+            "2:1: document: unknown setting; did you mean 'data.document'?",
+        ),
+        (
+            "name: good",
+            "name: good\nmodel: {type: recurrent, positions: {type: rotary}}",
+            "2:26: model.positions: type recurrent has no such setting: remove it, or take type "
+            "transformer",
+        ),
+        (
+            "name: good",
             "name: good\nmodel: {type: recurrent, d_model: 7}",
             "2:35: model.d_model: must be even with bidirectional: true (half of it for each "
             "direction), got 7: take 8, or set bidirectional to false",

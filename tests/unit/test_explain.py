@@ -186,6 +186,7 @@ def test_the_script_draws_all_facts_and_whatever_is_pointed_at(bundle):
         capture_output=True,
         text=True,
         check=False,
+        timeout=60,
     )
     assert found.returncode == 0, found.stderr
     for facts, drawn in zip(all_facts, json.loads(found.stdout), strict=True):

@@ -135,10 +135,21 @@ def _unknown_setting(spot: _Spot) -> str:
     name, group = spot.path[-1], group_of_type(spot.parent, None)
     if group is not None and name in group.absent:
         return f"no such setting: {group.absent[name]}"
-    others = [t for g in spot.alternatives if name in g.model_fields for t in type_names(g)]
+    tag = child(spot.written, "type")
+    path, word = ([name], None) if tag is None else ([name, "type"], tag.value)
+    having = [g for g in spot.alternatives if name in g.model_fields]
+    fitting = [g for g in having if _allows(g, path, word)]  # those that have its value, too
+    others = [kind for g in fitting or having for kind in type_names(g)]
     if group is not None and others:
         own = " or ".join(type_names(group))
         return f"type {own} has no such setting: remove it, or take type {' or '.join(others)}"
+    places = [
+        f"{part}.{name}"
+        for part, field in Config.model_fields.items()
+        if any(name in other.model_fields for other in groups(field.annotation))
+    ]
+    if places and name != "type":
+        return f"unknown setting; did you mean {' or '.join(map(repr, places))}?"
     near = "" if group is None else suggestion(name, list(group.model_fields))
     return f"unknown setting{near or _known_in(group)}"
 
