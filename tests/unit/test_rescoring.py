@@ -12,7 +12,7 @@ from transformer_mt.decoding.forced import token_log_probs
 from transformer_mt.decoding.glossary import Glossary, Term
 from transformer_mt.decoding.options import SearchOptions
 from transformer_mt.decoding.requests import Line
-from transformer_mt.decoding.rescoring import parse_entry, read_n_best
+from transformer_mt.decoding.rescoring import Entry, parse_entry, read_n_best
 from transformer_mt.decoding.translation import NO_TEXT
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import ConfigError, DataError
@@ -107,12 +107,10 @@ def test_damaged_json_lists_are_refused_with_the_place(lines, words):
         list(read_n_best(lines, "list", num_sources=2))
 
 
-def test_text_may_hold_the_separator():
-    line = "3 ||| a ||| b ||| LogProb= -1.000000 ||| -0.500000"
-    entry = parse_entry(line, "list:1")
-    assert (entry.number, entry.text, entry.features, entry.score) == (
-        3, "a ||| b", "LogProb= -1.000000", -0.5)  # fmt: skip
-    assert str(entry) == line
+@pytest.mark.parametrize("text", ["a ||| b", "a |||", "||| b", "|||", "", " ", "a ||| ||| b"])
+def test_text_may_hold_the_separator(text):
+    entry = Entry(3, text, "LogProb= -1.000000", -0.5)
+    assert parse_entry(str(entry), "list:1") == entry
 
 
 @pytest.mark.parametrize(

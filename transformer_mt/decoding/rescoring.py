@@ -50,11 +50,11 @@ def parse_entry(line: str, place: str) -> Entry:
     Raises:
         DataError: If it is not one.
     """
-    fields = line.split(SEPARATOR)
-    try:
-        number, *text, features, end = fields
-        entry = Entry(int(number), SEPARATOR.join(text), features, float(end))
-        if text and math.isfinite(entry.score):
+    try:  # from both ends, as the text may hold anything
+        head, features, end = line.rsplit(SEPARATOR, 2)
+        number, text = head.split(SEPARATOR, 1)
+        entry = Entry(int(number), text, features, float(end))
+        if math.isfinite(entry.score):
             return entry
     except ValueError:
         pass
