@@ -19,7 +19,6 @@ from torch.utils._pytree import tree_map_only
 try:  # young, and none of torch's promises
     from torch.utils.backend_registration import (
         _DummyBackendModule,
-        _DummyPrivateUse1Hook,
         _setup_privateuseone_for_python_backend,
     )
 except ImportError:
@@ -33,24 +32,11 @@ _NAME = "elsewhere"
 
 
 class _Module(_DummyBackendModule):  # type: ignore[misc, no-any-unimported]
-    """To other programs, such as other tests in this process, there is no such device."""
-
-    def device_count(self) -> int:
-        return 0
-
     def get_amp_supported_dtype(self) -> list[torch.dtype]:
         return [torch.bfloat16, torch.float16]
 
 
-class _Hook(_DummyPrivateUse1Hook):  # type: ignore[misc, no-any-unimported]
-    def is_available(self) -> bool:
-        return False
-
-    def is_built(self) -> bool:
-        return False
-
-
-_setup_privateuseone_for_python_backend(_NAME, backend_module=_Module(), hook=_Hook())
+_setup_privateuseone_for_python_backend(_NAME, backend_module=_Module())
 ELSEWHERE = torch.device(_NAME, 0)
 
 _ops = torch.ops.aten
