@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -48,16 +49,31 @@ main()
 """
 
 
+started: list[subprocess.Popen[str]] = []
+
+
+@pytest.fixture(autouse=True)
+def leave_no_process() -> Iterator[None]:
+    """End what a failed test would leave: it would hold its pipes, and use the processor."""
+    yield
+    for process in started:
+        process.kill()
+        process.communicate()
+    started.clear()
+
+
 def start(*arguments: object, **environment: object) -> subprocess.Popen[str]:
     variables = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     variables |= {name: str(value) for name, value in environment.items()}
-    return subprocess.Popen(
+    process = subprocess.Popen(
         [sys.executable, *map(str, arguments)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env=os.environ | variables,
     )
+    started.append(process)
+    return process
 
 
 def start_ranks(size: int, *arguments: object) -> list[subprocess.Popen[str]]:
@@ -245,3 +261,25 @@ def test_ranks_whose_weights_drift_apart_are_named_at_the_next_checkpoint(
         assert code == 1
         assert "rank 1 of 3: the weights at step 4: not the same as on rank 0" in stderr
     assert not list(Path("drifting/runs/tiny").glob("checkpoints/step-*"))
+
+
+# An error keeps the frames it came through, and they the model.
+FAIL = """
+import torch
+from transformer_mt.training.distributed import open_world
+
+try:
+    with open_world(timeout_minutes=1) as world:
+        replica = world.replicate(torch.nn.Linear(2, 2), torch.device("cpu"))
+        replica(torch.ones(2)).sum().backward()
+        raise ValueError("of a rank")
+except ValueError as error:
+    print(error, hasattr(replica, "reducer"))
+"""
+
+
+def test_no_reducer_outlives_the_ranks():
+    """It would end gloo's threads with Python's lock in its hands: they might wait for it."""
+    for rank in start_ranks(2, "-c", FAIL):
+        stdout, stderr = rank.communicate(timeout=180)
+        assert stdout == "of a rank False\n", stderr

@@ -7,7 +7,7 @@ import os
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 import torch
@@ -36,12 +36,14 @@ class World:
         size: Number of processes.
         local_rank: Number of this process on its machine; also the number of its CUDA device.
         waiting: The same processes, for exchanges that may have to wait for hours.
+        replicas: Models whose gradients are exchanged.
     """
 
     rank: int = 0
     size: int = 1
     local_rank: int = 0
     waiting: dist.ProcessGroup | None = None
+    replicas: list[DistributedDataParallel] = field(default_factory=list, compare=False)
 
     @property
     def is_main(self) -> bool:
@@ -128,12 +130,14 @@ class World:
         """
         if self.size == 1 or _shards(model):
             return model
-        return DistributedDataParallel(
+        replica = DistributedDataParallel(
             model,
             device_ids=[device.index] if device.type == "cuda" else None,
             gradient_as_bucket_view=True,
             find_unused_parameters=some_unused,
         )
+        self.replicas.append(replica)
+        return replica
 
     def exchange(self, model: nn.Module, *, now: bool) -> AbstractContextManager[None]:
         """Return a context for a backward pass; without `now`, gradients stay on their rank."""
@@ -207,6 +211,10 @@ def open_world(*, timeout_minutes: float) -> Iterator[World]:
             "from the last checkpoint"
         ) from error
     finally:
+        # An error keeps its frames, and they the replicas. Were a reducer the last to hold the
+        # group, it would end gloo's threads while it has Python's lock, which they may wait for.
+        for replica in world.replicas:
+            del replica.reducer, replica.logger
         dist.destroy_process_group()
 
 
