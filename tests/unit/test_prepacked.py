@@ -19,9 +19,17 @@ from transformer_mt.nn.prepacked import (
 needs_packing = pytest.mark.skipif(
     not can_prepack(torch.float32), reason="this processor has no packed products"
 )
-needs_int8 = pytest.mark.skipif(
-    not can_multiply_int8(), reason="this processor has no products of 8-bit integers"
-)
+
+
+@pytest.fixture(params=["fbgemm", "onednn"])
+def int8_kernel(request, monkeypatch) -> None:
+    """Which library multiplies."""
+    if not can_multiply_int8():
+        pytest.skip("this processor has no products of 8-bit integers")
+    has_fbgemm = request.param == "fbgemm"
+    if has_fbgemm and not prepacked._has_fbgemm():
+        pytest.skip("this torch has no products of fbgemm")
+    monkeypatch.setattr(prepacked, "_has_fbgemm", lambda: has_fbgemm)
 
 
 def linear(in_size: int, out_size: int, *, bias: bool = True) -> nn.Linear:
@@ -64,7 +72,7 @@ def test_some_rows_of_a_map_compute_the_same_as_all(kind, bias):
         assert torch.equal(whole.weight, plain.weight)
 
 
-@needs_int8
+@pytest.mark.usefixtures("int8_kernel")
 @torch.inference_mode()
 @pytest.mark.parametrize("bias", [True, False])
 def test_int8_equals_rounding_rows_and_channels_to_255_levels(bias):
@@ -82,7 +90,7 @@ def test_int8_equals_rounding_rows_and_channels_to_255_levels(bias):
     assert not torch.equal(expected.float(), plain(x))
 
 
-@needs_int8
+@pytest.mark.usefixtures("int8_kernel")
 @torch.inference_mode()
 def test_an_int8_row_does_not_depend_on_its_neighbours():
     layer = Int8Linear(linear(64, 96))
@@ -92,7 +100,7 @@ def test_an_int8_row_does_not_depend_on_its_neighbours():
     torch.testing.assert_close(together, alone, rtol=1e-6, atol=1e-6)
 
 
-@needs_int8
+@pytest.mark.usefixtures("int8_kernel")
 @torch.inference_mode()
 def test_int8_of_zeros_is_the_bias():
     plain = linear(16, 8)
