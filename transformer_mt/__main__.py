@@ -1,5 +1,17 @@
-"""Run the command line as `python -m transformer_mt`."""
+"""The program `tmt`, and `python -m transformer_mt`."""
 
-from transformer_mt.cli.main import main
+import sys
 
-main()
+
+def main() -> None:
+    """Run the command line; Ctrl-C ends it quietly from the first import on."""
+    try:
+        from transformer_mt.cli.main import main as run
+
+        run()
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

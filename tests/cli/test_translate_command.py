@@ -1,6 +1,5 @@
 """`tmt translate`: N lines in, N lines out, from anything to anything."""
 
-import errno
 import gzip
 import io
 import json
@@ -11,14 +10,17 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 
 from tests.commands import tmt as run
 from transformer_mt.bundle import load_bundle
 from transformer_mt.cli.demands import with_demands
-from transformer_mt.cli.streams import results_to
+from transformer_mt.cli.main import app
+from transformer_mt.cli.streams import named_stdout
 from transformer_mt.cli.translation_job import Job
 from transformer_mt.cli.translation_lines import Details
 from transformer_mt.decoding.options import SearchOptions
@@ -159,6 +161,11 @@ def test_n_best_lists_have_numbered_lines(tiny_bundle):
     assert [c["text"] for c in records[0]["n_best"]] == [row[1] for row in rows[:3]]
 
 
+def test_every_option_of_the_search_can_be_given():
+    names = {parameter.name for parameter in get_command(app).commands["translate"].params}
+    assert {field.name for field in fields(SearchOptions)} <= names
+
+
 def test_settings_of_the_search_reach_it(tiny_bundle, tiny_text):
     def translate(*options: object) -> bytes:
         result = run("translate", "--model", tiny_bundle, *options, data=text_of(tiny_text[0]))
@@ -181,11 +188,22 @@ def test_half_precision_gives_lines_too(tiny_bundle, tiny_text):
     assert result.stdout_bytes.count(b"\n") == 30
 
 
-def test_bytes_that_are_not_utf8_stop_with_their_place(tiny_bundle):
-    result = run("translate", "--model", tiny_bundle, data=b"dog\nc\xe4t\n")
-    assert result.exit_code == 3
-    assert "stdin:2: byte 2" in result.stderr
+@pytest.mark.parametrize(
+    ("options", "bad", "words"),
+    [
+        ([], b"c\xe4t\n", "stdin:3: byte 2"),
+        (["--tab", "prefix"], b"The cat.\tdie\tKatze\n", "line 3: expected a text, one tab"),
+        (["--tab", "prefix"], b"The cat.\t" + 99 * b"der Hund ", "line 3: the prefix and the"),
+    ],
+    ids=["bytes", "columns", "prefix"],
+)
+def test_what_stands_before_a_line_in_error_is_written(tiny_bundle, options, bad, words):
+    arguments = ("translate", "--model", tiny_bundle, *options)
+    result = run(*arguments, data=b"A red dog.\n\n" + bad + b"\nThe dog.\n")
+    assert result.exit_code == 3, result.stderr
+    assert words in result.stderr
     assert "Traceback" not in result.stderr
+    assert result.stdout_bytes == run(*arguments, data=b"A red dog.\n\n").stdout_bytes
 
 
 def test_bytes_that_are_not_utf8_can_be_replaced(tiny_bundle):
@@ -249,9 +267,15 @@ def test_an_output_that_is_the_input_is_refused_before_it_is_emptied(tiny_bundle
     assert run("translate", "--model", tiny_bundle, "--input", text, *twice).exit_code == 2
 
 
-def test_a_full_disk_behind_stdout_is_named():
-    with pytest.raises(TmtError, match="stdout: cannot write: no space left"), results_to(None):
-        raise OSError(errno.ENOSPC, "from the system")
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
+def test_a_full_disk_behind_stdout_is_named_by_whoever_writes():
+    with open("/dev/full", "w") as full:
+        stream = named_stdout(full)
+        stream.write("a line\n")
+        with pytest.raises(TmtError, match=r"^stdout: cannot write: no space left on device$"):
+            stream.flush()
+        with pytest.raises(TmtError, match=r"^stdout: "):
+            stream.close()
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
@@ -373,7 +397,7 @@ def test_time_spent_typing_does_not_count(monkeypatch):
         return [Translation([Candidate("eine Zeile", [], 0.0, 0.0, [])])]
 
     monkeypatch.setattr("time.monotonic", lambda: clock)
-    job = Job(None, translate, None, Details(False, False, 0, None), as_json=False)
+    job = Job(None, translate, Details(False, False, 0, None), as_json=False)
     totals = job.run(lines(), io.StringIO(), None, lambda *_: None)
     assert (totals.num_lines, totals.seconds) == (3, 3)
 

@@ -34,12 +34,20 @@ def test_marks_are_found_and_text_is_left(line, marks):
         ("I wait for {x}.", "I wait for.", [10]),
         ("{x} came", "came", [0]),
         ("plain  text ", "plain  text ", []),
+        ("x {a} {b} . {c}, y", "x ., y", [2, 2, 3]),
     ],
 )
 def test_text_without_marks_has_no_gaps(line, text, places):
     found, marks = take_out(line)
     assert found == text
     assert [mark.place for mark in marks] == places
+
+
+def test_time_grows_with_the_line_and_not_with_its_square():
+    num = 30_000  # minutes, if each mark looked at those before it
+    text, marks = take_out(", ".join(["{x}"] * num))
+    assert text == "," * (num - 1) + " "
+    assert [mark.place for mark in marks] == [*range(num - 1), num]
 
 
 def test_tags_know_their_partners():

@@ -7,6 +7,7 @@ import re
 import threading
 import time
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -15,8 +16,11 @@ from fake_decoders import CopyModel
 from transformer_mt.bundle import Bundle, load_bundle
 from transformer_mt.decoding import chunks, long_lines
 from transformer_mt.decoding.batch_search import BatchSearch
+from transformer_mt.decoding.beams import Hypothesis
 from transformer_mt.decoding.glossary import Glossary, Term
+from transformer_mt.decoding.joining import Joiner
 from transformer_mt.decoding.long_lines import Part, split_line
+from transformer_mt.decoding.mbr import by_expected_utility
 from transformer_mt.decoding.options import SearchOptions
 from transformer_mt.decoding.requests import Line, requests_for
 from transformer_mt.decoding.translator import Translator
@@ -410,8 +414,10 @@ def test_errors_of_the_reader_arrive(cut):
         yield "good"
         raise DataError("stdin:2: bad")
 
+    found = cut(lines())
+    assert next(found) == ["good"]
     with pytest.raises(DataError, match="stdin:2: bad"):
-        list(cut(lines()))
+        next(found)
 
 
 def test_samples_do_not_depend_on_batches_and_order(bundle, tiny_text):
@@ -424,6 +430,32 @@ def test_samples_do_not_depend_on_batches_and_order(bundle, tiny_text):
         assert [c.text for c in here.n_best] == [c.text for c in there.n_best]
     other = make(bundle, **options, seed=2).translate(lines)
     assert texts(other) != texts(expected)
+
+
+def test_of_a_line_in_parts_each_part_is_chosen_by_itself(bundle):
+    options = replace(OPTIONS, sample=True, n_best=8, seed=3)
+    choose = partial(by_expected_utility, utility="chrf", tgt_lang="de", n_best=2)
+    translator = Translator(bundle, options, split_sentences=True, choose=choose)
+    texts = ["A red dog. The cat runs.", "A red dog.", "The cat runs."]
+    line, *sentences = translator.translate(texts)
+    assert [len(sentence.n_best) for sentence in sentences] == [2, 2]
+    for whole, *parts in zip(line.n_best, *(s.n_best for s in sentences), strict=True):
+        assert whole.text == " ".join(part.text for part in parts)
+        assert whole.score == sum(part.score for part in parts)
+
+
+def test_a_part_with_fewer_candidates_than_others_stays_with_its_last(bundle):
+    def choose(candidates):
+        return candidates[: 1 if "rot" in candidates[0].text else 3]
+
+    joiner = Joiner(bundle.tokenizers, None, choose)
+    encode = bundle.tokenizers.tgt.encode
+    found = [
+        [Hypothesis(encode(text), -1.0, -1.0) for text in own] for own in (["ein rot", "x"], "abc")
+    ]
+    parts = [Part((5,), " "), Part((6,), "")]
+    translation = joiner.translation(Line("a b"), parts, found, [], 0)
+    assert [c.text for c in translation.n_best] == ["ein rot a", "ein rot b", "ein rot c"]
 
 
 @pytest.mark.parametrize(
@@ -515,7 +547,6 @@ def test_phrases_of_languages_without_spaces_get_none(language, joined):
             tokenizer,
             language=language,
             room=lambda _: 9,
-            number=1,
         )
         (phrase,) = request.phrases
         assert tokenizer.decode([*tokenizer.encode("狗"), *phrase]) == joined

@@ -130,29 +130,26 @@ def decode(
     from transformer_mt.benchmarks.decoding import measure_decoding
     from transformer_mt.benchmarks.machine import peak_memory_bytes
     from transformer_mt.bundle import count_parameters, find_bundle
-    from transformer_mt.decoding.workers import fitting_num_workers
 
     path = find_bundle(model)
     started = time.perf_counter()
     bundle = load_model(path, device=device, precision=precision)
     place = next(bundle.model.parameters()).device
-    num_workers = num_workers or fitting_num_workers(place)
     given = {"beam_size": beam_size, "batch_tokens": batch_tokens, "num_workers": num_workers}
     translator = make_translator(bundle, given)
     load_seconds = time.perf_counter() - started
     logger.info("loaded in %.2f s; measuring", load_seconds)
     speed = measure_decoding(translator, lines, num_singles=num_singles, seconds=seconds)
-    decoding = bundle.config.decoding
     report = {
         **dataclasses.asdict(speed),
         "load_seconds": load_seconds,
         "peak_memory_bytes": peak_memory_bytes(place),
-        "beam_size": decoding.beam_size if beam_size is None else beam_size,
-        "batch_tokens": decoding.batch_tokens if batch_tokens is None else batch_tokens,
+        "beam_size": translator.options.beam_size,
+        "batch_tokens": translator.options.batch_tokens,
         "precision": precision,
         "device": str(place),
         "threads": torch.get_num_threads(),
-        "workers": num_workers,
+        "workers": translator.options.num_workers,
         "num_parameters": count_parameters(path),
     }
     if as_json:

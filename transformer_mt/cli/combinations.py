@@ -1,6 +1,6 @@
 """Options of `tmt translate` that have no effect, or cannot be had, beside or without others."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from transformer_mt.errors import ConfigError
 
@@ -37,16 +37,15 @@ CLASHES: tuple[tuple[tuple[str, ...], tuple[str, ...], str], ...] = (
 """Options that do not go with others, and why."""
 
 
-def check_together(given: Mapping[str, object]) -> None:
+def check_together(used: Collection[str]) -> None:
     """Refuse options that do not go together.
 
     Args:
-        given: Options, each with its value; one that is None or False was not given.
+        used: Names of options that were given; those of no interest here do not matter.
 
     Raises:
         ConfigError: Names two of them.
     """
-    used = [name for name, value in given.items() if value is not None and value is not False]
     for name, needed in NEEDS.items():
         if name in used and not any(other in used for other in needed):
             raise ConfigError(f"{name} has no effect without {' or '.join(needed)}: add it")

@@ -2,8 +2,7 @@
 
 import dataclasses
 import json
-import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
@@ -12,16 +11,16 @@ import typer
 
 from transformer_mt.cli.help import examples
 from transformer_mt.cli.length_options import (
-    SCORE_NAMES,
     ByLength,
     LengthEdges,
     LengthFigure,
     check_length_options,
     compared_lengths,
+    draw_lengths,
     length_records,
 )
 from transformer_mt.cli.model_options import BeamSize, Device, load_model, make_translator
-from transformer_mt.cli.options import AsJson
+from transformer_mt.cli.options import AsJson, References, Sources
 from transformer_mt.cli.streams import parallel_lines, progress_bar
 from transformer_mt.errors import ConfigError
 
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
     from transformer_mt.lab.comparison import ComparedRun
     from transformer_mt.metrics.by_length import Bucket
     from transformer_mt.metrics.significance import SureScore
-
-logger = logging.getLogger(__name__)
 
 Runs: TypeAlias = Annotated[
     list[Path], typer.Argument(metavar="RUN..", help="Folders of runs; the first is compared.")
@@ -42,12 +39,6 @@ TestSetName: TypeAlias = Annotated[
         metavar="NAME",
         help="Test set of the configs, or `valid`. Default: the first of each config.",
     ),
-]
-Sources: TypeAlias = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Lines to translate; needs --ref.")
-]
-References: TypeAlias = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Reference translations; needs --src.")
 ]
 AsMarkdown: TypeAlias = Annotated[
     bool, typer.Option("--markdown", help="A table for a Markdown page.")
@@ -103,7 +94,6 @@ def compare(
         compare_runs,
         read_facts,
     )
-    from transformer_mt.metrics.by_length import draw_by_length
     from transformer_mt.training.run_directory import find_run
 
     found = [find_run(run) for run in runs]
@@ -117,19 +107,12 @@ def compare(
     translate = partial(_translate, search=search, device=device)
     rows = compare_runs(found, test, translate=translate, search=search)
     buckets = {} if edges is None else compare_by_length(rows, found[0], test, edges=edges)
-    if figure is not None:
-        draw_by_length(buckets, figure, names={name: SCORE_NAMES[name] for name in METRICS})
-        logger.info("figure: %s", figure)
+    draw_lengths(buckets, figure, METRICS)
     if as_json:
         typer.echo(json.dumps(_record(test, rows, buckets), ensure_ascii=False))
         return
-    tables = [[HEADINGS, *map(_cells, rows)], *([compared_lengths(buckets)] if buckets else [])]
-    for table in tables:
-        for line in _markdown(table) if as_markdown else _aligned(table):
-            typer.echo(line)
-        typer.echo()
-    signatures = ", ".join(score.signature for score in rows[0].scores)
-    typer.echo(f"{test.name}, {len(test.sources):,} lines; {signatures}")
+    for line in _report(test, rows, buckets, _markdown if as_markdown else _aligned):
+        typer.echo(line)
 
 
 def _translate(
@@ -145,6 +128,21 @@ HEADINGS = [
     "run", "model", "parameters", "valid nll", "BLEU", "p", "chrF", "p", "tokens/s", "updates",
     "tokens", "minutes",
 ]  # fmt: skip
+
+
+def _report(
+    test: "TestSet",
+    rows: "Sequence[ComparedRun]",
+    buckets: "Mapping[str, Sequence[Bucket]]",
+    lines_of: Callable[[list[list[str]]], Iterator[str]],
+) -> Iterator[str]:
+    """Yield the tables, each with a blank line behind it, and what they are of."""
+    tables = [[HEADINGS, *map(_cells, rows)], *([compared_lengths(buckets)] if buckets else [])]
+    for table in tables:
+        yield from lines_of(table)
+        yield ""
+    signatures = ", ".join(score.signature for score in rows[0].scores)
+    yield f"{test.name}, {len(test.sources):,} lines; {signatures}"
 
 
 def _cells(row: "ComparedRun") -> list[str]:

@@ -1,7 +1,7 @@
 """What is wanted of the translations of single lines: from files beside the input, or in it."""
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -43,50 +43,68 @@ def with_demands(
         return chunks
     from transformer_mt.text.lines import read_lines
 
-    beside = {path: list(read_lines(path)) for path in (prefix, phrases) if path is not None}
-    return _joined(chunks, prefix, phrases, tab, beside)
+    beside: dict[Path | None, list[str]] = {
+        path: list(read_lines(path)) for path in (prefix, phrases) if path is not None
+    }
+    return _joined(chunks, beside, prefix, phrases, tab)
 
 
 def _joined(
     chunks: Iterable[Sequence[str]],
+    beside: Mapping[Path | None, Sequence[str]],
     prefix: Path | None,
     phrases: Path | None,
     tab: Literal["prefix", "constraints"] | None,
-    beside: dict[Path, list[str]],
 ) -> "Iterator[Sequence[Line]]":
-    from transformer_mt.decoding.requests import Line
-
     num_lines = num_with_tab = 0
     for chunk in chunks:
-        lines = []
-        for number, text in enumerate(chunk, start=num_lines):
-            for path, its_lines in beside.items():
-                if number >= len(its_lines):
-                    raise DataError(
-                        f"{path} has {counted(len(its_lines), 'line')} but the input has more: "
-                        f"line N of one must belong to line N of the other"
-                    )
-            columns = text.split("\t") if tab else [text]
-            num_with_tab += len(columns) > 1
-            begin = columns[1] if tab == "prefix" and len(columns) > 1 else ""
-            held = columns[1:] if tab == "constraints" else []
-            if tab == "prefix" and len(columns) > 2:
-                raise DataError(
-                    f"line {number + 1}: expected a text, one tab and a prefix; got "
-                    f"{len(columns) - 1} tabs"
-                )
-            if prefix is not None:
-                begin = beside[prefix][number]
-            if phrases is not None:
-                held = beside[phrases][number].split("\t")
-            lines.append(Line(columns[0], begin, tuple(p.strip() for p in held if p.strip())))
+        lines: list[Line] = []
+        try:
+            for number, text in enumerate(chunk, start=num_lines):
+                own = {path: _line_of(path, there, number) for path, there in beside.items()}
+                lines.append(_line(text, own.get(prefix), own.get(phrases), tab, number + 1))
+                num_with_tab += "\t" in text
+        except DataError:
+            if lines:  # what stands before the line that is wrong
+                yield lines
+            raise
         num_lines += len(chunk)
         yield lines
     if tab and num_lines and not num_with_tab:
         logger.warning("--tab %s: no line of the input has a tab", tab)
-    for path, its_lines in beside.items():
-        if len(its_lines) > num_lines:
+    for path, there in beside.items():
+        if len(there) > num_lines:
             raise DataError(
-                f"{path} has {counted(len(its_lines), 'line')} but the input has {num_lines:,}: "
+                f"{path} has {counted(len(there), 'line')} but the input has {num_lines:,}: "
                 f"line N of one must belong to line N of the other"
             )
+
+
+def _line_of(path: Path | None, lines: Sequence[str], number: int) -> str:
+    if number >= len(lines):
+        raise DataError(
+            f"{path} has {counted(len(lines), 'line')} but the input has more: line N of one must "
+            f"belong to line N of the other"
+        )
+    return lines[number]
+
+
+def _line(
+    text: str,
+    prefix: str | None,
+    phrases: str | None,
+    tab: Literal["prefix", "constraints"] | None,
+    number: int,
+) -> "Line":
+    """Join a line of the input with those beside it; None: there is no such file."""
+    from transformer_mt.decoding.requests import Line
+
+    text, *columns = text.split("\t") if tab else [text]
+    if tab == "prefix":
+        if len(columns) > 1:
+            raise DataError(
+                f"line {number}: expected a text, one tab and a prefix; got {len(columns)} tabs"
+            )
+        prefix = "".join(columns)
+    held = columns if tab == "constraints" else (phrases or "").split("\t")
+    return Line(text, prefix or "", tuple(p.strip() for p in held if p.strip()))

@@ -1,7 +1,6 @@
 """`tmt evaluate`: scores of translations, made now or before."""
 
 import json
-import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
@@ -15,6 +14,7 @@ from transformer_mt.cli.length_options import (
     LengthEdges,
     LengthFigure,
     check_length_options,
+    draw_lengths,
     length_records,
     length_table,
 )
@@ -29,7 +29,9 @@ from transformer_mt.cli.model_options import (
     Precision,
     load_models,
     make_translator,
+    search_options_of,
 )
+from transformer_mt.cli.options import References, Sources, given_options
 from transformer_mt.cli.streams import check_output, parallel_lines, progress_bar, results_to
 from transformer_mt.config.training import MetricName
 from transformer_mt.errors import ConfigError
@@ -39,8 +41,6 @@ if TYPE_CHECKING:
     from transformer_mt.decoding.translator import Translator
     from transformer_mt.metrics.by_length import Bucket
     from transformer_mt.metrics.scores import Score
-
-logger = logging.getLogger(__name__)
 
 Bleu: TypeAlias = Annotated[bool, typer.Option("--bleu", help="BLEU (Papineni et al. 2002).")]
 Chrf: TypeAlias = Annotated[bool, typer.Option("--chrf", help="chrF (Popović 2015).")]
@@ -54,18 +54,11 @@ TestSetNames: TypeAlias = Annotated[
         help="Test set of the model's config, or `valid`; repeatable. Default: all test sets.",
     ),
 ]
-Sources: TypeAlias = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="Lines to translate, - for stdin; needs --ref."),
-]
 Hypotheses: TypeAlias = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE", help="Translations to score, - for stdin; needs --ref and no model."
     ),
-]
-References: TypeAlias = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Reference translations.")
 ]
 TargetLanguage: TypeAlias = Annotated[
     str | None,
@@ -87,6 +80,10 @@ AsJson: TypeAlias = Annotated[
 ]
 
 
+WITH_HYPOTHESES = {"--hyp", "--ref", "--tgt-lang", "--bleu", "--chrf", "--ter", "--json"}
+"""Options that have an effect on translations made before."""
+
+
 def register(app: typer.Typer) -> None:
     """Add `tmt evaluate` to the program."""
     app.command(
@@ -101,6 +98,7 @@ def register(app: typer.Typer) -> None:
 
 
 def evaluate(
+    ctx: typer.Context,  # tells the options of the search, which no line below names
     bleu: Bleu = False,
     chrf: Chrf = False,
     ter: Ter = False,
@@ -130,17 +128,7 @@ def evaluate(
     chosen = {"bleu": bleu, "chrf": chrf, "ter": ter}
     metrics: list[MetricName] = [name for name in SCORE_NAMES if chosen[name]] or ["bleu", "chrf"]
     if hyp is not None:
-        with_model = {
-            "--model": model, "--ensemble-weights": ensemble_weights, "--src": src,
-            "--test-set": test_set, "--output": output,
-            "--beam-size": beam_size, "--length-penalty": length_penalty,
-            "--batch-tokens": batch_tokens, "--device": None if device == "auto" else device,
-            "--precision": None if precision == "fp32" else precision,
-            "--workers": num_workers,
-            "--by-length": by_length or None, "--length-edges": length_edges, "--figure": figure,
-        }  # fmt: skip
-        useless = {name for name, value in with_model.items() if value not in (None, [])}
-        _check_files("--hyp", ref, useless)
+        _check_files("--hyp", ref, set(given_options(ctx)) - WITH_HYPOTHESES)
         _score_files(hyp, ref, metrics, tgt_lang, as_json=as_json)
         return
     if src is not None or ref is not None:
@@ -155,12 +143,8 @@ def evaluate(
     bundle = load_models(model, ensemble_weights, device=device, precision=precision)
     test_sets = test_sets or read_test_sets(bundle.config, test_set)
     _check_kept(output, test_sets, src, ref)
-    search = {
-        "beam_size": beam_size, "length_penalty": length_penalty, "batch_tokens": batch_tokens,
-        "num_workers": num_workers,
-    }  # fmt: skip
     buckets = _score_test_sets(
-        make_translator(bundle, search),
+        make_translator(bundle, search_options_of(ctx)),
         test_sets,
         metrics=metrics,
         tgt_lang=tgt_lang or bundle.config.data.tgt_lang,
@@ -168,11 +152,7 @@ def evaluate(
         output=output,
         as_json=as_json,
     )
-    if figure is not None:
-        from transformer_mt.metrics.by_length import draw_by_length
-
-        draw_by_length(buckets, figure, names={name: SCORE_NAMES[name] for name in metrics})
-        logger.info("figure: %s", figure)
+    draw_lengths(buckets, figure, metrics)
 
 
 def _score_test_sets(

@@ -1,5 +1,6 @@
 """Scores by length, of `tmt evaluate` and `tmt compare`: their options and tables."""
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
@@ -12,6 +13,8 @@ from transformer_mt.errors import ConfigError
 
 if TYPE_CHECKING:
     from transformer_mt.metrics.by_length import Bucket
+
+logger = logging.getLogger(__name__)
 
 SCORE_NAMES: Mapping[MetricName, str] = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER"}
 """Scores as people write them."""
@@ -93,6 +96,18 @@ def compared_lengths(buckets: "Mapping[str, Sequence[Bucket]]") -> list[list[str
             for metric in dict.fromkeys(score.name for bucket in own for score in bucket.scores)
         ]
     return table
+
+
+def draw_lengths(
+    buckets: "Mapping[str, Sequence[Bucket]]", figure: Path | None, metrics: Sequence[MetricName]
+) -> None:
+    """Draw scores by length if a picture is wanted; see `metrics.by_length.draw_by_length`."""
+    if figure is None:
+        return
+    from transformer_mt.metrics.by_length import draw_by_length
+
+    draw_by_length(buckets, figure, names={metric: SCORE_NAMES[metric] for metric in metrics})
+    logger.info("figure: %s", figure)
 
 
 def length_records(buckets: "Sequence[Bucket]") -> list[dict[str, Any]]:

@@ -6,8 +6,8 @@ Each command is a module `cli/NAME.py` with a function
 
 that adds its command (or its group of commands, with `app.add_typer`) to `app`. Modules are
 listed in `COMMANDS`, in the order of the help page. At import such a module may load the standard
-library, `typer`, `errors`, `log`, `config`, `cli.help` and `cli.options`, and nothing else: torch,
-numpy, sentencepiece, sacrebleu and datasets are imported inside the command's function, so that
+library, `typer`, `errors`, `log`, `config`, and modules of `cli` that load no more: torch, numpy,
+sentencepiece, sacrebleu and datasets are imported inside the command's function, so that
 `tmt --help` answers at once. Every command has examples: `epilog=examples(..)` of `cli.help`.
 
 A command raises `TmtError` and does not catch it: `CommandGroup` turns it into one line on stderr
@@ -27,6 +27,7 @@ import typer
 from typer.core import TyperGroup
 
 from transformer_mt.cli.help import examples
+from transformer_mt.cli.streams import named_stdout
 from transformer_mt.errors import TmtError
 from transformer_mt.log import configure_logging, printable
 from transformer_mt.versions import installed_versions
@@ -166,9 +167,10 @@ def prepare_streams() -> None:
     """
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - open until the process ends
-    for stream, errors in ((sys.stdout, "surrogateescape"), (sys.stderr, "backslashreplace")):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(encoding="utf-8", errors=errors, newline="\n")
+    if isinstance(sys.stderr, io.TextIOWrapper):
+        sys.stderr.reconfigure(encoding="utf-8", errors="backslashreplace", newline="\n")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout = named_stdout(sys.stdout)
 
 
 def main() -> None:
@@ -184,12 +186,8 @@ def main() -> None:
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
-    except OSError as error:
+    except (OSError, TmtError) as error:
         code = code or report(error, debug=False)
         # Python flushes once more at its end; let that go nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(code)
-
-
-if __name__ == "__main__":
-    main()

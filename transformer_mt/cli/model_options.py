@@ -4,7 +4,7 @@ import logging
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
@@ -17,6 +17,7 @@ from transformer_mt.errors import ConfigError, ModelError
 if TYPE_CHECKING:
     from transformer_mt.bundle import Bundle
     from transformer_mt.config.schema import DecodingSettings
+    from transformer_mt.decoding.joining import Choice
     from transformer_mt.decoding.translator import Translator
 
 logger = logging.getLogger(__name__)
@@ -128,7 +129,7 @@ def load_model(model: Path | None, *, device: str, precision: str) -> "Bundle":
         ConfigError: If the device is not there, or has no such precision; or there are several
             copies of this process, which would all do the same.
     """
-    if int(os.environ.get("WORLD_SIZE") or 1) > 1:
+    if os.environ.get("WORLD_SIZE", "1") not in ("", "0", "1"):
         raise ConfigError(
             "torchrun starts copies that would each do all of the work: start one without it; "
             "on the CPU, --workers N shares it, and on several GPUs each can take a part of the "
@@ -201,6 +202,14 @@ def _weights(text: str | None, num_models: int) -> list[float]:
     return weights
 
 
+def search_options_of(ctx: typer.Context) -> dict[str, object]:
+    """Return the values of the options of a command that are fields of `SearchOptions`, by name."""
+    from transformer_mt.decoding.options import SearchOptions
+
+    names = [field.name for field in fields(SearchOptions)]
+    return {name: ctx.params[name] for name in names if name in ctx.params}
+
+
 def make_translator(
     bundle: "Bundle",
     given: Mapping[str, object],
@@ -208,6 +217,7 @@ def make_translator(
     glossary: Path | None = None,
     split_sentences: bool = False,
     shortlist: Path | None = None,
+    choose: "Choice | None" = None,
 ) -> "Translator":
     """Make a translator.
 
@@ -219,6 +229,7 @@ def make_translator(
         glossary: A file of terms.
         split_sentences: See `Translator`.
         shortlist: A file of `tmt shortlist`.
+        choose: See `Translator`.
 
     Raises:
         DataError: If the glossary cannot be read.
@@ -249,6 +260,7 @@ def make_translator(
         glossary=terms,
         split_sentences=split_sentences,
         lexicon=None if shortlist is None else Lexicon.load(shortlist, bundle.tokenizers),
+        choose=choose,
     )
 
 

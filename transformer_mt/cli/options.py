@@ -26,6 +26,23 @@ OutputFile: TypeAlias = Annotated[
     typer.Option("--output", metavar="FILE", help="Where to write. Default: stdout."),
 ]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="One JSON object.")]
+Sources: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Lines to translate, - for stdin; needs --ref."),
+]
+References: TypeAlias = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Reference translations.")
+]
+
+
+def given_options(ctx: typer.Context) -> list[str]:
+    """Return the names of the options whose values are not their defaults."""
+    return [
+        parameter.opts[0]
+        for parameter in ctx.command.params
+        if parameter.name in ctx.params
+        and ctx.params[parameter.name] not in ((), parameter.get_default(ctx))
+    ]
 
 
 def read_numbers(text: str, kind: Callable[[str], Number]) -> list[Number]:

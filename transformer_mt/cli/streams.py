@@ -10,10 +10,13 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, Literal, TextIO, TypeVar, cast
+from typing import TYPE_CHECKING, BinaryIO, Literal, TextIO, TypeVar, cast
 
 from transformer_mt.errors import ConfigError, DataError, TmtError
 from transformer_mt.log import counted
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 STDIN = Path("-")
 
@@ -176,8 +179,7 @@ def results_to(path: Path | None) -> Iterator[TextIO]:
     if path is None:
         if sys.stdout is None:
             raise ConfigError("stdout is closed: name a file with --output")
-        with _naming("stdout"):
-            yield sys.stdout
+        yield sys.stdout
         return
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -186,6 +188,26 @@ def results_to(path: Path | None) -> Iterator[TextIO]:
         raise ConfigError(f"cannot write {path}: {error.strerror}") from error
     with _naming(path), file:
         yield file
+
+
+class _Stdout(io.FileIO):
+    def write(self, data: "ReadableBuffer") -> int:
+        with _naming("stdout"):
+            return super().write(data)
+
+
+def named_stdout(stream: io.TextIOWrapper) -> io.TextIOWrapper:
+    """Return a stream for what a stream of the system goes to, as UTF-8 with bare line feeds.
+
+    Whoever writes to it, a `TmtError` names it where the disk refuses to go on.
+    """
+    return io.TextIOWrapper(
+        io.BufferedWriter(_Stdout(stream.fileno(), "w", closefd=False)),
+        encoding="utf-8",
+        errors="surrogateescape",
+        newline="\n",
+        line_buffering=stream.line_buffering,
+    )
 
 
 @contextmanager

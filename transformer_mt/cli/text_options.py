@@ -28,7 +28,8 @@ Mbr: TypeAlias = Annotated[
         "--mbr",
         rich_help_panel=MBR,
         help="Draw samples and choose the one that scores best against all of them, by this "
-        "metric. SCORE is then that mean; temperature and the like as with --sample.",
+        "metric. SCORE is then that mean; of a line in parts each is chosen alone, and SCORE their "
+        "sum. Temperature and the like as with --sample.",
     ),
 ]
 Samples: TypeAlias = Annotated[

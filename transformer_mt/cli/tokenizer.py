@@ -280,9 +280,11 @@ def _numbers(line: str, tokenizer: "Tokenizer", place: str) -> list[int]:
     """Read ids; errors name the first that is none."""
     ids = []
     for cell in line.split():
-        if not (cell.isascii() and cell.isdigit() and int(cell) < tokenizer.vocab_size):
+        # Python refuses to read numbers of thousands of digits.
+        is_number = cell.isascii() and cell.isdigit() and len(cell) < 10
+        if not is_number or int(cell) >= tokenizer.vocab_size:
             last = tokenizer.vocab_size - 1
-            raise DataError(f"{place}: expected ids from 0 to {last}; got '{cell}'")
+            raise DataError(f"{place}: expected ids from 0 to {last}; got '{cell[:60]}'")
         ids.append(int(cell))
     return ids
 
@@ -292,7 +294,7 @@ def _ids_of_pieces(line: str, tokenizer: "Tokenizer", place: str) -> list[int]:
     ids = []
     for piece in filter(None, line.split(" ")):
         if piece not in tokenizer.ids:
-            raise DataError(f"{place}: no such piece in the vocabulary: '{piece}'")
+            raise DataError(f"{place}: no such piece in the vocabulary: '{piece[:60]}'")
         ids.append(tokenizer.ids[piece])
     return ids
 

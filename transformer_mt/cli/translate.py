@@ -24,8 +24,9 @@ from transformer_mt.cli.model_options import (
     Precision,
     load_models,
     make_translator,
+    search_options_of,
 )
-from transformer_mt.cli.options import OutputFile
+from transformer_mt.cli.options import OutputFile, given_options
 from transformer_mt.cli.search_options import (
     BeamGroups,
     CoveragePenalty,
@@ -99,6 +100,7 @@ def register(app: typer.Typer) -> None:
 
 
 def translate(
+    ctx: typer.Context,  # tells the options of the search, which no line below names
     model: ModelPaths = None,
     ensemble_weights: EnsembleWeights = None,
     input: Input = None,
@@ -150,37 +152,16 @@ def translate(
     begins while later lines are still being read, and at a terminal every line is answered at once.
     A line too long for the model is translated in parts, with a warning.
     """
-    check_together(
-        {
-            "--beam-size": beam_size,
-            "--beam-groups": beam_groups,
-            "--coverage-penalty": coverage_penalty,
-            "--length-penalty": length_penalty,
-            "--length-penalty-kind": length_penalty_kind,
-            "--shortlist": shortlist,
-            "a second --model": len(model or []) > 1,
-            "--sample": sample,
-            "--mbr": mbr,
-            "--samples": samples,
-            "--constraints": constraints,
-            "--glossary": glossary,
-            "--tab constraints": tab == "constraints",
-            "--protect": protect,
-            "--alignments": alignments,
-            "--alignment-layer": alignment_layer,
-            "--attention": attention,
-            "--alternatives": alternatives or None,
-            "--timings": timings,
-            "--json": as_json,
-        }
-    )
+    more = {"a second --model": len(model or []) > 1, "--tab constraints": tab == "constraints"}
+    check_together([*given_options(ctx), *(name for name, is_so in more.items() if is_so)])
     num_samples = samples or MBR_SAMPLES
     if mbr and n_best > num_samples:
         raise ConfigError(f"--n-best {n_best} needs --samples {n_best} or more; got {num_samples}")
     if beam_size is not None and n_best > beam_size:
         raise ConfigError(f"--n-best {n_best} needs --beam-size {n_best} or more; got {beam_size}")
-    check_output(output, input, prefix, constraints, glossary, shortlist)
-    check_output(alignments, input, output, prefix, constraints, glossary, shortlist)
+    files = (input, prefix, constraints, glossary, shortlist)
+    check_output(output, *files)
+    check_output(alignments, output, *files)
     at_terminal = input in (None, STDIN) and sys.stdin is not None and sys.stdin.isatty()
     chunks = with_demands(input_chunks(input, errors), prefix=prefix, phrases=constraints, tab=tab)
     bundle = load_models(model, ensemble_weights, device=device, precision=precision)
@@ -191,50 +172,33 @@ def translate(
         num_layers=bundle.config.model.num_attention_layers,
         others={"--protect": protect, "--coverage-penalty": coverage_penalty},
     )
+    choose = None
+    if mbr is not None:
+        from transformer_mt.decoding.mbr import by_expected_utility
+
+        tgt_lang = bundle.config.data.tgt_lang
+        choose = partial(by_expected_utility, utility=mbr, tgt_lang=tgt_lang, n_best=n_best)
     translator = make_translator(
         bundle,
         {
-            "beam_size": beam_size,
-            "length_penalty": length_penalty,
-            "length_penalty_kind": length_penalty_kind,
-            "max_length_factor": max_length_factor,
-            "max_length_offset": max_length_offset,
-            "batch_tokens": batch_tokens,
+            **search_options_of(ctx),
             "n_best": num_samples if mbr else n_best,
             "sample": sample or mbr is not None,
-            "temperature": temperature,
-            "top_k": top_k,
-            "top_p": top_p,
-            "seed": seed,
-            "beam_groups": beam_groups,
-            "diversity_penalty": diversity_penalty,
-            "coverage_penalty": coverage_penalty,
-            "max_length": max_length,
-            "min_length": min_length,
-            "min_length_ratio": min_length_ratio,
-            "no_repeat_ngram": no_repeat_ngram,
-            "repetition_penalty": repetition_penalty,
-            "suppress": tuple(suppress),
-            "num_workers": num_workers,
         },
         glossary=glossary,
         split_sentences=split_sentences,
         shortlist=shortlist,
+        choose=choose,
     )
     if at_terminal:
         logger.info("type a sentence and press Enter; Ctrl-D ends")
         chunks = prompted(chunks)
 
-    from transformer_mt.decoding.mbr import by_expected_utility
     from transformer_mt.decoding.protection import Protector
 
     protector = Protector(translator) if protect else None
-    choose = None
-    if mbr is not None:
-        tgt_lang = bundle.config.data.tgt_lang
-        choose = partial(by_expected_utility, utility=mbr, tgt_lang=tgt_lang, n_best=n_best)
     translate_lines = (protector or translator).translate
-    job = Job(translator, translate_lines, choose, details, as_json=as_json)
+    job = Job(translator, translate_lines, details, as_json=as_json)
     # Beside lines that appear on the same screen, a bar would only be in the way.
     with (
         results_to(output) as results,

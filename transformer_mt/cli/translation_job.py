@@ -25,14 +25,12 @@ class Job:
     Attributes:
         translator: Tells the details.
         translate: Its method, or that of what protects parts of the text.
-        choose: Ranks samples again; None: they stay as they are.
         details: What is told beyond the text.
         as_json: Whether as JSON.
     """
 
     translator: "Translator"
     translate: "Callable[..., list[Translation]]"
-    choose: "Callable[[Translation], Translation] | None"
     details: Details
     as_json: bool
 
@@ -50,36 +48,55 @@ class Job:
             results: Where translations go.
             links: Where alignments go; None: nowhere.
             show: Told after each chunk how many lines are done.
+
+        Raises:
+            LineError: If a line cannot become what is wanted; those before it are written.
         """
-        from transformer_mt.decoding.alignment import attention_of
+        from transformer_mt.decoding.requests import LineError
 
         totals = Totals()
         for chunk in chunks:
-            begun = time.monotonic()
-            translations = self.translate(chunk, first_line=totals.num_lines + 1)
-            if self.choose is not None:
-                translations = list(map(self.choose, translations))
-            attentions: Sequence[Attention] = []
-            if self.details.alignment or self.details.attention:
-                best = [translation.n_best[0] for translation in translations]
-                attentions = attention_of(self.translator, best, layer=self.details.layer)
-            if self.as_json:
-                spent = time.monotonic() - begun
-                lines = json_lines(
-                    self.translator, translations, attentions, self.details, seconds=spent
-                )
-            elif self.details.n_best:
-                lines = n_best_lines(translations, first=totals.num_lines)
-            else:
-                lines = [translation.text for translation in translations]
-            results.writelines(f"{line}\n" for line in lines)
-            results.flush()
-            if links is not None:
-                links.writelines(f"{of_line.pharaoh()}\n" for of_line in attentions)
-                links.flush()
-            totals.add(translations, time.monotonic() - begun)
+            first = totals.num_lines + 1
+            try:
+                self._add(chunk, totals, results, links)
+            except LineError as error:
+                if before := chunk[: error.number - first]:
+                    self._add(before, totals, results, links)
+                raise
             show(totals.num_lines, None)
         return totals
+
+    def _add(
+        self,
+        chunk: "Sequence[str | Line]",
+        totals: "Totals",
+        results: TextIO,
+        links: TextIO | None,
+    ) -> None:
+        """Translate and write lines, and add them to the totals."""
+        from transformer_mt.decoding.alignment import attention_of
+
+        begun = time.monotonic()
+        translations = self.translate(chunk, first_line=totals.num_lines + 1)
+        attentions: Sequence[Attention] = []
+        if self.details.alignment or self.details.attention:
+            best = [translation.n_best[0] for translation in translations]
+            attentions = attention_of(self.translator, best, layer=self.details.layer)
+        if self.as_json:
+            spent = time.monotonic() - begun
+            lines = json_lines(
+                self.translator, translations, attentions, self.details, seconds=spent
+            )
+        elif self.details.n_best:
+            lines = n_best_lines(translations, first=totals.num_lines)
+        else:
+            lines = [translation.text for translation in translations]
+        results.writelines(f"{line}\n" for line in lines)
+        results.flush()
+        if links is not None:
+            links.writelines(f"{of_line.pharaoh()}\n" for of_line in attentions)
+            links.flush()
+        totals.add(translations, time.monotonic() - begun)
 
 
 @dataclass

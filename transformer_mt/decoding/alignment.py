@@ -58,14 +58,18 @@ class Attention:
         of_source = _words_of(self.source_spans, source_words)
         of_target = _words_of(self.target_spans, target_words)
         in_words = np.array([w is not None for w in of_source], dtype=bool)
+        if not in_words.any():
+            return []
+        rows_of: dict[int, list[int]] = {}
+        for row, number in enumerate(of_target):
+            if number is not None:
+                rows_of.setdefault(number, []).append(row)
         links = []
-        for number in range(len(target_words)):
-            rows = [t for t, w in enumerate(of_target) if w == number]
-            if rows and in_words.any():
-                mean = np.where(in_words, self.weights[rows].mean(axis=0), -1)
-                source_word = of_source[int(mean.argmax())]
-                assert source_word is not None
-                links.append((source_word, number))
+        for number, rows in rows_of.items():
+            mean = np.where(in_words, self.weights[rows].mean(axis=0), -1)
+            source_word = of_source[int(mean.argmax())]
+            assert source_word is not None
+            links.append((source_word, number))
         return links
 
     def pharaoh(self) -> str:

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
+from transformer_mt.errors import DataError
+
 # The first chunks are small, so that output begins soon; later ones are large enough for batches
 # of sentences of one length.
 FIRST_SIZE = 64
@@ -38,7 +40,14 @@ def chunks_as_they_come(lines: Iterable[str]) -> Iterator[list[str]]:
 
 def _chunks(rest: Callable[[], Iterator[str]]) -> Iterator[list[str]]:
     for size in _sizes():
-        chunk = list(_within(MAX_CHARACTERS, itertools.islice(rest(), size)))
+        chunk: list[str] = []
+        try:
+            for line in _within(MAX_CHARACTERS, itertools.islice(rest(), size)):
+                chunk.append(line)
+        except DataError:
+            if chunk:  # what stands before a line that cannot be read
+                yield chunk
+            raise
         if not chunk:
             return
         yield chunk

@@ -3,7 +3,7 @@
 import logging
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -28,10 +28,20 @@ class Term:
 
     def is_in(self, text: str) -> bool:
         """Return whether a text has the translation, as whole words, in the same case."""
-        wanted = UNIT.findall(self.target)
-        units = UNIT.findall(text)
-        places = range(len(units) - len(wanted) + 1)
-        return any(units[i : i + len(wanted)] == wanted for i in places)
+        return num_met([self], text) == 1
+
+
+def num_met(terms: Sequence[Term], text: str) -> int:
+    """Return how many of the terms have their translations in a text: see `Term.is_in`."""
+    units = UNIT.findall(text)
+    places: dict[str, list[int]] = defaultdict(list)
+    for place, unit in enumerate(units):
+        places[unit].append(place)
+    found = 0
+    for term in terms:
+        wanted = UNIT.findall(term.target)
+        found += any(units[i : i + len(wanted)] == wanted for i in places.get(wanted[0], []))
+    return found
 
 
 class Glossary:

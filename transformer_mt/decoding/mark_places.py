@@ -1,8 +1,10 @@
 """Where marks belong in a translation of the text they were taken out of, as attention says."""
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import itemgetter
 
 from transformer_mt.decoding.alignment import Attention, Span
 from transformer_mt.text.markup import (
@@ -14,6 +16,8 @@ from transformer_mt.text.markup import (
     well_nested,
 )
 from transformer_mt.text.words import WORD_OR_SIGN
+
+_begin, _end = itemgetter(0), itemgetter(1)
 
 
 @dataclass(frozen=True)
@@ -80,9 +84,11 @@ def put_back(text: str, marks: Sequence[Mark], attention: Attention) -> str | No
             last = marks[cluster[-1]]
             place, rank = _place(marks[number], last, words), 1
         inserts.append((place, rank, number, _spaced(marks, cluster, attention.target, place)))
-    result = attention.target
-    for place, _, _, insert in sorted(inserts, reverse=True):
-        result = result[:place] + insert + result[place:]
+    pieces, end = [], 0
+    for place, _, _, insert in sorted(inserts):
+        pieces += [attention.target[end:place], insert]
+        end = place
+    result = "".join([*pieces, attention.target[end:]])
     expected = [mark.text for mark in marks]
     if missing(expected, result) or (well_nested(expected) and not well_nested(marks_in(result))):
         return None
@@ -106,11 +112,10 @@ def _end_of_pair(mark: Mark, marks: Sequence[Mark], words: _Words) -> int:
     assert mark.partner is not None
     partner = marks[mark.partner]
     begin, end = sorted((mark.place, partner.place))
+    first = bisect_left(words.sources, begin, key=_begin)
+    behind = bisect_right(words.sources, end, key=_end)
     inside = [
-        target
-        for source, (b, e) in enumerate(words.sources)
-        if begin <= b and e <= end
-        for target in words.links.get(source, [])
+        target for source in range(first, behind) for target in words.links.get(source, [])
     ] or [words.attention.strongest((begin, end), WORD_OR_SIGN)]
     if mark.place == begin:
         return words.targets[min(inside)][0]
@@ -137,20 +142,20 @@ def _clusters(marks: Sequence[Mark]) -> list[list[int]]:
 def _place(first: Mark, last: Mark, words: _Words) -> int:
     """Return where in the translation marks belong that stood between two words."""
     attention, sources, targets, links = words.attention, words.sources, words.targets, words.links
-    before = [s for s, (begin, _) in enumerate(sources) if begin < first.place]
-    behind = [s for s, (begin, _) in enumerate(sources) if begin >= first.place]
-    if not before:
+    behind = bisect_left(sources, first.place, key=_begin)
+    if not behind:
         return 0
+    before, is_last = behind - 1, behind == len(sources)
     close_before = not first.space_before
-    close_behind = bool(behind) and not last.space_after
-    by_next = bool(behind) and not CLOSING.match(attention.source, sources[behind[0]][0])
-    if by_next and not (close_before and not close_behind) and behind[0] in links:
-        return targets[min(links[behind[0]])][0]
-    if before[-1] in links:
-        place = targets[max(links[before[-1]])][1]
+    close_behind = not is_last and not last.space_after
+    by_next = not is_last and not CLOSING.match(attention.source, sources[behind][0])
+    if by_next and not (close_before and not close_behind) and behind in links:
+        return targets[min(links[behind])][0]
+    if before in links:
+        place = targets[max(links[before])][1]
     else:
-        place = targets[attention.strongest(sources[before[-1]], WORD_OR_SIGN)][1]
-    if behind and not by_next:  # it stood before a full stop or the like
+        place = targets[attention.strongest(sources[before], WORD_OR_SIGN)][1]
+    if not is_last and not by_next:  # it stood before a full stop or the like
         place = len(attention.target[:place].rstrip(CLOSING_SIGNS))
     return place
 

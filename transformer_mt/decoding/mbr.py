@@ -3,21 +3,23 @@
 Source: Kumar and Byrne 2004; with samples in place of n-best lists: Eikema and Aziz 2020.
 """
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from transformer_mt.decoding.translation import Candidate, Translation
+from transformer_mt.decoding.translation import Candidate
 from transformer_mt.metrics.pairwise import Utility, pairwise_scores
 
 
 def by_expected_utility(
-    translation: Translation, utility: Utility, *, tgt_lang: str, n_best: int = 1
-) -> Translation:
+    samples: Sequence[Candidate], utility: Utility, *, tgt_lang: str, n_best: int = 1
+) -> list[Candidate]:
     """Rank samples by their mean score against all samples as references.
 
     Args:
-        translation: Its candidates are the samples; equal ones count as often as they are there.
+        samples: Of one sentence; equal ones count as often as they are there.
         utility: How a sample is scored against another.
         tgt_lang: By which BLEU tells words apart.
         n_best: Different candidates to keep.
@@ -26,16 +28,16 @@ def by_expected_utility(
         The best, each text once, of equal ones the first; the score of a candidate is its expected
         utility, 0 to 100.
     """
-    first: dict[str, Candidate] = {}
-    counts: dict[str, int] = {}
-    for candidate in translation.n_best:
+    if not samples:
+        return []
+    counts = Counter(candidate.text for candidate in samples)
+    first: dict[str, Candidate] = {}  # in the order of `counts`
+    for candidate in samples:
         first.setdefault(candidate.text, candidate)
-        counts[candidate.text] = counts.get(candidate.text, 0) + 1
     scores = pairwise_scores(list(first), utility, tgt_lang=tgt_lang)
     expected = np.average(scores, axis=1, weights=list(counts.values()))
     ranked = [
         replace(candidate, score=float(value))
         for candidate, value in zip(first.values(), expected, strict=True)
     ]
-    ranked.sort(key=lambda candidate: -candidate.score)
-    return replace(translation, n_best=ranked[:n_best])
+    return sorted(ranked, key=lambda candidate: -candidate.score)[:n_best]

@@ -85,18 +85,19 @@ class SearchOptions:
         self._check_numbers()
         if not all(word.strip() for word in self.suppress):
             raise ConfigError("--suppress: expected a word or phrase, got blank text")
-        if not self.sample:
-            self._check_useless("--sample", "temperature", "top_k", "top_p", "seed")
-        if self.beam_groups == 1:
-            self._check_useless("--beam-groups", "diversity_penalty")
         if self.max_length is not None and self.min_length > self.max_length:
             raise ConfigError(
                 f"--min-length {self.min_length} is more than --max-length {self.max_length}"
             )
-        if self.sample:
-            if self.beam_groups > 1:
-                raise ConfigError("--beam-groups has no effect on samples (--sample, --mbr)")
-            return
+        if self.beam_groups == 1:
+            self._check_useless("--beam-groups", "diversity_penalty")
+        elif self.sample:
+            raise ConfigError("--beam-groups has no effect on samples (--sample, --mbr)")
+        if not self.sample:
+            self._check_useless("--sample", "temperature", "top_k", "top_p", "seed")
+            self._check_beam(vocab_size)
+
+    def _check_beam(self, vocab_size: int) -> None:
         if self.beam_size % self.beam_groups:
             raise ConfigError(
                 f"a beam of {self.beam_size} does not divide into {self.beam_groups} groups: make "

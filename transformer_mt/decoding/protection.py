@@ -6,13 +6,13 @@ translated without, and each is put back where attention says its neighbours wen
 
 import logging
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from transformer_mt.decoding.alignment import attention_of
 from transformer_mt.decoding.mark_places import put_back
-from transformer_mt.decoding.requests import Line
-from transformer_mt.decoding.translation import Candidate, Translation
+from transformer_mt.decoding.requests import Line, numbered
+from transformer_mt.decoding.translation import Candidate, Translation, joined
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import ConfigError
 from transformer_mt.text.markup import (
@@ -72,34 +72,34 @@ class Protector:
 
     def translate(self, lines: Sequence[str | Line], *, first_line: int = 1) -> list[Translation]:
         """Translate lines; see `Translator.translate`. A warning names lines that lost marks."""
-        wanted = [
-            replace(Line(line) if isinstance(line, str) else line, number=number)
-            for number, line in enumerate(lines, first_line)
-        ]
-        texts = [line.text for line in wanted]
-        marks = [marks_in(line) for line in texts]
-        taken = [
-            take_out(line) if found else None for line, found in zip(texts, marks, strict=True)
-        ]
+        wanted = numbered(lines, first_line)
+        marks = [marks_in(line.text) for line in wanted]
+        taken = {i: take_out(wanted[i].text) for i, found in enumerate(marks) if found}
         # Lines whose marks the model cannot have seen go without from the start.
-        shown = [
-            text[0] if text is not None and not self._spells(found) else line
-            for line, found, text in zip(texts, marks, taken, strict=True)
-        ]
+        without = {i for i in taken if not self._spells(marks[i])}
         results = self._translator.translate(
-            [replace(line, text=text) for line, text in zip(wanted, shown, strict=True)]
+            [
+                replace(line, text=taken[i][0]) if i in without else line
+                for i, line in enumerate(wanted)
+            ]
         )
-        for i, found in enumerate(marks):
-            if found and shown[i] == texts[i] and (kept := _holding(results[i], found)):
+        again = []
+        for i in [i for i in taken if i not in without]:
+            if kept := _holding(results[i], marks[i]):
                 results[i] = replace(results[i], n_best=kept)
-                self.counts.by_model += len(found)
-                taken[i] = None
-        self._put_back(wanted, taken, shown, results)
-        for number, (found, result) in enumerate(zip(marks, results, strict=True), first_line):
+                self.counts.by_model += len(marks[i])
+                del taken[i]
+            else:
+                again.append(i)
+        texts = [replace(wanted[i], text=taken[i][0]) for i in again]
+        for i, result in zip(again, self._translator.translate(texts), strict=True):
+            results[i] = result
+        self._put_back(wanted, taken, results)
+        for line, found, result in zip(wanted, marks, results, strict=True):
             self.counts.num_marks += len(found)
             if found and (lost := missing(found, result.text)):
                 self.counts.lost += len(lost)
-                logger.warning("line %d: not as in the source: %s", number, ", ".join(lost))
+                logger.warning("line %d: not as in the source: %s", line.number, ", ".join(lost))
         return results
 
     def _spells(self, marks: Sequence[str]) -> bool:
@@ -116,25 +116,18 @@ class Protector:
     def _put_back(
         self,
         lines: Sequence[Line],
-        taken: Sequence[tuple[str, list[Mark]] | None],
-        shown: Sequence[str],
+        taken: Mapping[int, tuple[str, Sequence[Mark]]],
         results: list[Translation],
     ) -> None:
-        """Replace the results of lines whose marks were taken out."""
-        left = [i for i, line in enumerate(taken) if line is not None]
-        again = [i for i in left if shown[i] == lines[i].text]
-        texts = [replace(lines[i], text=line[0]) for i in again if (line := taken[i]) is not None]
-        for i, result in zip(again, self._translator.translate(texts), strict=True):
-            results[i] = result
+        """Put marks that were taken out back into the results, by the numbers of their lines."""
+        candidates = [candidate for i in taken for candidate in results[i].n_best]
+        attentions = iter(attention_of(self._translator, candidates))
         in_pieces = []
-        for i in left:
-            text, marks = taken[i] or ("", [])
-            candidates = results[i].n_best
-            attentions = attention_of(self._translator, candidates)
+        for i, (text, marks) in taken.items():
             restored = [
                 replace(candidate, text=whole)
-                for candidate, attention in zip(candidates, attentions, strict=True)
-                if (whole := put_back(text, marks, attention)) is not None
+                for candidate in results[i].n_best
+                if (whole := put_back(text, marks, next(attentions))) is not None
             ]
             if restored:
                 results[i] = replace(results[i], n_best=restored)
@@ -192,19 +185,7 @@ def _translated_in_pieces(
                 indent = len(text) - len(text.lstrip())
                 text = text[:indent] + candidates[-1].text + text[len(text.rstrip()) :]
             whole += text
-        translations.append(
-            Translation(
-                [
-                    Candidate(
-                        text=whole,
-                        tokens=[token for c in candidates for token in c.tokens],
-                        log_prob=sum(c.log_prob for c in candidates),
-                        score=sum(c.score for c in candidates),
-                        parts=[part for c in candidates for part in c.parts],
-                    )
-                ]
-            )
-        )
+        translations.append(Translation([joined(candidates, whole)]))
     return translations
 
 

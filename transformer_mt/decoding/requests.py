@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from transformer_mt.decoding.glossary import Term, cuts_of
@@ -14,6 +14,18 @@ from transformer_mt.text.tokenizer import UNK_ID, Tokenizer
 logger = logging.getLogger(__name__)
 
 
+class LineError(DataError):
+    """A line cannot become what is wanted of it.
+
+    Attributes:
+        number: Of the line.
+    """
+
+    def __init__(self, number: int, message: str) -> None:
+        super().__init__(f"line {number}: {message}")
+        self.number = number
+
+
 @dataclass(frozen=True)
 class Line:
     """A line of text to translate, and what its translation must hold.
@@ -22,13 +34,22 @@ class Line:
         text: The source.
         prefix: How the translation begins; white space at its end does not count.
         phrases: What else it holds, in any order.
-        number: Of the line, for messages; None: that of its place.
+        number: Of the line, for messages; 0: that of its place.
     """
 
     text: str
     prefix: str = ""
     phrases: tuple[str, ...] = ()
-    number: int | None = None
+    number: int = 0
+
+
+def numbered(lines: Sequence[str | Line], first_line: int) -> list[Line]:
+    """Return lines that know their numbers, from that of the first; those that do keep them."""
+    known = (Line(line) if isinstance(line, str) else line for line in lines)
+    return [
+        line if line.number else replace(line, number=place)
+        for place, line in enumerate(known, first_line)
+    ]
 
 
 @dataclass(frozen=True)
@@ -59,7 +80,6 @@ def requests_for(
     *,
     language: str,
     room: Callable[[int], int],
-    number: int,
 ) -> list[Request]:
     """Put what is wanted of a line into tokens, one request for each part.
 
@@ -73,21 +93,24 @@ def requests_for(
         tokenizer: Of the target.
         language: Likewise.
         room: Tells from the tokens of a source how many its translation may have, without eos.
-        number: Of the line, for messages.
 
     Raises:
-        DataError: If the prefix or the phrases of the line do not fit into its translation, or
+        LineError: If the prefix or the phrases of the line do not fit into its translation, or
             cannot be made of the vocabulary.
     """
+    if not (line.prefix or line.phrases or any(terms)):
+        return [Request(part.tokens) for part in parts]
+    number = line.number
     prefix = tuple(tokenizer.encode(line.prefix.rstrip()))
     wanted_texts = [phrase for phrase in line.phrases if phrase.strip()]
     cut = partial(_phrase, tokenizer=tokenizer, language=language)
     phrases = tuple(map(cut, wanted_texts))
     for text, tokens in zip((line.prefix, *wanted_texts), (prefix, *phrases), strict=True):
         if UNK_ID in tokens:
-            raise DataError(
-                f"line {number}: the vocabulary has no pieces for '{_short(text)}': the "
-                f"translation cannot hold it; leave it out or write it in other characters"
+            raise LineError(
+                number,
+                f"the vocabulary has no pieces for '{_short(text)}': the translation cannot hold "
+                f"it; leave it out or write it in other characters",
             )
     if (prefix or phrases) and not parts:
         logger.warning("line %d: blank: its prefix and phrases are not used", number)
@@ -99,10 +122,11 @@ def requests_for(
         free = room(len(part.tokens))
         wanted = len(prefix) + sum(map(len, phrases))
         if wanted > free:
-            raise DataError(
-                f"line {number}: the prefix and the phrases have {wanted} tokens, but its "
-                f"translation may have {free}: shorten them, or allow longer outputs with "
-                f"--max-length-offset and --max-length"
+            raise LineError(
+                number,
+                f"the prefix and the phrases have {wanted} tokens, but its translation may have "
+                f"{free}: shorten them, or allow longer outputs with --max-length-offset and "
+                f"--max-length",
             )
         found = _fitting(own_terms, phrases, cut, room=free - wanted, number=number)
         requests.append(Request(part.tokens, prefix, (*phrases, *found)))

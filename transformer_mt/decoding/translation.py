@@ -1,8 +1,9 @@
 """What comes of a line: its translations, or how probable a given one is."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from transformer_mt.decoding.glossary import Term
+from transformer_mt.decoding.glossary import Term, num_met
 
 # What a model can spell with byte pieces and no line may hold: all that some program takes for the
 # end of a line, NUL, which our own reader refuses, and what a terminal would obey.
@@ -45,6 +46,22 @@ class Candidate:
     parts: list[TranslatedPart]
 
 
+def joined(candidates: Sequence[Candidate], text: str) -> Candidate:
+    """Make one candidate of those of the parts of a line, with the sums of their scores.
+
+    Args:
+        candidates: One for each part; none for a line without any.
+        text: What it reads like.
+    """
+    return Candidate(
+        text=text,
+        tokens=[token for candidate in candidates for token in candidate.tokens],
+        log_prob=sum((candidate.log_prob for candidate in candidates), start=0.0),
+        score=sum((candidate.score for candidate in candidates), start=0.0),
+        parts=[part for candidate in candidates for part in candidate.parts],
+    )
+
+
 @dataclass(frozen=True)
 class Translation:
     """What a line became.
@@ -69,7 +86,7 @@ class Translation:
     @property
     def num_terms_met(self) -> int:
         """How many of the terms the best candidate translates as wanted."""
-        return sum(term.is_in(self.text) for term in self.terms)
+        return num_met(self.terms, self.text) if self.terms else 0
 
     @property
     def score(self) -> float:

@@ -1,7 +1,6 @@
 """Lines of text to translations: tokens, batches, search, and back in the order of the input."""
 
 import itertools
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -16,17 +15,15 @@ from transformer_mt.decoding.beams import Hypothesis
 from transformer_mt.decoding.documents import LinesInContext
 from transformer_mt.decoding.given_targets import GivenTargets
 from transformer_mt.decoding.glossary import Glossary, Term
-from transformer_mt.decoding.joining import Joiner
+from transformer_mt.decoding.joining import Choice, Joiner
 from transformer_mt.decoding.long_lines import Part, longest_part, split_lines
 from transformer_mt.decoding.options import SearchOptions
-from transformer_mt.decoding.requests import Line, Request, requests_for
+from transformer_mt.decoding.requests import Line, Request, numbered, requests_for
 from transformer_mt.decoding.trace import Trace
 from transformer_mt.decoding.translation import Translation
 from transformer_mt.decoding.workers import Workers
 from transformer_mt.decoding.writing_order import WritingOrder
 from transformer_mt.errors import ConfigError
-
-logger = logging.getLogger(__name__)
 
 
 class Translator:
@@ -38,8 +35,10 @@ class Translator:
         glossary: Terms of the source whose translations the target must hold.
         split_sentences: Whether to translate each sentence of a line alone.
         lexicon: What targets may hold, by their sources; None: all tokens.
+        choose: See `joining.Joiner`.
 
     Attributes:
+        options: How it searches.
         tokenizers: The bundle's.
         given: What the model says of given targets.
         reads_documents: Whether each line is read with those before it.
@@ -57,9 +56,10 @@ class Translator:
         glossary: Glossary | None = None,
         split_sentences: bool = False,
         lexicon: Lexicon | None = None,
+        choose: Choice | None = None,
     ) -> None:
         options.check(bundle.tokenizers.tgt.vocab_size)
-        self._options = options
+        self.options = options
         self._lexicon = lexicon
         self._glossary = glossary
         self._order = WritingOrder(bundle.config.data.reverse_target)
@@ -86,7 +86,7 @@ class Translator:
             )
         self._languages = bundle.config.data.src_lang, bundle.config.data.tgt_lang
         separator = None if self._document is None else self._document.separator
-        self._joiner = Joiner(bundle.tokenizers, separator)
+        self._joiner = Joiner(bundle.tokenizers, separator, choose)
         self._search = BatchSearch(bundle, options, lexicon)
         self._workers = Workers(partial(halving, self._search), options.num_workers)
 
@@ -109,14 +109,14 @@ class Translator:
             first_line: Number of the first, for warnings.
             on_progress: Called after each batch with the number of sentences done and of all
                 sentences. Blank lines and repetitions are not counted.
+
+        Raises:
+            LineError: If a line cannot become what is wanted of it; before any is searched for.
+            ConfigError: If the model takes no prefixes and phrases, and there are some.
         """
-        wanted = [Line(line) if isinstance(line, str) else line for line in lines]
+        wanted = numbered(lines, first_line)
         if any(line.prefix or line.phrases for line in wanted):
             self._check_plain("prefixes and phrases")
-        numbers = [
-            place if line.number is None else line.number
-            for place, line in enumerate(wanted, first_line)
-        ]
         texts = [line.text for line in wanted]
         if self._in_context is not None:
             texts = self._in_context.join(texts, is_start=first_line == 1)
@@ -125,33 +125,18 @@ class Translator:
             self.tokenizers.src,
             max_tokens=self._max_part_length - 1,
             languages=self._languages if self._split_sentences else None,
-            numbers=numbers,
+            numbers=[line.number for line in wanted],
         )
-        terms = [
-            self._terms(line.text, of_line) for line, of_line in zip(wanted, parts, strict=True)
-        ]
+        terms = [self._terms(line.text, own) for line, own in zip(wanted, parts, strict=True)]
         requests_of = [
             requests_for(
-                *of_line,
-                self.tokenizers.tgt,
-                language=self._languages[1],
-                room=self._room,
-                number=number,
+                *of_line, self.tokenizers.tgt, language=self._languages[1], room=self._room
             )
-            for number, of_line in zip(numbers, zip(wanted, parts, terms, strict=True), strict=True)
+            for of_line in zip(wanted, parts, terms, strict=True)
         ]
         found = self._search_all(requests_of, on_progress)
-        for number, of_line in zip(numbers, requests_of, strict=True):
-            if not all(found[request] for request in of_line):
-                logger.warning(
-                    "line %d: no translation keeps to all that is wanted; left empty", number
-                )
-        return [
-            self._joiner.translation(line.text, line_parts, [found[r] for r in of_line], *about)
-            for line, line_parts, of_line, about in zip(
-                wanted, parts, requests_of, zip(terms, nums_cut, strict=True), strict=True
-            )
-        ]
+        found_of = [[found[request] for request in own] for own in requests_of]
+        return list(map(self._joiner.translation, wanted, parts, found_of, terms, nums_cut))
 
     def _search_all(
         self,
@@ -182,8 +167,8 @@ class Translator:
         for num_extra, group in itertools.groupby(by_size, lambda r: r.num_phrase_tokens):
             some = list(group)
             lengths = [len(request.source) + 1 for request in some]
-            limit = max(1, self._options.batch_tokens // (self._options.num_slots + num_extra))
-            size = evenly_shared(lengths, limit, num_workers=self._options.num_workers)
+            limit = max(1, self.options.batch_tokens // (self.options.num_slots + num_extra))
+            size = evenly_shared(lengths, limit, num_workers=self.options.num_workers)
             for batch in batches_of(lengths, size):
                 yield [some[i] for i in batch]
 
@@ -198,7 +183,7 @@ class Translator:
     def _room(self, source_length: int) -> int:
         """Return how many tokens the translation of a source may have; eos counts in neither."""
         lengths = torch.tensor([source_length + 1])
-        return int(self._options.max_lengths(lengths, longest=self._longest_target)) - 1
+        return int(self.options.max_lengths(lengths, longest=self._longest_target)) - 1
 
     def trace(self, source: Sequence[int]) -> tuple[Hypothesis, Trace]:
         """Search for the translation of one sentence; return the best one, and what was done.
@@ -210,6 +195,6 @@ class Translator:
         """
         if self._lexicon is not None:
             raise ValueError("a shortlist has numbers of its own: no trace")
-        trace = Trace(self._options.ranking)
+        trace = Trace(self.options.ranking)
         ((best, *_),) = self._search([Request(tuple(source))], watch=trace.watch)
         return replace(best, tokens=self._order.turned(best.tokens)), trace

@@ -4,7 +4,7 @@ Source: Bahdanau et al. 2015, figure 2.
 """
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -89,7 +89,7 @@ def score_by_length(
 
 
 def draw_by_length(
-    results: dict[str, list[Bucket]], path: Path, *, names: dict[MetricName, str]
+    results: Mapping[str, Sequence[Bucket]], path: Path, *, names: Mapping[MetricName, str]
 ) -> None:
     """Draw each metric over the lengths; buckets of few sentences are hollow.
 

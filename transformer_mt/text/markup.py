@@ -94,29 +94,33 @@ def take_out(line: str) -> tuple[str, list[Mark]]:
     end = 0
     matches = list(PROTECTED.finditer(line))
     for match in matches:
-        text, marks = _joined(text, line[end : match.start()], marks)
+        begin = match.start()
+        text = _joined(text, line[end:begin], marks)
         end = match.end()
         marks.append(
             Mark(
                 match[0],
                 len(text),
-                space_before=not line[: match.start()][-1:].strip(),
+                space_before=not line[max(0, begin - 1) : begin].strip(),
                 space_after=not line[end : end + 1].strip(),
             )
         )
     if matches:
-        text, marks = _joined(text, line[end:], marks)
+        text = _joined(text, line[end:], marks)
     return text if matches else line, _paired(marks)
 
 
-def _joined(before: str, after: str, marks: list[Mark]) -> tuple[str, list[Mark]]:
-    """Join what stood on both sides of a mark; marks keep to the end of `before`."""
+def _joined(before: str, after: str, marks: list[Mark]) -> str:
+    """Join what stood on both sides of a mark; the last marks keep to the end of `before`."""
     if marks and CLOSING.match(after):
         before = before.rstrip()
-        marks = [replace(mark, place=min(mark.place, len(before))) for mark in marks]
+        for number in reversed(range(len(marks))):
+            if marks[number].place <= len(before):
+                break
+            marks[number] = replace(marks[number], place=len(before))
     elif not before or before[-1].isspace():
         after = after.lstrip() if marks else after
-    return before + after, marks
+    return before + after
 
 
 def _paired(marks: Sequence[Mark]) -> list[Mark]:

@@ -152,7 +152,9 @@ class Tokenizer:
 
         It must not begin with what `encode` makes unk.
         """
-        before = next(c for c in NONCHARACTERS if c not in text and c not in self.ids)
+        before = self._stand_in(text)
+        if before is None:
+            return self.encode(text)
         return self.encode(before + text)[len(self.encode(before)) :]
 
     def _encode_space_sign(self, line: str) -> list[int]:
@@ -161,7 +163,7 @@ class Tokenizer:
         SentencePiece would make it a space. A character without a piece takes its place, and the
         bytes of that one are exchanged.
         """
-        stand_in = next((c for c in NONCHARACTERS if c not in line and c not in self.ids), None)
+        stand_in = self._stand_in(line)
         if stand_in is None or not self.byte_ids:
             ids: list[int] = self._processor.Encode(to_utf8(line))
             return ids
@@ -172,6 +174,10 @@ class Tokenizer:
             if ids[i : i + len(wrong)] == wrong:
                 ids[i : i + len(wrong)] = right
         return ids
+
+    def _stand_in(self, text: str) -> str | None:
+        """Return a character that neither a text nor the vocabulary has; None if there is none."""
+        return next((c for c in NONCHARACTERS if c not in text and c not in self.ids), None)
 
     def sample(self, ids: Sequence[int], rng: np.random.Generator, *, strength: float) -> list[int]:
         """Cut the same text in another way, as noise for training.
