@@ -1,7 +1,8 @@
 """What tests of many modules use: a small text, and a model bundle with random weights."""
 
+import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if not torch.cuda.is_available():
         for item in marked:
             item.add_marker(pytest.mark.skip(reason="there is no CUDA device"))
+
+
+@pytest.fixture(autouse=True)
+def _restore_logging() -> Iterator[None]:
+    """A command that a test runs sets up logging, which is of no concern to the next test."""
+    package = logging.getLogger("transformer_mt")
+    before = package.handlers, package.level, package.propagate
+    yield
+    package.handlers, package.level, package.propagate = before
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,6 @@
 import io
 import json
 import logging
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -12,14 +11,6 @@ from transformer_mt.log import MetricsLog, configure_logging, printable, read_me
 
 LOGGER = logging.getLogger("transformer_mt.test")
 TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d\d:\d\d "
-
-
-@pytest.fixture(autouse=True)
-def _restore_logging(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    package = logging.getLogger("transformer_mt")
-    before = package.handlers, package.level, package.propagate
-    yield
-    package.handlers, package.level, package.propagate = before
 
 
 class Terminal(io.StringIO):

@@ -395,7 +395,10 @@ class TestTraining:
             tokenizer = train_tokenizer([[*corpus(), long]], type="bpe", vocab_size=390)
         used = [character for character in "жфю" if character in tokenizer.ids]
         assert used == ["ж", "ф"]
-        assert "1 lines are longer than 4,000 characters" in caplog.text
+        assert (
+            "1 line longer than 4,000 characters: the tokenizer is trained on its beginning"
+            in caplog.text
+        )
 
     def test_a_sample_too_large_for_memory_is_thinned_with_a_warning(
         self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

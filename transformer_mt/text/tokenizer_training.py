@@ -11,6 +11,7 @@ from typing import Any, Literal
 import sentencepiece
 
 from transformer_mt.errors import ConfigError, DataError
+from transformer_mt.log import counted
 from transformer_mt.text.segmentation import SPACE
 from transformer_mt.text.tokenizer import (
     BOS_ID,
@@ -182,9 +183,10 @@ def sample_lines(lines: Iterable[str], num_lines: int, *, seed: int) -> list[str
             sample[place] = line
     if num_cut:
         logger.info(
-            "%s lines are longer than %s characters: the tokenizer is trained on their beginning",
-            f"{num_cut:,}",
+            "%s longer than %s characters: the tokenizer is trained on %s beginning",
+            counted(num_cut, "line"),
             f"{MAX_LINE_CHARS:,}",
+            "its" if num_cut == 1 else "their",
         )
     return sample
 
