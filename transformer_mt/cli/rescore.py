@@ -120,11 +120,13 @@ def rescore(
 def _chunks(groups: "Iterable[list[Entry]]") -> "Iterator[list[list[Entry]]]":
     """Join the candidates of some lines, about `CHUNK` together."""
     chunk: list[list[Entry]] = []
+    num_entries = 0
     for group in groups:
         chunk.append(group)
-        if sum(map(len, chunk)) >= CHUNK:
+        num_entries += len(group)
+        if num_entries >= CHUNK:
             yield chunk
-            chunk = []
+            chunk, num_entries = [], 0
     if chunk:
         yield chunk
 

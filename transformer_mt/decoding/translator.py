@@ -177,8 +177,9 @@ class Translator:
             "that writes from right to left (data.reverse_target)": self._order.is_reversed,
             "of documents (data.document)": self._document is not None,
         }
-        for kind in (kind for kind, is_so in kinds.items() if is_so):
-            raise ConfigError(f"{what} cannot be had from a model {kind}: leave them out")
+        for kind, is_so in kinds.items():
+            if is_so:
+                raise ConfigError(f"{what} cannot be had from a model {kind}: leave them out")
 
     def _room(self, source_length: int) -> int:
         """Return how many tokens the translation of a source may have; eos counts in neither."""
