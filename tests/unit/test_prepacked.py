@@ -14,6 +14,7 @@ from transformer_mt.nn.prepacked import (
     can_prepack,
     prepack,
     rows_of,
+    with_part,
 )
 
 needs_packing = pytest.mark.skipif(
@@ -129,6 +130,17 @@ def test_a_norm_becomes_the_same_function(affine):
     x = torch.randn(3, 8)
     assert torch.equal(model.norm(x), norm(x))
     assert not list(model.modules())[1:]
+
+
+def test_parts_are_found_without_a_call_and_can_still_be_replaced():
+    model = nn.ModuleDict({"map": nn.Linear(8, 8), "inner": nn.ModuleDict()})
+    prepack(model)
+    assert vars(model)["inner"] is model._modules["inner"]
+    other = nn.ModuleDict()
+    changed = with_part(with_part(model, "inner", other), "map", "no module")
+    assert changed.inner is changed._modules["inner"] is other
+    assert changed.map == "no module"
+    assert model.inner is not other
 
 
 def test_int8_is_refused_in_one_line_where_it_cannot_be_had(monkeypatch):

@@ -51,6 +51,9 @@ def prepack(model: nn.Module, *, int8: bool = False) -> None:
                 _replace(module, name, _prepacked(child, int8=int8))
             elif isinstance(child, nn.LayerNorm):
                 _replace(module, name, _bare_norm(child))
+    for module in model.modules():
+        # torch keeps parts where Python looks last, by a call; put them also where it looks first.
+        vars(module).update(module._modules)
 
 
 def rows_of(linear: "LinearMap", rows: Tensor) -> "LinearMap":
