@@ -31,7 +31,9 @@ from transformer_mt.nn.packing import Segments
 from transformer_mt.nn.patterns import Pattern, fixed, strided
 from transformer_mt.nn.sparse import attend_sparsely
 from transformer_mt.training.distributed import World
+from transformer_mt.training.gradients import Gradients
 from transformer_mt.training.optimizers import build_adam
+from transformer_mt.training.tally import Tally
 from transformer_mt.training.update import Updater
 
 # Half of the mantissa, and some room for sums of a few hundred terms.
@@ -245,23 +247,22 @@ def compare_amp(device: torch.device, *, steps: int) -> dict[str, object]:
         optimizer = build_adam(
             model.parameters(), "adam", beta1=0.9, beta2=0.98, eps=1e-9, weight_decay=0.0
         )
-        updater = Updater(
+        gradients = Gradients(
             model,
-            optimizer,
             world=World(),
             device=device,
             precision=precision,
             label_smoothing=0.0,
-            clip_norm=None,
             compiled=compiled,
         )
+        updater = Updater(gradients, optimizer, tally=Tally(World(), device), clip_norm=None)
         losses[name] = []
         for step in range(steps):
             batch = batches[step % len(batches)]
             updater([batch], num_tokens=batch.num_tgt_tokens, lr=1e-3)
             if step + 1 in (len(batches), steps):
-                losses[name].append(round(updater.read_tally()["loss_nats"], 4))
-                updater.reset_tally()
+                losses[name].append(round(updater.facts()["loss_nats"], 4))
+                updater.tally.reset()
     results: dict[str, object] = {"loss_nats_first_and_last": losses, "steps": steps}
     end = losses["fp32"][-1]
     for name, (first, last) in losses.items():

@@ -37,9 +37,11 @@ from transformer_mt.models.seq2seq import Seq2Seq
 from transformer_mt.nn.packing import pack_tokens
 from transformer_mt.text.tokenizer import EOS_ID
 from transformer_mt.training.distributed import World
+from transformer_mt.training.gradients import Gradients
 from transformer_mt.training.graph import cuda_recorder
 from transformer_mt.training.micro_batches import row_multiple
 from transformer_mt.training.optimizers import build_adam
+from transformer_mt.training.tally import Tally
 from transformer_mt.training.update import Updater
 from transformer_mt.training.working_weights import WorkingWeights
 
@@ -85,27 +87,31 @@ def measure_training(
     rate = flops * results["tokens_per_second"]
     return results | {
         "precision": workload.precision,
-        "compiled": updater.model.compiled,
+        "compiled": updater.gradients.with_loss.compiled,
         "compile_seconds": round(compile_seconds, 1),
         "parameters": sum(p.numel() for p in model.parameters()),
         "gigaflops_per_target_token": round(flops / 1e9, 3),
         "share_of_matrix_rate": round(rate / check.matrix_flops, 4),
-        **updater.read_tally(),
+        **updater.facts(),
     }
 
 
 def _updater(model: Seq2Seq, check: Check, way: TrainingWay) -> Updater:
-    return Updater(
+    gradients = Gradients(
         model,
-        build_adam(model.parameters(), "adam", beta1=0.9, beta2=0.98, eps=1e-9, weight_decay=0.0),
         world=World(),
         device=check.device,
         precision=check.workload.precision,
         label_smoothing=0.1,
-        clip_norm=None,
         compiled=check.device.type == "cuda",
         working=WorkingWeights(model) if way == "bf16 weights" else None,
         record=cuda_recorder() if way == "CUDA graph" else None,
+    )
+    return Updater(
+        gradients,
+        build_adam(model.parameters(), "adam", beta1=0.9, beta2=0.98, eps=1e-9, weight_decay=0.0),
+        tally=Tally(World(), check.device),
+        clip_norm=None,
     )
 
 

@@ -9,7 +9,9 @@ from transformer_mt.data.pairs import TokenPairs, pack_pairs
 from transformer_mt.models.build import build_model
 from transformer_mt.models.seq2seq import Seq2Seq
 from transformer_mt.training.distributed import World
+from transformer_mt.training.gradients import Gradients
 from transformer_mt.training.optimizers import build_adam
+from transformer_mt.training.tally import Tally
 from transformer_mt.training.update import Updater
 
 
@@ -30,16 +32,13 @@ def fresh_model(settings: Any) -> Seq2Seq:
 
 
 def updater_for(model: Seq2Seq, **changes: Any) -> Updater:
-    """Plain Adam in fp32 on the CPU, without clipping; `changes` are arguments of `Updater`."""
-    usual = {
-        "device": torch.device("cpu"),
-        "precision": "fp32",
-        "label_smoothing": 0.1,
-        "clip_norm": None,
-    }
+    """Plain Adam in fp32 on the CPU; `changes` are arguments of `Gradients`, or `clip_norm`."""
+    usual = {"device": torch.device("cpu"), "precision": "fp32", "label_smoothing": 0.1}
+    clip_norm = changes.pop("clip_norm", None)
+    gradients = Gradients(model, world=World(), **usual | changes)
     return Updater(
-        model,
+        gradients,
         build_adam(model.parameters(), "adam", beta1=0.9, beta2=0.98, eps=1e-9, weight_decay=0.0),
-        world=World(),
-        **usual | changes,
+        tally=Tally(World(), (usual | changes)["device"]),
+        clip_norm=clip_norm,
     )

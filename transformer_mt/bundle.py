@@ -137,7 +137,10 @@ def _read_bundle(
 
 def _identity(directory: Path) -> int | None:
     """Tell a folder from another one of the same name."""
-    return directory.stat().st_ino if directory.exists() else None
+    try:
+        return directory.stat().st_ino
+    except OSError:  # what it is, reading it says
+        return None
 
 
 def find_bundle(explicit: Path | None, runs_dir: str | Path = "runs") -> Path:

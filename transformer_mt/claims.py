@@ -28,20 +28,24 @@ def claimed(directory: Path) -> Iterator[None]:
 
     The system frees it when the process ends, however it ends.
     """
+    directory.parent.mkdir(parents=True, exist_ok=True)
     while True:
-        directory.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(directory, os.O_RDONLY) if os.name != "nt" else None
+        with contextlib.suppress(FileExistsError):
+            directory.mkdir()
         try:
-            if descriptor is not None and not try_lock(descriptor):
+            descriptor = _open(directory)
+        except FileNotFoundError:  # who saw it before it was locked may have removed it
+            continue
+        try:
+            if lock(descriptor) is False:
                 logger.info("%s: another process is at work on it; waiting", directory)
-                try_lock(descriptor, wait=True)
+                lock(descriptor, wait=True)
             # The other one may have moved or removed what it had made.
-            if descriptor is None or _is_still(directory, descriptor):
+            if _is_still(directory, descriptor):
                 yield
                 return
         finally:
-            if descriptor is not None:
-                os.close(descriptor)
+            _close(descriptor)
 
 
 @contextmanager
@@ -50,25 +54,32 @@ def claimed_file(path: Path) -> Iterator[BinaryIO]:
     while True:
         with path.open("wb") as file:
             # Who saw it before it was locked may have taken it for a leftover.
-            try_lock(file.fileno(), wait=True)
+            lock(file.fileno(), wait=True)
             if _is_still(path, file.fileno()):
                 yield file
                 return
 
 
-def try_lock(descriptor: int, *, wait: bool = False) -> bool:
-    """Lock an open file for this process; False while another one has it.
+def lock(descriptor: int | None, *, wait: bool = False) -> bool | None:
+    """Lock an open file or folder for this process.
 
-    Where the system, or the file system, knows no locks, nobody is kept out.
+    Args:
+        descriptor: Of the file; None where the system cannot open folders.
+        wait: Until another process frees it.
+
+    Returns:
+        False while another process has it; None where the system, or the file system, knows no
+        locks: there, nobody is kept out.
     """
     try:
         import fcntl
 
+        assert descriptor is not None
         fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except BlockingIOError:
         return False
     except (ImportError, OSError):
-        pass
+        return None
     return True
 
 
@@ -91,35 +102,35 @@ def remove_temporaries(directory: Path, name: str | None = None) -> None:
 
 
 def _remove_if_abandoned(path: Path) -> None:
-    """Remove a folder or file that no living process holds."""
-    descriptor = os.open(path, os.O_RDONLY) if os.name != "nt" else None
+    descriptor = _open(path)
     try:
-        if _is_abandoned(path, descriptor):
+        is_free = lock(descriptor)
+        if is_free is None:
+            is_free = time.time() - path.stat().st_mtime > _ABANDONED_AFTER_SECONDS
+        if is_free:
             # Still locked: who has just made it waits, and makes it anew.
             if path.is_dir():
                 shutil.rmtree(path)
             else:
                 path.unlink()
     finally:
-        if descriptor is not None:
-            os.close(descriptor)
+        _close(descriptor)
 
 
-def _is_abandoned(path: Path, descriptor: int | None) -> bool:
-    """Lock a folder or file, if no living process holds it."""
-    try:
-        import fcntl
-
-        assert descriptor is not None
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except (ImportError, OSError):
-        return time.time() - path.stat().st_mtime > _ABANDONED_AFTER_SECONDS
-    return True
+def _open(path: Path) -> int | None:
+    """Open a folder or file to lock it; None where the system cannot open folders."""
+    return None if os.name == "nt" else os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
 
 
-def _is_still(path: Path, descriptor: int) -> bool:
+def _close(descriptor: int | None) -> None:
+    if descriptor is not None:
+        os.close(descriptor)
+
+
+def _is_still(path: Path, descriptor: int | None) -> bool:
+    """Return whether an open folder or file still has its name."""
+    if descriptor is None:
+        return True
     try:
         return os.path.samestat(path.stat(), os.fstat(descriptor))
     except FileNotFoundError:

@@ -101,18 +101,15 @@ def new_directory(
             try:
                 yield temporary
                 finish_directory(temporary, target, about, hash_name=hash_name)
-            finally:
-                # Holds the old folder after an exchange, the unfinished one after a failure.
+            except BaseException:
                 shutil.rmtree(temporary, ignore_errors=True)
+                raise
 
 
 def finish_directory(
     temporary: Path, target: Path, about: Mapping[str, object], *, hash_name: HashName
 ) -> None:
-    """Write the manifest of a folder beside `target`, and let it take its place.
-
-    Where there was an old folder, `temporary` is that one afterwards.
-    """
+    """Write the manifest of a folder beside `target`, and let it take its place."""
     files = {
         path.name: {"bytes": path.stat().st_size, hash_name: hash_file(path, hash_name)}
         for path in sorted(temporary.iterdir())
@@ -124,19 +121,21 @@ def finish_directory(
         _sync(path)
     _replace_file(temporary / MANIFEST, _json(content).encode("utf-8"))
     put_in_place(temporary, target)
-    _sync(target.parent)
 
 
 def put_in_place(temporary: Path, target: Path) -> None:
-    """Let a folder take the place of `target`, which `temporary` may be afterwards."""
+    """Let a folder take the place of `target`; what was there before is removed."""
     old = target.with_name(f".{target.name}.old")
     if not target.exists():
         temporary.rename(target)
-    elif not _exchange(temporary, target):
+    elif _exchange(temporary, target):
+        old = temporary
+    else:
         # Two renames: after a crash between them, remove_leftovers puts the old folder back.
         shutil.rmtree(old, ignore_errors=True)
         target.rename(old)
         temporary.rename(target)
+    _sync(target.parent)  # a machine that stops now must not lose both
     shutil.rmtree(old, ignore_errors=True)
 
 

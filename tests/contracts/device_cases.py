@@ -46,13 +46,13 @@ def test_an_update_elsewhere_has_the_gradients_of_the_cpu_and_never_waits(name, 
     batches = list(eval_batches(some_pairs(), max_tokens=200))
     num_tokens = sum(batch.num_tgt_tokens for batch in batches)
     model = model_of(name)
-    losses = updater_for(model).accumulate(batches, num_tokens=num_tokens)
+    losses = updater_for(model).gradients.accumulate(batches, num_tokens=num_tokens)
     with elsewhere() as waits:
         there = moved(model)
         updater = updater_for(there, clip_norm=1.0, device=ELSEWHERE)
         batches = [batch.to(ELSEWHERE) for batch in batches]
         waits.clear()
-        found = updater.accumulate(batches, num_tokens=num_tokens)
+        found = updater.gradients.accumulate(batches, num_tokens=num_tokens)
         gradients = [weight.grad.clone() for weight in there.parameters()]
         updater.apply(found, num_tokens=num_tokens, lr=0.1)
         assert set(waits) <= ({LENGTHS_COME} if MODELS[name].get("type") == "recurrent" else set())

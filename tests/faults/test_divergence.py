@@ -15,6 +15,7 @@ from transformer_mt.evaluation import Loss
 from transformer_mt.log import read_metrics
 from transformer_mt.training.checkpoint import list_checkpoints, step_of
 from transformer_mt.training.divergence import MAX_HIGH_IN_A_ROW, judge_loss
+from transformer_mt.training.gradients import Gradients
 from transformer_mt.training.state import TrainState
 from transformer_mt.training.trainer import Trainer, train
 from transformer_mt.training.update import Updater
@@ -183,7 +184,7 @@ def test_updates_that_all_fail_are_taken_back_twice_and_then_end_the_run(run_con
 
 def poison(monkeypatch, *, from_step: int, to_step: float = math.inf, rank: int = 0) -> None:
     """Make all gradients of some updates NaN on one rank, before the ranks exchange them."""
-    update, backward = Trainer.update, Updater._backward
+    update, backward = Trainer.update, Gradients._backward
     steps = [0]
 
     def noted(self, *args):
@@ -196,7 +197,7 @@ def poison(monkeypatch, *, from_step: int, to_step: float = math.inf, rank: int 
         return backward(self, (loss * math.nan if is_bad else loss, nll), num_tokens)
 
     monkeypatch.setattr(Trainer, "update", noted)
-    monkeypatch.setattr(Updater, "_backward", spoiled)
+    monkeypatch.setattr(Gradients, "_backward", spoiled)
 
 
 ONLY_LOSS = {"metrics": [], "select_by": "loss", "num_samples": 0, "every_steps": 4}

@@ -151,8 +151,8 @@ def test_every_phase_of_every_micro_batch_is_seen(run_config, monkeypatch):
     assert bench.accumulation == 2
     # The first wait for data is that for the batch, the second that for its copy to the device.
     assert seen == ["data", "data", "forward", "backward", "forward", "backward", "optimizer"]
-    assert not bench.updater.model._forward_hooks
-    assert not bench.updater.model._forward_pre_hooks
+    assert not bench.updater.gradients.replicated._forward_hooks
+    assert not bench.updater.gradients.replicated._forward_pre_hooks
 
 
 def test_lines_are_chosen_from_all_over_the_file():

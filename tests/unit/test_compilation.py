@@ -37,7 +37,8 @@ def batches(row_multiple=16):
 
 def losses_and_gradients(updater, row_multiple=16):
     """Accumulate all batches; return the loss sums of each, and all gradients."""
-    losses = [updater.accumulate([batch], num_tokens=17) for batch in batches(row_multiple)]
+    accumulate = updater.gradients.accumulate
+    losses = [accumulate([batch], num_tokens=17) for batch in batches(row_multiple)]
     return torch.stack(losses), {name: w.grad for name, w in updater.trained.named_parameters()}
 
 
@@ -46,7 +47,7 @@ def test_compiled_layers_and_loss_equal_plain_ones_and_are_compiled_once(run_con
     expected, gradients = losses_and_gradients(updater_for(fresh_model(settings)), None)
     compiler("eager")
     updater = updater_for(fresh_model(settings), compiled=True)
-    assert updater.model.compiled
+    assert updater.gradients.with_loss.compiled
     assert all(weight.grad is None for weight in updater.trained.parameters())
     assert len({batch.num_tgt_tokens for batch in batches()}) > 2
     with torch._dynamo.config.patch(error_on_recompile=True):
@@ -67,7 +68,7 @@ def test_where_compiling_fails_one_warning_says_why_and_training_goes_on(
     with caplog.at_level(logging.WARNING, logger="transformer_mt"):
         updater = updater_for(fresh_model(settings), compiled=True)
         found, _ = losses_and_gradients(updater)
-    assert not updater.model.compiled
+    assert not updater.gradients.with_loss.compiled
     warnings = [record.getMessage() for record in caplog.records]
     assert len(warnings) == 1
     assert "no C++ compiler was found" in warnings[0]

@@ -85,7 +85,7 @@ def test_updates_by_graphs_are_those_without(dropout: float) -> None:
     weights = expected.trained.state_dict()
     for name, weight in found.trained.state_dict().items():
         torch.testing.assert_close(weight, weights[name], rtol=1e-4, atol=1e-6)
-    assert found.read_tally() == pytest.approx(expected.read_tally())
+    assert found.facts() == pytest.approx(expected.facts())
     assert record.num_recorded < 9
     assert record.num_replayed == 9 + record.num_recorded  # each is tried once
 
@@ -140,5 +140,5 @@ def test_out_of_memory_is_left_to_who_can_split_the_batch() -> None:
     one, expected = updater(record), updater(None)
     one(batches((4,)), num_tokens=100.0, lr=0.01)
     expected(batches((4,)), num_tokens=100.0, lr=0.01)
-    assert one.splits_in_a_row == 1
-    assert one.read_tally() == pytest.approx(expected.read_tally(), rel=1e-5)
+    assert one.gradients.splits_in_a_row == 1
+    assert one.facts() == pytest.approx(expected.facts(), rel=1e-5)

@@ -60,7 +60,8 @@ def losses_of(run):
 def gradients_of(config, batches):
     model = fresh_model(config.model)
     updater = updater_for(model)
-    losses = updater.accumulate(batches, num_tokens=sum(batch.num_tgt_tokens for batch in batches))
+    num_tokens = sum(batch.num_tgt_tokens for batch in batches)
+    losses = updater.gradients.accumulate(batches, num_tokens=num_tokens)
     return losses, {name: weight.grad for name, weight in model.named_parameters()}, updater
 
 
@@ -70,11 +71,11 @@ def test_an_update_in_smaller_parts_has_the_same_gradient(
 ):
     config = run_config(model__dropout=0.0)
     expected_losses, expected, updater = gradients_of(config, some_batches)
-    assert updater.splits_in_a_row == 0
+    assert updater.gradients.splits_in_a_row == 0
     device = SmallDevice(monkeypatch, where=where, most_tokens=40)
     losses, found, updater = gradients_of(config, some_batches)
     assert device.num_failures >= 2
-    assert updater.splits_in_a_row == 1
+    assert updater.gradients.splits_in_a_row == 1
     torch.testing.assert_close(losses, expected_losses, rtol=1e-5, atol=1e-5)
     for name, gradient in expected.items():
         torch.testing.assert_close(found[name], gradient, rtol=1e-5, atol=1e-6)

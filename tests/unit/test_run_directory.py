@@ -1,11 +1,14 @@
 """The folder of a run, as commands find it."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from transformer_mt.errors import ModelError
-from transformer_mt.training.run_directory import find_run
+from transformer_mt.config.loading import load_config
+from transformer_mt.config.schema import Config
+from transformer_mt.errors import ModelError, TmtError
+from transformer_mt.training.run_directory import RunDirectory, find_run
 
 
 @pytest.mark.parametrize("content", [b"gone\n", b"", b"\xff\xfe", None])
@@ -26,3 +29,25 @@ def test_latest_stands_for_the_run_that_it_names(tmp_path: Path) -> None:
         (run / name).touch()
     (tmp_path / "latest").write_text("mine\n", encoding="utf-8")
     assert find_run(tmp_path / "latest").root == run
+
+
+def test_fresh_leaves_a_run_alone_that_another_process_began_in_its_place_meanwhile(
+    tmp_path: Path, run_config: Callable[..., Config], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, mine, other = (RunDirectory(tmp_path / "run") for _ in range(3))
+    old.claim(run_config(seed=1), fresh=False)
+    old.release()
+    take_lock = mine._take_lock
+
+    def taken_too_late() -> None:
+        if (tmp_path / "run.old-1").exists():
+            other.claim(run_config(seed=2), fresh=False)
+        take_lock()
+
+    monkeypatch.setattr(mine, "_take_lock", taken_too_late)
+    with pytest.raises(TmtError, match="another process trains in this folder"):
+        mine.claim(run_config(seed=3), fresh=True)
+    mine.bring_back()
+    assert load_config(tmp_path / "run" / "config.yaml").seed == 2
+    assert load_config(tmp_path / "run.old-1" / "config.yaml").seed == 1
+    other.release()

@@ -101,6 +101,24 @@ def test_what_a_living_process_is_making_is_no_leftover(tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["file", "it"]
 
 
+def test_a_folder_that_is_removed_before_it_is_locked_is_made_again(tmp_path, monkeypatch):
+    """A remover that comes between may take it for a leftover."""
+    gone = []
+
+    def open_too_late(path, *flags):
+        if not gone and path.name.startswith(".it.tmp-"):
+            gone.append(path)
+            path.rmdir()
+        return original(path, *flags)
+
+    original = os.open
+    monkeypatch.setattr(os, "open", open_too_late)
+    write(tmp_path / "it", "new")
+    assert gone
+    assert (tmp_path / "it" / "text").read_text() == "new"
+    assert os.listdir(tmp_path) == ["it"]
+
+
 def test_a_new_write_removes_what_a_dead_one_left_and_nothing_else(tmp_path):
     for name in (".it.tmp-1", ".other.tmp-1", ".file.tmp-1"):
         write(tmp_path / name, "left")

@@ -41,7 +41,7 @@ def seen(monkeypatch):
     original = Updater.__call__
 
     def update(self, micro_batches, **arguments):
-        losses = [plain_losses(self.model.model, batch) for batch in micro_batches]
+        losses = [plain_losses(self.trained, batch) for batch in micro_batches]
         updates.append(
             (
                 torch.cat([smoothed for smoothed, _ in losses]),
@@ -97,7 +97,7 @@ def test_every_update_drops_out_also_after_a_validation(run_config, monkeypatch)
     original = Updater.__call__
 
     def update(self, micro_batches, **arguments):
-        first, again = (self.model(micro_batches[0])[0].item() for _ in range(2))
+        first, again = (self.gradients.with_loss(micro_batches[0])[0].item() for _ in range(2))
         dropped.append(first != again)
         original(self, micro_batches, **arguments)
 

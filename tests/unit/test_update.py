@@ -20,7 +20,7 @@ def gradients_of(config, micro_batches, monkeypatch, clip_norm=None):
         lambda self: gradients.update({n: w.grad.clone() for n, w in model.named_parameters()}),
     )
     updater(micro_batches, num_tokens=sum(b.num_tgt_tokens for b in micro_batches), lr=0.1)
-    return gradients, updater.read_tally()
+    return gradients, updater.facts()
 
 
 def test_k_micro_batches_equal_one_batch(run_config, monkeypatch):
@@ -77,7 +77,7 @@ def test_clipping_under_fp16_bounds_the_gradient_not_its_scaled_form(run_config)
         model = fresh_model(config.model)
         updater = updater_for(model, precision=precision, clip_norm=1e6)
         updater(batches, num_tokens=batches[0].num_tgt_tokens, lr=0.01)
-        norms[precision] = updater.read_tally()["gradient_norm"]
+        norms[precision] = updater.facts()["gradient_norm"]
         model = fresh_model(config.model)
         updater = updater_for(model, precision=precision, clip_norm=1e-6)
         # With a large eps Adam's step is proportional to the gradient.
@@ -96,7 +96,7 @@ def test_gradients_that_are_no_numbers_change_nothing_and_are_counted(run_config
     batches = list(eval_batches(some_pairs(), max_tokens=10_000))
     num_tokens = batches[0].num_tgt_tokens
     updater(batches, num_tokens=num_tokens, lr=0.01)
-    healthy = updater.read_tally()
+    healthy = updater.facts()
     before = {name: weight.detach().clone() for name, weight in model.named_parameters()}
     broken = model.decoder.layers[0].feed_forward
     handle = broken.register_forward_hook(lambda *_: torch.tensor(float("nan")))
@@ -104,7 +104,7 @@ def test_gradients_that_are_no_numbers_change_nothing_and_are_counted(run_config
         updater(batches, num_tokens=num_tokens, lr=0.01)
     updater.check()
     assert all(torch.equal(weight, before[n]) for n, weight in model.named_parameters())
-    assert updater.read_tally() == healthy | {"num_unusable": MAX_UNUSABLE_IN_A_ROW - 1}
+    assert updater.facts() == healthy | {"num_unusable": MAX_UNUSABLE_IN_A_ROW - 1}
     updater(batches, num_tokens=num_tokens, lr=0.01)
     with pytest.raises(DivergedError, match="last 10 updates had gradients that are not finite"):
         updater.check()
@@ -123,7 +123,7 @@ def test_half_precision_stays_close_to_full(run_config, precision):
         updater = updater_for(fresh_model(config.model), precision=kind)
         for _ in range(3):
             updater(batches, num_tokens=batches[0].num_tgt_tokens, lr=0.001)
-        tally = updater.read_tally()
+        tally = updater.facts()
         assert tally["num_unusable"] == 0
         losses[kind] = tally["loss_nats"]
     assert losses[precision] == pytest.approx(losses["fp32"], rel=0.01)

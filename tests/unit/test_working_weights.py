@@ -34,7 +34,8 @@ def updater_with(model, weights="bf16", precision="bf16"):
 def gradients_of(config, batches, **precisions):
     model = fresh_model(config.model)
     updater = updater_with(model, **precisions)
-    losses = updater.accumulate(batches, num_tokens=sum(batch.num_tgt_tokens for batch in batches))
+    num_tokens = sum(batch.num_tgt_tokens for batch in batches)
+    losses = updater.gradients.accumulate(batches, num_tokens=num_tokens)
     return losses, {name: weight.grad for name, weight in model.named_parameters()}
 
 
@@ -102,8 +103,8 @@ def test_the_loss_falls_as_under_autocast(run_config):
         curves[weights] = []
         for _ in range(20):
             updater([batch], num_tokens=batch.num_tgt_tokens, lr=0.01)
-            curves[weights].append(updater.read_tally()["loss_nats"])
-            updater.reset_tally()
+            curves[weights].append(updater.facts()["loss_nats"])
+            updater.tally.reset()
     assert curves["fp32"][-1] < curves["fp32"][0] - 0.5
     assert curves["bf16"] == pytest.approx(curves["fp32"], rel=0.02)
 
@@ -119,11 +120,11 @@ def test_the_setting_makes_the_layers_compute_in_bf16(run_config, recompute):
     model = fresh_model(config.model)
     updater = build_updater(config, model, world=World(), device=torch.device("cpu"))
     seen = []
-    for module in updater.with_loss.modules():
+    for module in updater.gradients.with_loss.modules():
         module.register_forward_hook(lambda module, given, result: seen.append(result))
     (batch,) = eval_batches(some_pairs(), max_tokens=10_000)
     updater([batch], num_tokens=batch.num_tgt_tokens, lr=0.1)
     types = {result.dtype for result in seen if isinstance(result, torch.Tensor)}
     assert types == {torch.bfloat16}
     assert {weight.dtype for weight in model.parameters()} == {torch.float32}
-    assert all(weight.grad is None for weight in updater.with_loss.parameters())
+    assert all(weight.grad is None for weight in updater.gradients.with_loss.parameters())

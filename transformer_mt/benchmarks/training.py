@@ -31,13 +31,14 @@ from transformer_mt.models.costs import count_flops, weight_matrices
 from transformer_mt.training.allocator import keep_freed_memory
 from transformer_mt.training.devices import check_precision, choose_device
 from transformer_mt.training.distributed import World
+from transformer_mt.training.gradients import DTYPES
 from transformer_mt.training.micro_batches import open_updates
 from transformer_mt.training.preparation import Data, open_sources, prepare_data
 from transformer_mt.training.run_directory import RunDirectory
 from transformer_mt.training.schedules import build_schedule
 from transformer_mt.training.setup import build_first_model, build_updater
 from transformer_mt.training.state import TrainState
-from transformer_mt.training.update import DTYPES, MAX_UNUSABLE_IN_A_ROW
+from transformer_mt.training.update import MAX_UNUSABLE_IN_A_ROW
 
 logger = logging.getLogger(__name__)
 
@@ -241,7 +242,7 @@ class TrainingBench:
         num_updates = 0
         with (
             closing(self.batches()) as updates,
-            forward_passes(self.updater.model, clock),
+            forward_passes(self.updater.gradients.replicated, clock),
         ):
             next(updates)  # the thread that makes batches has its start behind it
             clock.start()
@@ -249,7 +250,7 @@ class TrainingBench:
                 micro_batches, _ = next(updates)
                 clock.end("data")
                 num_tokens, lr = num_tgt_tokens(micro_batches), self.next_lr()
-                losses = self.updater.accumulate(micro_batches, num_tokens=num_tokens)
+                losses = self.updater.gradients.accumulate(micro_batches, num_tokens=num_tokens)
                 clock.end("backward")
                 self.updater.apply(losses, num_tokens=num_tokens, lr=lr)
                 clock.end("optimizer")

@@ -150,21 +150,22 @@ def prepare_corpus(
         "filters": filters.as_dict(),
     }
     directory = corpus_dir / hash_values(identity)[:16]
-    is_damaged = directory.exists()
     _remove_leftovers(corpus_dir)
-    if corpus := _find(directory, source):
-        return corpus
+    with suppress(DataError):  # not there, or damaged: who makes it again says so
+        return _open(directory, source)
     started = time.monotonic()
     unfinished = directory.with_name(f".{directory.name}.unfinished")
     with explain_write_errors(directory), claimed(unfinished), _removed_if_useless(unfinished):
-        if not is_damaged and (corpus := _find(directory, source)):
-            # Another process has made it meanwhile.
-            shutil.rmtree(unfinished, ignore_errors=True)
-            return corpus
+        if directory.exists():
+            try:
+                corpus = _open(directory, source)  # another process has made it meanwhile
+            except DataError as error:
+                logger.warning("%s. It is made again now", error)
+            else:
+                shutil.rmtree(unfinished, ignore_errors=True)
+                return corpus
         facts = _fill(unfinished, source, tokenizers, filters=filters, num_workers=num_workers)
         _check_unchanged(source, identity["texts"], hashes)
-        if is_damaged:
-            shutil.rmtree(directory, ignore_errors=True)
         manifest = {"kind": KIND, **identity, "source": source.describe(), **facts}
         finish_directory(unfinished, directory, manifest, hash_name="xxh3")
     corpus = Corpus.open(directory)
@@ -224,14 +225,8 @@ def _check_unchanged(source: PairSource, texts: object, hashes: FileHashes) -> N
         )
 
 
-def _find(directory: Path, source: PairSource) -> Corpus | None:
-    if not directory.exists():
-        return None
-    try:
-        corpus = Corpus.open(directory)
-    except DataError as error:
-        logger.warning("%s. It is made again now", error)
-        return None
+def _open(directory: Path, source: PairSource) -> Corpus:
+    corpus = Corpus.open(directory)
     logger.info("%s: found its corpus %s", source.describe(), directory)
     return corpus
 

@@ -65,7 +65,7 @@ def trace(model: nn.Module, batches: Iterable[tuple[int, Batch]]) -> str | None:
     Gradients are cleared; random numbers go on as if nothing had been computed.
 
     Args:
-        model: From a batch on its device to two loss sums: `update.ModelWithLoss`.
+        model: From a batch on its device to two loss sums: `gradients.ModelWithLoss`.
         batches: Each with the update that it was part of.
 
     Returns:

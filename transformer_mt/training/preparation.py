@@ -247,10 +247,13 @@ def _check_unchanged(run: RunDirectory, facts: dict[str, Any]) -> None:
     """Refuse to go on with a tokenizer or texts that the run was not started with."""
     if not list_checkpoints(run.checkpoints_dir):
         return
+    now = [("tokenizer", str(run.tokenizer_dir), facts["tokenizers"])]
+    now += [("text", part["source"], part["texts"]) for part in (*facts["train"], facts["valid"])]
     try:
         before = json.loads(run.preparation_path.read_text(encoding="utf-8"))
-        old = [(before["tokenizers"], "tokenizer")]
-        old += [(part["texts"], "text") for part in (*before["train"], before["valid"])]
+        parts = (*before["train"], before["valid"])
+        wanted = [before["tokenizers"], *(part["texts"] for part in parts)]
+        compared = list(zip(now, wanted, strict=True))
     except (OSError, ValueError, KeyError, TypeError) as error:
         logger.warning(
             "%s: cannot be read (%s): whether tokenizer and texts are those of before is not known",
@@ -258,10 +261,8 @@ def _check_unchanged(run: RunDirectory, facts: dict[str, Any]) -> None:
             error,
         )
         return
-    new = [(str(run.tokenizer_dir), facts["tokenizers"])]
-    new += [(part["source"], part["texts"]) for part in (*facts["train"], facts["valid"])]
-    for (place, found), (wanted, what) in zip(new, old, strict=True):
-        if found != wanted:
+    for (what, place, found), expected in compared:
+        if found != expected:
             raise DataError(
                 f"{place}: not the {what} that the run {run.root} was started with: "
                 "bring it back, choose another name, or start anew with --fresh"

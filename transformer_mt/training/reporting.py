@@ -10,15 +10,16 @@ from torch import nn
 from tqdm import tqdm
 
 from transformer_mt.config.training import TrainingSettings
-from transformer_mt.errors import DivergedError, TmtError
+from transformer_mt.errors import DivergedError, TmtError, brief
 from transformer_mt.log import JsonValue, MetricsLog
 from transformer_mt.storage import explain_write_errors
 from transformer_mt.training.answer import describe_scores
+from transformer_mt.training.limits import Course
 from transformer_mt.training.micro_batches import Updates
 from transformer_mt.training.plotting import plot_runs
 from transformer_mt.training.run_directory import RunDirectory
 from transformer_mt.training.session import Session
-from transformer_mt.training.state import Stopwatch
+from transformer_mt.training.state import Stopwatch, TrainState
 from transformer_mt.training.tracking import (
     DispensableTracker,
     NoTracker,
@@ -89,8 +90,24 @@ class Reporter:
             self._bar.set_description(f"step {step}", refresh=False)
             self._bar.update(100 * min(1.0, progress) - self._bar.n)
 
-    def metrics(self, step: int, progress: float, values: Mapping[str, float]) -> None:
-        """Report what the updates since the last report were like."""
+    def metrics(self, state: TrainState, course: Course, facts: Mapping[str, float]) -> None:
+        """Report what the updates since the last report were like.
+
+        Args:
+            state: Where the run stands.
+            course: How much of it is over.
+            facts: What `Updater.facts` says of them, and the last `lr`.
+        """
+        step, progress = state.step, course.progress()
+        values = {
+            **facts,
+            "tokens_per_second": state.window_tokens / max(1e-9, state.window_seconds),
+            "epoch": course.num_epochs(),
+            "num_tokens": state.num_tokens,
+            "num_unusable": state.num_unusable,
+            "num_split": state.num_split,
+            "seconds": course.seconds,
+        }
         self._record(step, values)
         loss, speed = f"{values['loss_nats']:.3f}", f"{values['tokens_per_second']:,.0f}"
         if values.get("loss_scale", LOW_SCALE) < LOW_SCALE and not self._has_warned_of_scale:
@@ -170,7 +187,7 @@ class Reporter:
         except TmtError as error:
             logger.warning("no learning curve: %s", error)
         except Exception as error:  # no fault of a picture is worth a run
-            logger.warning("no learning curve: %s: %s", type(error).__name__, error)
+            logger.warning("no learning curve: %s", brief(error))
 
     def close(self) -> None:
         """Close all files."""

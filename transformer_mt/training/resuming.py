@@ -39,8 +39,8 @@ def resume_run(session: Session, updater: Updater, *, model: nn.Module) -> Train
         raise ModelError(f"{checkpoint.directory}: state.json does not fit: {error}") from error
     restore(checkpoint, model=model, optimizer=updater.optimizer, trained=updater.trained)
     copy_weights(model, updater.trained)
-    updater.restore_tally(state.tally)
-    updater.scaler.load_state_dict(state.scaler)
+    updater.tally.restore(state.tally)
+    updater.gradients.scaler.load_state_dict(state.scaler)
     if not restore_rng(checkpoint, session.world, session.device):
         seed_dropout(session.config, session.world, step=state.step)
         logger.warning(
@@ -61,8 +61,8 @@ def save_run(session: Session, updater: Updater, *, model: nn.Module, state: Tra
     session.world.check_equal(checksum(model), f"the weights at step {state.step}")
     optimizer = optimizer_tensors(updater.optimizer, updater.trained)
     rng = rng_states(session.world, session.device)
-    state.tally = updater.total_tally()
-    state.scaler = updater.scaler.state_dict()
+    state.tally = updater.tally.total()
+    state.scaler = updater.gradients.scaler.state_dict()
     if session.world.is_main:
         checkpoints_dir = session.directory.checkpoints_dir
         save_checkpoint(

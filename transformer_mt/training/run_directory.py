@@ -4,7 +4,6 @@ import json
 import os
 import platform
 import shlex
-import shutil
 import socket
 import sys
 from collections.abc import Sequence
@@ -15,7 +14,7 @@ from typing import IO
 import torch
 
 from transformer_mt.bundle import newest_run
-from transformer_mt.claims import try_lock
+from transformer_mt.claims import lock
 from transformer_mt.config.loading import config_differences, dump_config, load_config
 from transformer_mt.config.schema import Config
 from transformer_mt.errors import ConfigError, ModelError, TmtError
@@ -110,11 +109,12 @@ class RunDirectory:
 
         A mistake that shows only with the data at hand must not cost the run that was there.
         """
+        if self._aside is None or self._lock is None:  # another process may have begun here
+            return
         has_begun = self.metrics_path.exists() and self.metrics_path.stat().st_size > 0
-        if self._aside is None or has_begun or list_checkpoints(self.checkpoints_dir):
+        if has_begun or list_checkpoints(self.checkpoints_dir):
             return
         put_in_place(self._aside, self.root)
-        shutil.rmtree(self._aside, ignore_errors=True)
         self._aside = None
 
     def name_newest(self) -> None:
@@ -155,19 +155,19 @@ class RunDirectory:
 
     def _take_lock(self) -> None:
         # Held by the open file: the system frees it when the process ends, however it ends.
-        lock = self.lock_path.open("a+", encoding="utf-8")
-        if not try_lock(lock.fileno()):
-            lock.seek(0)
-            holder = lock.read().strip() or "unknown"
-            lock.close()
+        file = self.lock_path.open("a+", encoding="utf-8")
+        if lock(file.fileno()) is False:
+            file.seek(0)
+            holder = file.read().strip() or "unknown"
+            file.close()
             raise TmtError(
                 f"{self.root}: another process trains in this folder ({holder}): "
                 "wait for it, stop it, or choose another name"
             )
-        lock.truncate(0)
-        lock.write(f"host {socket.gethostname()}, process {os.getpid()}\n")
-        lock.flush()
-        self._lock = lock
+        file.truncate(0)
+        file.write(f"host {socket.gethostname()}, process {os.getpid()}\n")
+        file.flush()
+        self._lock = file
 
     def _put_aside(self) -> None:
         number = 1
@@ -180,7 +180,7 @@ class RunDirectory:
             self.root.rename(aside)
             self._aside = aside
             self.release()
-            self.root.mkdir()
+            self.root.mkdir(exist_ok=True)
             self._take_lock()
 
     def _check_unchanged(self, config: Config) -> None:

@@ -16,11 +16,13 @@ from transformer_mt.nn.attend import varlen_kernel_of
 from transformer_mt.nn.layers import LayerDropout
 from transformer_mt.nn.recompute import recompute_layers
 from transformer_mt.training.distributed import World
+from transformer_mt.training.gradients import Gradients
 from transformer_mt.training.graph import cuda_recorder
 from transformer_mt.training.muon import build_muon
 from transformer_mt.training.optimizers import build_adam
 from transformer_mt.training.preparation import Data
 from transformer_mt.training.sharding import shard
+from transformer_mt.training.tally import Tally
 from transformer_mt.training.update import Updater
 from transformer_mt.training.working_weights import WorkingWeights
 
@@ -56,17 +58,21 @@ def build_updater(config: Config, model: Seq2Seq, *, world: World, device: torch
     is_compiled = settings.compile == "layers" or (
         settings.compile == "auto" and device.type == "cuda" and not patterns_of(config.model)
     )
-    return Updater(
+    gradients = Gradients(
         model,
-        build_optimizer(model, settings),
         world=world,
         device=device,
         precision=settings.precision,
         label_smoothing=settings.label_smoothing,
-        clip_norm=settings.clip_norm,
         compiled=is_compiled,
         working=working,
         record=cuda_recorder() if _takes_graphs(settings, world, device) else None,
+    )
+    return Updater(
+        gradients,
+        build_optimizer(model, settings),
+        tally=Tally(world, device),
+        clip_norm=settings.clip_norm,
     )
 
 

@@ -37,7 +37,7 @@ class TrainState:
         micro_batch_tokens: What `training.micro_batch_tokens: auto` found; 0 before.
         window_tokens: Target tokens since the last line of metrics.
         window_seconds: Time spent on updates since then.
-        tally: What the updates since then were like, see `update.Updater`.
+        tally: What the updates since then were like, see `tally.Tally`.
         scaler: State of the loss scale under fp16.
         validations: All so far, oldest first.
         lowest_loss: Least mean loss between two lines of metrics, in nats; None before the first.

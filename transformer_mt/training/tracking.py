@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol
 
-from transformer_mt.errors import ConfigError
+from transformer_mt.errors import ConfigError, brief
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ class DispensableTracker:
         try:
             yield
         except Exception as error:  # whatever libraries of others raise
-            logger.warning("no tracking any more: %s: %s", type(error).__name__, error)
+            logger.warning("training.tensorboard: left out from here on: %s", brief(error))
             self._tracker = NoTracker()
 
 

@@ -1,13 +1,15 @@
 """Training, from settings to a scored model.
 
 `Trainer.run` is the recipe. What it is made of lives beside it: what a session begins with in
-`session` and `setup`, one update in `update`, scores in `validation`, which weights are kept in
-`answer`, what goes to disk in `resuming` and `run_directory`, what people see in `reporting`.
+`session` and `setup`, one update in `update` and its gradient in `gradients`, scores in
+`validation`, which weights are kept in `answer`, what goes to disk in `resuming` and
+`run_directory`, what people see in `reporting`.
 """
 
 import logging
 import math
 from contextlib import closing, nullcontext, suppress
+from functools import partial
 from typing import NoReturn
 
 from transformer_mt.bundle import weights_of
@@ -30,7 +32,7 @@ from transformer_mt.training.signals import Interrupted
 from transformer_mt.training.space import check_space
 from transformer_mt.training.state import Stopwatch, Validation
 from transformer_mt.training.update import MAX_SPLITS_IN_A_ROW, MAX_UNUSABLE_IN_A_ROW
-from transformer_mt.training.validation import Validator
+from transformer_mt.training.validation import Validator, validate_on_main
 
 logger = logging.getLogger(__name__)
 
@@ -73,6 +75,7 @@ class Trainer:
         # To compile takes minutes. A rank that left alone would be lost to the others.
         with self.stop.leaves_at_once() if world.size == 1 else nullcontext():
             self.updater = build_updater(config, self.model, world=world, device=device)
+        self.gradients = self.updater.gradients
         self.schedule = build_schedule(self.settings, d_model=config.model.d_model)
         self.validator = Validator(config, data, device=device)
         self.answer = Answer(self.directory, config, data.tokenizers)
@@ -158,7 +161,7 @@ class Trainer:
         own_tokens = sum(batch.num_tgt_tokens for batch in micro_batches)
         (num_tokens,) = self.world.sum_numbers([own_tokens])
         self.lr = self.schedule(self.state.step + 1, self.course.progress()) * self.state.lr_scale
-        seed_layer_dropout(self.session.config, self.updater.with_loss, step=self.state.step)
+        seed_layer_dropout(self.session.config, self.gradients.with_loss, step=self.state.step)
         self.updater(micro_batches, num_tokens=num_tokens, lr=self.lr)
         self.state.advance(position, num_tokens, self.lap.restart())
         # A signal may reach one rank alone, or another rank a step later; clocks differ.
@@ -167,7 +170,7 @@ class Trainer:
             [float(bool(self.stop)), seconds if self.world.is_main else 0.0]
         )
         self.must_stop = num_signals > 0
-        if self.updater.splits_in_a_row:
+        if self.gradients.splits_in_a_row:
             self.note_split()
         if self.course.every(MAX_UNUSABLE_IN_A_ROW):
             self.updater.check()
@@ -183,7 +186,7 @@ class Trainer:
         self.state.num_split += 1
         if self.reporter is not None:
             self.reporter.split(self.state.step)
-        if self.updater.splits_in_a_row < MAX_SPLITS_IN_A_ROW:
+        if self.gradients.splits_in_a_row < MAX_SPLITS_IN_A_ROW:
             return
         self.save()
         num_tokens = self.updates.split(self.state.step).tokens
@@ -195,23 +198,13 @@ class Trainer:
 
     def write_metrics(self) -> None:
         """Report what the updates since the last report were like."""
-        facts = self.updater.read_tally()
-        self.updater.reset_tally()
+        facts = self.updater.facts()
+        self.updater.tally.reset()
         state = self.state
         num_unusable = round(facts.pop("num_unusable"))
         state.num_unusable += num_unusable
         if self.reporter is not None:
-            speed = state.window_tokens / max(1e-9, state.window_seconds)
-            values = facts | {
-                "lr": self.lr,
-                "tokens_per_second": speed,
-                "epoch": self.course.num_epochs(),
-                "num_tokens": state.num_tokens,
-                "num_unusable": state.num_unusable,
-                "num_split": state.num_split,
-                "seconds": self.course.seconds,
-            }
-            self.reporter.metrics(state.step, self.course.progress(), values)
+            self.reporter.metrics(state, self.course, facts | {"lr": self.lr})
             if num_unusable:
                 self.reporter.unusable(state.step, num_unusable)
         state.window_tokens, state.window_seconds = 0, 0.0
@@ -224,16 +217,16 @@ class Trainer:
     def explain_unusable(self) -> None:
         """Say which batch since the last report had bad numbers, and where they came from."""
         is_sharded = self.updater.trained is not self.model
-        if is_sharded or self.updater.scaler.is_enabled():  # under fp16 they are nothing special
+        if is_sharded or self.gradients.scaler.is_enabled():  # under fp16 they are nothing special
             return
         step, position = self.window_start
-        with closing(self.updates.after(step, position)) as updates, self.updater.autocast():
+        with closing(self.updates.after(step, position)) as updates, self.gradients.autocast():
             batches = (
                 (number, batch.to(self.session.device))
                 for number in range(step + 1, self.state.step + 1)
                 for batch in next(updates)[0]
             )
-            cause = trace(self.updater.with_loss, batches)
+            cause = trace(self.gradients.with_loss, batches)
         logger.warning("%s", cause or "the weights are now such that no batch gives bad numbers")
 
     def roll_back(self, error: DivergedError) -> None:
@@ -261,27 +254,13 @@ class Trainer:
 
     def validate(self) -> None:
         """Score the weights, and keep them if they are the best so far; a signal cuts it short."""
-        findings, failure = None, None
         copy_weights(self.updater.trained, self.model)
-        if self.world.is_main:
-            try:
-                with suppress(Interrupted), self.stop.leaves_at_once():
-                    findings = self.validator(self.model, self.updater.autocast())
-            except DivergedError as error:
-                failure = error
-        is_done, merit, has_diverged = self.world.sum_numbers(
-            [
-                float(findings is not None),
-                findings.merit if findings else 0.0,
-                float(bool(failure)),
-            ],
-            patiently=True,
-        )
-        if has_diverged:
-            raise failure or DivergedError("training diverged: see the message of rank 0")
-        if not is_done:
+        score = partial(self.validator, self.model, self.gradients.autocast())
+        found = validate_on_main(score, world=self.world, stop=self.stop)
+        if found is None:
             self.must_stop = True
             return
+        merit, findings = found
         scores = findings.scores if findings else {}
         self.state.validations.append(Validation(self.state.step, merit, scores))
         if findings is not None and self.reporter is not None:
@@ -342,7 +321,7 @@ class Trainer:
     def average(self) -> None:
         """Score the mean of the kept checkpoints; make it the answer if it is better."""
         if steps := take_average(self.model, self.directory, self.settings.checkpoints):
-            findings = self.validator(self.model, self.updater.autocast())
+            findings = self.validator(self.model, self.gradients.autocast())
             self.answer.keep_average(findings, weights_of(self.model), steps)
 
     def close(self) -> None:

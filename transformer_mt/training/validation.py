@@ -2,8 +2,8 @@
 
 import math
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -16,7 +16,9 @@ from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import DivergedError, ModelError
 from transformer_mt.evaluation import translate_and_score, validation_loss
 from transformer_mt.models.seq2seq import Seq2Seq
+from transformer_mt.training.distributed import World
 from transformer_mt.training.preparation import Data
+from transformer_mt.training.signals import Interrupted, StopRequest
 
 # The merit of a model whose score is no number: below all others, and still a number in JSON.
 WORST = -sys.float_info.max
@@ -126,6 +128,38 @@ class Validator:
     def _translator(self, model: Seq2Seq) -> Translator:
         bundle = Bundle(config=self._config, tokenizers=self._data.tokenizers, model=model)
         return Translator(bundle, validation_search(self._config))
+
+
+def validate_on_main(
+    validate: Callable[[], Findings], *, world: World, stop: StopRequest
+) -> tuple[float, Findings | None] | None:
+    """Validate on rank 0 alone, while the others wait for what it comes to.
+
+    Args:
+        validate: Called on rank 0; left at once when a stop is requested.
+        world: The ranks.
+        stop: Whether somebody asked the run to stop.
+
+    Returns:
+        The merit, and on rank 0 all that was found; None on all ranks if a signal cut it short.
+
+    Raises:
+        DivergedError: On all ranks, if `validate` does on rank 0.
+    """
+    findings, failure = None, None
+    if world.is_main:
+        try:
+            with suppress(Interrupted), stop.leaves_at_once():
+                findings = validate()
+        except DivergedError as error:
+            failure = error
+    merit = findings.merit if findings else 0.0
+    is_done, merit, has_diverged = world.sum_numbers(
+        [float(findings is not None), merit, float(failure is not None)], patiently=True
+    )
+    if has_diverged:
+        raise failure or DivergedError("training diverged: see the message of rank 0")
+    return (merit, findings) if is_done else None
 
 
 def validation_search(config: Config) -> SearchOptions:

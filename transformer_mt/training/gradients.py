@@ -1,0 +1,252 @@
+"""The gradient of an update: a sum over micro-batches and ranks, in the memory that there is."""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from transformer_mt.data.batches import Batch
+from transformer_mt.decoding.batching import attempt
+from transformer_mt.errors import ConfigError, TmtError
+from transformer_mt.evaluation import PackedPairs, packed_loss
+from transformer_mt.models.seq2seq import Seq2Seq
+from transformer_mt.nn.layers import LayerDropout
+from transformer_mt.training.compilation import compile_layers
+from transformer_mt.training.distributed import World
+from transformer_mt.training.graph import GraphedGradients, Record
+from transformer_mt.training.working_weights import WorkingWeights
+
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+Result = TypeVar("Result")
+
+
+class ModelWithLoss(nn.Module):
+    """A model as a function from a batch to its loss, the form that data parallelism wraps.
+
+    Attributes:
+        compiled: Whether the loss is compiled.
+    """
+
+    def __init__(self, model: Seq2Seq, *, label_smoothing: float, compiled: bool = False) -> None:
+        super().__init__()
+        self.model = model
+        self.label_smoothing = label_smoothing
+        self.compiled = compiled
+
+    def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Return the label-smoothed and the plain loss of a batch, sums over its tokens in nats."""
+        return self.loss_of(PackedPairs.of(batch))
+
+    def loss_of(self, pairs: PackedPairs) -> tuple[Tensor, Tensor]:
+        """Return the same for a batch that is laid out already."""
+        return packed_loss(
+            self.model, pairs, label_smoothing=self.label_smoothing, compiled=self.compiled
+        )
+
+
+class Gradients:
+    """Computes the gradients of a model.
+
+    Attributes:
+        model: Its weights get the gradients.
+        with_loss: It, or its working copy, as a function of a batch, on this rank alone.
+        replicated: The same, as all ranks compute it together.
+        scaler: Scale of the loss under fp16; does nothing otherwise.
+        splits_in_a_row: How many updates up to the last one had to be split for want of memory.
+    """
+
+    def __init__(
+        self,
+        model: Seq2Seq,
+        *,
+        world: World,
+        device: torch.device,
+        precision: str,
+        label_smoothing: float,
+        compiled: bool = False,
+        working: WorkingWeights | None = None,
+        record: Record | None = None,
+    ) -> None:
+        self.model = model
+        self.scaler = torch.amp.GradScaler(device.type, enabled=precision == "fp16")
+        self.splits_in_a_row = 0
+        self._working = working
+        self._world = world
+        self._device = device
+        self._dtype = DTYPES[precision]
+        with_loss = ModelWithLoss(
+            model if working is None else working.model,
+            label_smoothing=label_smoothing,
+            compiled=compiled,
+        ).train()
+        if compiled:
+            with_loss.compiled = compile_layers(
+                with_loss, device=device, autocast=self._forward_context()
+            )
+        self.with_loss = with_loss
+        self.replicated = world.replicate(
+            with_loss, device, some_unused=_leaves_out_layers(with_loss)
+        )
+        self._graphs = (
+            None if record is None else GraphedGradients(with_loss, self._compute, record=record)
+        )
+        # The ranks of a sharded model meet in each pass: one that repeats a pass would be alone.
+        self._can_retry = world.size == 1 or isinstance(self.replicated, DistributedDataParallel)
+
+    def autocast(self) -> torch.autocast:
+        """Return a context in which matrix products use the precision of the run."""
+        return torch.autocast(
+            self._device.type, dtype=self._dtype, enabled=self._dtype != torch.float32
+        )
+
+    def accumulate(self, micro_batches: Sequence[Batch], *, num_tokens: float) -> Tensor:
+        """Give the weights the gradients of an update; return its two loss sums (2,).
+
+        The loss sum of each micro-batch is divided by the tokens of the whole update, so that
+        neither the split into micro-batches and ranks nor their unequal lengths change the result.
+        Where a rank is out of memory, all begin anew with each micro-batch in two halves.
+
+        Args:
+            micro_batches: The share of this rank, equally many on all ranks.
+            num_tokens: Target tokens of the update over all micro-batches and ranks.
+
+        Raises:
+            TmtError: If there is no room, and nothing to be done.
+        """
+        if self._working is not None:
+            self._working.refresh()
+        parts, is_split = list(micro_batches), False
+        while (losses := self._accumulate_if_it_fits(parts, num_tokens)) is None:
+            self.drop()
+            parts, is_split = [half for part in parts for half in part.halves()], True
+        if self._working is not None:
+            self._working.hand_over_gradients()
+        self.splits_in_a_row = self.splits_in_a_row + 1 if is_split else 0
+        return losses
+
+    def drop(self) -> None:
+        """Free all gradients."""
+        self.model.zero_grad(set_to_none=True)
+        self.with_loss.zero_grad(set_to_none=True)  # those of a working copy
+
+    def have_room_for(self, batch: Batch, *, beside: Sequence[Tensor]) -> bool:
+        """Try whether all ranks can compute the gradients of a batch; nothing is changed by it.
+
+        Args:
+            batch: On the processor.
+            beside: Room is needed for more tensors like these.
+
+        Raises:
+            ConfigError: If a rank cannot try alone.
+        """
+        if not self._can_retry:
+            raise ConfigError(
+                "training.micro_batch_tokens: auto cannot be found with a sharded model: set a "
+                "number"
+            )
+
+        def compute() -> list[Tensor]:
+            """Compute a gradient and hold all that an update holds."""
+            room = [torch.empty_like(tensor) for tensor in beside]
+            return [self._backward(self._forward(batch), 1.0), *room]
+
+        devices = [self._device] if self._device.type == "cuda" else []
+        with torch.random.fork_rng(devices), self._world.exchange(self.replicated, now=False):
+            fits = attempt(compute) is not None
+        self.drop()
+        return self._world.sum_numbers([float(not fits)]) == [0.0]
+
+    def _accumulate_if_it_fits(self, parts: Sequence[Batch], num_tokens: float) -> Tensor | None:
+        """Add the gradients of all parts and return loss sums; None where a rank has no room.
+
+        Until the backward pass of the last part no rank waits for another, so that all can agree
+        before it whether they go on. That pass hardly needs more memory than is taken by then.
+        """
+        if self._graphs is not None:
+            return self._attempt(partial(self._replay, parts, num_tokens), parts, can_retry=True)
+        with self._world.exchange(self.replicated, now=False):
+            but_last = partial(self._all_but_last, parts, num_tokens)
+            done = self._attempt(but_last, parts, can_retry=self._can_retry)
+        if self._world.sum_numbers([float(done is None)]) != [0.0] or done is None:
+            return None
+        sums, losses = done
+        with self._world.exchange(self.replicated, now=True):
+            if isinstance(self.replicated, DistributedDataParallel):
+                # What its forward pass does outside of `no_sync`; there, it could not be undone.
+                self.replicated.reducer.prepare_for_backward(list(losses))
+            backward = partial(self._backward, losses, num_tokens)
+            last = self._attempt(backward, parts, can_retry=self._world.size == 1)
+        return None if last is None else sums + last
+
+    def _all_but_last(
+        self, parts: Sequence[Batch], num_tokens: float
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """Do all but the last backward pass; return the loss sums before it (2,), and its own."""
+        *others, last = parts
+        sums = torch.zeros(2, device=self._device)
+        for part in others:
+            sums += self._backward(self._forward(part), num_tokens)
+        return sums, self._forward(last)
+
+    def _forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Return the two loss sums of a micro-batch."""
+        with self._forward_context():
+            losses: tuple[Tensor, Tensor] = self.replicated(batch.to(self._device))
+        return losses
+
+    def _forward_context(self) -> AbstractContextManager[object]:
+        """Return the context of the precision of the run; a working copy has it by itself."""
+        return self.autocast() if self._working is None else nullcontext()
+
+    def _backward(self, losses: tuple[Tensor, Tensor], num_tokens: float) -> Tensor:
+        """Add the gradient of a micro-batch; return its two loss sums (2,), detached."""
+        # Data parallelism takes the mean over ranks; the sum is wanted.
+        loss = self.scaler.scale(losses[0] * (self._world.size / num_tokens))
+        loss.backward()  # type: ignore[no-untyped-call]
+        if self._working is not None and self._world.size == 1:
+            # Sums of many micro-batches are exact; with ranks, their exchange must come first.
+            self._working.hand_over_gradients()
+        return torch.stack(losses).detach()
+
+    def _replay(self, parts: Sequence[Batch], num_tokens: float) -> Tensor:
+        """Compute the gradients of all parts by graphs, on one rank; return the two loss sums."""
+        assert self._graphs is not None
+        self._graphs.clear()
+        losses = torch.zeros(2, device=self._device)
+        for part in parts:
+            losses += self._graphs(part.to(self._device), 1 / num_tokens)
+        return losses
+
+    def _compute(self, pairs: PackedPairs, factor: Tensor) -> Tensor:
+        """Add the gradients of a micro-batch times a factor (); return its two loss sums (2,)."""
+        with self.autocast():
+            losses = self.with_loss.loss_of(pairs)
+        torch.autograd.backward(losses[0] * factor)
+        return torch.stack(losses).detach()
+
+    def _attempt(
+        self, function: Callable[[], Result], parts: Sequence[Batch], *, can_retry: bool
+    ) -> Result | None:
+        """Call a function; return None where it has no room for `parts` but may for smaller ones.
+
+        Raises:
+            TmtError: If there is no room and nothing to be done.
+        """
+        result = attempt(function)
+        if result is None and (not can_retry or all(part.num_pairs == 1 for part in parts)):
+            num_tokens = max(part.num_tgt_tokens for part in parts)
+            raise TmtError(
+                f"rank {self._world.rank}: out of memory with {num_tokens} target tokens at once: "
+                "lower training.micro_batch_tokens and with it data.filters.max_length, or take a "
+                "smaller model"
+            )
+        return result
+
+
+def _leaves_out_layers(model: nn.Module) -> bool:
+    return any(isinstance(module, LayerDropout) and module.p > 0 for module in model.modules())
