@@ -24,7 +24,7 @@ def memory_of(sentences: list[list[int]]) -> Memory:
 class TableState:
     """A number for each row that stands for everything before it."""
 
-    def __init__(self, keys: Tensor):
+    def __init__(self, keys: Tensor) -> None:
         self.keys = keys
 
     def select(self, rows: Tensor, sentences: Tensor | None = None) -> "TableState":
@@ -40,7 +40,9 @@ class TableDecoder:
 
     max_length = None
 
-    def __init__(self, vocab_size: int, *, seed: int = 0, spread: float = 1.0, size: int = 4093):
+    def __init__(
+        self, vocab_size: int, *, seed: int = 0, spread: float = 1.0, size: int = 4093
+    ) -> None:
         generator = torch.Generator().manual_seed(seed)
         self.logits = spread * torch.randn(size, vocab_size, generator=generator)
         self.num_rows = 0
@@ -80,7 +82,9 @@ class TableDecoder:
 
 
 class GruState:
-    def __init__(self, context: Tensor, hidden: Tensor):
+    """What a GRU has read, for each hypothesis, beside what it knows of the source."""
+
+    def __init__(self, context: Tensor, hidden: Tensor) -> None:
         self.context = context  # (B, D), one for all rows of a sentence
         self.hidden = hidden  # (B, W, D)
 
@@ -94,7 +98,9 @@ class GruDecoder(nn.Module):
 
     max_length = None
 
-    def __init__(self, vocab_size: int, d_model: int = 16, *, seed: int = 0, spread: float = 3.0):
+    def __init__(
+        self, vocab_size: int, d_model: int = 16, *, seed: int = 0, spread: float = 3.0
+    ) -> None:
         super().__init__()
         with torch.random.fork_rng():
             torch.manual_seed(seed)
@@ -135,7 +141,9 @@ class GruDecoder(nn.Module):
 
 
 class CopyState:
-    def __init__(self, sources: Tensor, position: int):
+    """Sources and the place up to which they are copied."""
+
+    def __init__(self, sources: Tensor, position: int) -> None:
         self.sources = sources  # (B, S), eos behind the end
         self.position = position
 
@@ -150,7 +158,7 @@ class CopyModel(nn.Module):
     Other tokens are far less probable, the nearer to the right one the more.
     """
 
-    def __init__(self, vocab_size: int, *, max_length: int | None = None):
+    def __init__(self, vocab_size: int, *, max_length: int | None = None) -> None:
         super().__init__()
         self.place = nn.Parameter(torch.zeros(1))
         self.max_length = max_length

@@ -5,10 +5,12 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import pytest
 from safetensors.torch import load_file
 from torch import Tensor
 
 from transformer_mt.config.schema import Config
+from transformer_mt.data.batches import Batch
 from transformer_mt.log import read_metrics
 from transformer_mt.training.update import Updater
 
@@ -81,12 +83,15 @@ def metrics_without_times(run: Path) -> list[dict[str, Any]]:
     ]
 
 
-def interrupt_at(monkeypatch, *steps, signal_number=signal.SIGTERM):
+def interrupt_at(
+    monkeypatch: pytest.MonkeyPatch, *steps: int, signal_number: int = signal.SIGTERM
+) -> list[Any]:
     """Send this process a signal in the middle of the given updates; return the batches seen."""
-    seen = []
+    seen: list[Any] = []
     original = Updater.__call__
 
-    def update(self, micro_batches, **arguments):
+    def update(self: Updater, micro_batches: list[Batch], **arguments: Any) -> None:
+        """Note the batches; make the update, perhaps after the signal."""
         seen.append([batch.tgt_out.tolist() for batch in micro_batches])
         if len(seen) in steps:
             os.kill(os.getpid(), signal_number)

@@ -225,9 +225,17 @@ def load_weights(model: nn.Module, path: Path) -> None:
 
 
 def count_parameters(directory: Path) -> int:
-    """Return the number of weights in a bundle, tied ones counted once."""
-    with safe_open(directory / WEIGHTS, framework="pt") as file:
-        return sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
+    """Return the number of weights in a bundle, tied ones counted once.
+
+    Raises:
+        ModelError: If they cannot be read.
+    """
+    path = directory / WEIGHTS
+    try:
+        with safe_open(path, framework="pt") as file:
+            return sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
+    except (OSError, SafetensorError) as error:
+        raise ModelError(f"{path}: cannot be read: {error}") from error
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:

@@ -171,12 +171,21 @@ def test_runs_with_different_test_sets_are_refused_and_named(runs, changed):
     assert f"than {runs / 'tiny'} (digits, 9 lines, hash " in result.stderr
 
 
-def test_a_run_that_is_not_finished_is_refused(changed):
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda run: (run / "result.json").unlink(), ": this run is not finished (it has no"),
+        (lambda run: (run / "result.json").write_text("[]"), "/result.json: cannot be read as"),
+        (lambda run: (run / "best/model.safetensors").unlink(), "/best/model.safetensors: cannot"),
+    ],
+    ids=["not finished", "no result", "no model"],
+)
+def test_a_run_that_is_not_finished_or_damaged_is_refused(changed, damage, message):
     copy = changed()
-    (copy / "result.json").unlink()
+    damage(copy)
     result = tmt("compare", copy)
     assert result.exit_code == 4
-    assert f"{copy}: this run is not finished (it has no result.json)" in result.stderr
+    assert f"{copy}{message}" in result.stderr
 
 
 def test_a_run_without_a_test_set_is_refused(run_config, changed):

@@ -1,9 +1,11 @@
 """The folder of a run, as commands find it."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
 from transformer_mt.config.loading import load_config
 from transformer_mt.config.schema import Config
@@ -29,6 +31,18 @@ def test_latest_stands_for_the_run_that_it_names(tmp_path: Path) -> None:
         (run / name).touch()
     (tmp_path / "latest").write_text("mine\n", encoding="utf-8")
     assert find_run(tmp_path / "latest").root == run
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"starts": 1}'])
+def test_a_manifest_that_is_damaged_is_begun_anew(
+    tmp_path: Path, run_config: Callable[..., Config], content: str
+) -> None:
+    run = RunDirectory(tmp_path)
+    run.manifest_path.write_text(content, encoding="utf-8")
+    for number in (1, 2):
+        run.write_manifest(run_config(), device=torch.device("cpu"), facts=None)
+        starts = json.loads(run.manifest_path.read_text(encoding="utf-8"))["starts"]
+        assert [start["seed"] for start in starts] == [1] * number
 
 
 def test_fresh_leaves_a_run_alone_that_another_process_began_in_its_place_meanwhile(

@@ -18,6 +18,7 @@ class _SchemaGenerator(GenerateJsonSchema):
     """Requires `type` in the groups that are chosen by it, as the reader does."""
 
     def tagged_union_schema(self, schema: core_schema.TaggedUnionSchema) -> JsonSchemaValue:
+        """Describe groups that `type` chooses from."""
         result = super().tagged_union_schema(schema)
         if not isinstance(schema["discriminator"], str):  # then `type` may be left out
             return result

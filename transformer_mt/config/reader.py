@@ -145,6 +145,7 @@ class _Composer(yaml.SafeLoader):
         self._depth = 0
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        """Compose a node and all below it, within the limits."""
         event = self.peek_event()  # type: ignore[no-untyped-call]
         self._num_nodes += 1
         self._depth += 1

@@ -38,6 +38,7 @@ class _Words:
 
     @classmethod
     def of(cls, attention: Attention) -> "_Words":
+        """Find the words of both texts, and link them by the attention between their tokens."""
         links: dict[int, list[int]] = {}
         for source, target in attention.links(WORD_OR_SIGN):
             links.setdefault(source, []).append(target)

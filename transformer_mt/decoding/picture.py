@@ -77,6 +77,7 @@ def _fonts() -> Iterator[tuple[str, set[str]]]:
     from matplotlib.font_manager import fontManager, get_font
 
     def rank(entry: Any) -> tuple[bool, bool, str]:
+        """Order fonts: the first one, upright ones of usual weight, all others."""
         is_regular = entry.style == "normal" and entry.weight in (400, "normal")
         return entry.name != FIRST_FONT, not is_regular, entry.name
 

@@ -14,12 +14,13 @@ from transformer_mt.bundle import FORMAT_VERSION, KIND, count_parameters
 from transformer_mt.config.loading import load_config
 from transformer_mt.config.training import MetricName
 from transformer_mt.data.test_sets import TestSet, read_test_sets
-from transformer_mt.errors import ConfigError, DataError, ModelError, TmtError
+from transformer_mt.errors import ConfigError, DataError, TmtError
 from transformer_mt.log import read_metrics
 from transformer_mt.metrics.by_length import Bucket, score_by_length
 from transformer_mt.metrics.significance import SureScore, compare_systems
 from transformer_mt.storage import read_manifest, replace_json
 from transformer_mt.text.tokenizer import Tokenizers
+from transformer_mt.training.answer import read_result
 from transformer_mt.training.run_directory import RunDirectory
 
 logger = logging.getLogger(__name__)
@@ -78,15 +79,7 @@ def read_facts(run: RunDirectory) -> RunFacts:
     Raises:
         ModelError: If it is not finished, or its files are damaged.
     """
-    try:
-        result = json.loads(run.result_path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ModelError(
-            f"{run.root}: this run is not finished (it has no {run.result_path.name}): go on with "
-            "the same `tmt train` command, or leave it out"
-        ) from None
-    except ValueError as error:
-        raise ModelError(f"{run.result_path}: cannot be read as JSON: {error}") from error
+    result = read_result(run)
     records: list[dict[str, Any]] = read_metrics(run.metrics_path)
     reports = [record for record in records if "tokens_per_second" in record]
     last = reports[-1] if reports else {}
@@ -95,8 +88,8 @@ def read_facts(run: RunDirectory) -> RunFacts:
         name=run.root.resolve().name,
         model=load_config(run.config_path).model.type,
         num_parameters=count_parameters(run.best_dir),
-        valid_nll_nats=result["scores"].get("nll_nats"),
-        num_updates=result["step"],
+        valid_nll_nats=result.scores.get("nll_nats"),
+        num_updates=result.step,
         num_tokens=last.get("num_tokens"),
         tokens_per_second=statistics.median(speeds) if speeds else None,
         seconds=last.get("seconds"),

@@ -47,6 +47,7 @@ def _keys_in_blocks(
         return None, None
 
     def keys(pattern: Pattern | None, *, causal: bool) -> float | None:
+        """Return the same for one side."""
         if pattern is None or not is_worthwhile(pattern, length, causal=causal):
             return None
         return num_keys(pattern, length, causal=causal)

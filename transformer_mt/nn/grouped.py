@@ -232,6 +232,7 @@ class _Rows:
         return slice(start, self.num_rows)
 
     def placement(self, segments: Segments, *, num_parts: int) -> Placement:
+        """Return where in these rows each token has its `num_parts` of vectors."""
         starts, widths = torch.tensor([self.starts, self.widths]).repeat_interleave(
             segments.lengths, dim=1, output_size=segments.num_tokens
         )
@@ -257,6 +258,7 @@ def attend_in_groups(projections: tuple[Tensor, ...], plan: Plan, *, dropout: Dr
 class _GroupedAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, plan: Plan, dropout: float, *projections: Tensor) -> Tensor:
+        """Attend group by group: projections (N, parts, H, K) to mixed values (N, H, K)."""
         num_tokens, _, num_heads, head_dim = projections[0].shape
         ctx.dtype = projections[0].dtype
         # In bf16 the products are no faster at this size, and softmax is three times slower.
@@ -285,6 +287,7 @@ class _GroupedAttention(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        """Return the gradients of the projections, from that of the mixed values (N, H, K)."""
         with torch.autocast("cpu", enabled=False):
             return None, None, *_gradients(ctx.plan, ctx.saved_tensors, grad, ctx.dtype)
 

@@ -237,6 +237,7 @@ def _with_weights(
     weights: list[Tensor] = []
 
     def attend(x: Tensor) -> Tensor:
+        """Attend from (N, D), and keep the weights (B, H, T, S)."""
         weights.append(attention.weights(x, *context))
         mixed: Tensor = attention(x, *context)
         return mixed

@@ -242,6 +242,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         targets: Tensor,
         head: _Head,
     ) -> tuple[Tensor, Tensor]:
+        """Return both losses (), and keep the gradients that were computed with them."""
         exact = torch.promote_types(hidden.dtype, torch.float32)
         ctx.gradients = _Gradients(
             hidden=torch.empty_like(hidden),
@@ -256,6 +257,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_loss: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        """Hand over the gradients that `forward` kept, times that of the loss ()."""
         gradients = ctx.gradients
         if gradients is None:
             raise RuntimeError("this loss has no gradients left: call backward once")

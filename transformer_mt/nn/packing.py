@@ -7,6 +7,7 @@ notices; only attention must know where sentences end.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -146,14 +147,17 @@ def _spread(x: Tensor, index: Tensor, num_rows: int) -> Tensor:
 class _Unpack(torch.autograd.Function):
     @staticmethod
     def forward(x: Tensor, index: Tensor, num_rows: int) -> Tensor:
+        """Put rows (N, ..) at the places `index` (N,) of (num_rows, ..), zeros elsewhere."""
         return _spread(x, index, num_rows)
 
     @staticmethod
-    def setup_context(ctx, inputs, output) -> None:  # type: ignore[no-untyped-def]
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        """Keep the places."""
         ctx.save_for_backward(inputs[1])
 
     @staticmethod
-    def backward(ctx, grad: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[no-untyped-def]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        """Take the rows from the gradient (num_rows, ..)."""
         (index,) = ctx.saved_tensors
         return grad.index_select(0, index), None, None
 
@@ -161,14 +165,17 @@ class _Unpack(torch.autograd.Function):
 class _Pack(torch.autograd.Function):
     @staticmethod
     def forward(x: Tensor, index: Tensor) -> Tensor:
+        """Take the rows at the places `index` (N,), each at most once, of (num_rows, ..)."""
         return x.index_select(0, index)
 
     @staticmethod
-    def setup_context(ctx, inputs, output) -> None:  # type: ignore[no-untyped-def]
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        """Keep the places."""
         ctx.save_for_backward(inputs[1])
         ctx.num_rows = inputs[0].shape[0]
 
     @staticmethod
-    def backward(ctx, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[no-untyped-def]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        """Put the rows of the gradient (N, ..) back at their places."""
         (index,) = ctx.saved_tensors
         return _spread(grad, index, ctx.num_rows), None

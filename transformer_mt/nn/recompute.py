@@ -48,6 +48,7 @@ def recompute_layers(model: nn.Module, which: Literal["layers", "selective"]) ->
 
 def _recomputed(forward: Callable[..., Any], contexts: dict[str, Any]) -> Callable[..., Any]:
     def run(*args: Any, **kwargs: Any) -> Any:
+        """Do as `forward`; where gradients are wanted, keep less."""
         if not torch.is_grad_enabled():
             return forward(*args, **kwargs)
         return checkpoint(forward, *args, use_reentrant=False, **contexts, **kwargs)

@@ -133,6 +133,7 @@ class BpeDropout:
         candidates: list[tuple[int, int, int]] = []
 
         def consider(left: int) -> None:
+            """Add the merge of symbol `left` with the one after it, if there is such a piece."""
             if left >= 0 and after[left] < len(symbols):
                 merged = symbols[left] + symbols[after[left]]
                 if merged in self._ranks:

@@ -219,6 +219,7 @@ def _check_symbols(symbols: Sequence[str], *, vocab_size: int, byte_fallback: bo
     """Refuse user symbols that SentencePiece would misread or drop, or that leave no room."""
 
     def mistakes() -> Iterator[str]:
+        """Yield what is wrong, in the order of the symbols."""
         for i, symbol in enumerate(symbols):
             if not symbol or symbol != symbol.translate(_NO_PIECES) or " " in symbol:
                 yield f"{symbol!r} is empty or has spaces or reserved characters"

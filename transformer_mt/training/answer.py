@@ -3,7 +3,8 @@
 import json
 import logging
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from transformer_mt.bundle import bundle_scores, save_bundle
 from transformer_mt.config.schema import Config
+from transformer_mt.errors import ModelError
 from transformer_mt.storage import replace_json
 from transformer_mt.text.tokenizer import Tokenizers
 from transformer_mt.training.run_directory import RunDirectory
@@ -53,6 +55,25 @@ class RunResult:
             lines.append(("curve", str(run.curve_path)))
         lines.append(("metrics", str(run.metrics_path)))
         return lines
+
+
+def read_result(run: RunDirectory) -> RunResult:
+    """Read what a run that has ended came to.
+
+    Raises:
+        ModelError: If it has not ended, or its result cannot be read.
+    """
+    path = run.result_path
+    try:
+        result = RunResult(**json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        raise ModelError(
+            f"{run.root}: this run is not finished (it has no {path.name}): go on with "
+            "the same `tmt train` command, or leave it out"
+        ) from None
+    except (OSError, ValueError, TypeError, RecursionError) as error:
+        raise ModelError(f"{path}: cannot be read as the result of a run: {error}") from error
+    return replace(result, run_dir=str(run.root))  # the folder may have been moved
 
 
 def describe_scores(scores: Mapping[str, float]) -> str:
@@ -113,11 +134,10 @@ class Answer:
 
     def old_result(self, step: int) -> RunResult | None:
         """Return the result if the run had ended at this step before."""
-        try:
-            result = RunResult(**json.loads(self._run.result_path.read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError):
-            return None
-        return result if result.step == step else None
+        with suppress(ModelError):
+            if (result := read_result(self._run)).step == step:
+                return result
+        return None
 
     def write_result(self, step: int, reason: str) -> None:
         """Write down that the run has ended, and how good the model in `best/` is."""

@@ -84,7 +84,10 @@ def _first_bad_module(model: nn.Module, batch: Batch) -> str | None:
     bad: list[str] = []
 
     def watch(name: str) -> Any:
+        """Return a hook for the module of this name."""
+
         def look(module: nn.Module, inputs: object, output: object) -> None:
+            """Note the module if its output is not finite."""
             if not _is_finite(output):
                 bad.append(name)
 

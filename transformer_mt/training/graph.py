@@ -54,6 +54,7 @@ def _record_cuda_graph(compute: Callable[[], Tensor], *, pool: Any) -> Callable[
         result = compute()
 
     def replay() -> Tensor:
+        """Compute anew from what the buffers hold now."""
         graph.replay()
         return result
 

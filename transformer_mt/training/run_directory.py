@@ -124,20 +124,20 @@ class RunDirectory:
     def write_manifest(self, config: Config, *, device: torch.device, facts: JsonValue) -> None:
         """Add what this start of the run rests on: versions, machine, command, seed, `facts`."""
         try:
-            manifest = json.loads(self.manifest_path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            manifest = {"kind": "transformer_mt run", "format_version": 1, "starts": []}
-        manifest["starts"].append(
-            {
-                "started_at": datetime.now(UTC).isoformat(timespec="seconds"),
-                "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
-                "seed": config.seed,
-                "versions": installed_versions(),
-                "hardware": _hardware(device),
-                "data": facts,
-            }
-        )
-        replace_json(self.manifest_path, manifest)
+            before = json.loads(self.manifest_path.read_text(encoding="utf-8"))
+            starts = list(before["starts"])
+        except (OSError, ValueError, LookupError, TypeError, RecursionError):
+            starts = []  # the first start, or damaged
+        start = {
+            "started_at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+            "seed": config.seed,
+            "versions": installed_versions(),
+            "hardware": _hardware(device),
+            "data": facts,
+        }
+        about = {"kind": "transformer_mt run", "format_version": 1}
+        replace_json(self.manifest_path, {**about, "starts": [*starts, start]})
 
     def write_samples(self, step: int, samples: Sequence[tuple[str, str, str]]) -> None:
         """Keep translations for people to read: (source, reference, hypothesis) each."""
