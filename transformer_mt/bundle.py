@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from transformer_mt import __version__
 from transformer_mt.config.loading import dump_config, load_config
 from transformer_mt.config.schema import Config
-from transformer_mt.errors import ModelError, TmtError
+from transformer_mt.errors import UNREADABLE_JSON, ModelError, TmtError
 from transformer_mt.models.build import build_model
 from transformer_mt.models.seq2seq import Seq2Seq
 from transformer_mt.storage import (
@@ -175,7 +175,7 @@ def bundle_scores(directory: Path) -> dict[str, Any]:
     try:
         manifest = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))
         scores: dict[str, Any] = manifest["scores"]
-    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+    except UNREADABLE_JSON:
         return {}
     return scores
 

@@ -44,6 +44,10 @@ class InterruptedRun(TmtError):  # noqa: N818 - not a fault: the run can be cont
     exit_code = 75
 
 
+UNREADABLE_JSON = (OSError, ValueError, LookupError, TypeError, RecursionError)
+"""What it may raise to read JSON of a known form from a file that is missing or damaged."""
+
+
 def brief(error: BaseException) -> str:
     """Return the type and the first line of an error that others raised."""
     first_line = str(error).strip().partition("\n")[0]

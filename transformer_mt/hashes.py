@@ -67,7 +67,7 @@ class FileHashes:
         assert self.path is not None
         try:
             known = json.loads(self.path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return {}
         return known if isinstance(known, dict) else {}
 

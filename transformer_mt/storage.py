@@ -21,7 +21,7 @@ from typing import Any
 import xxhash
 
 from transformer_mt.claims import claimed, claimed_file, remove_temporaries, temporary_name
-from transformer_mt.errors import ConfigError, ModelError, TmtError
+from transformer_mt.errors import UNREADABLE_JSON, ConfigError, ModelError, TmtError
 from transformer_mt.hashes import NO_HASHES, FileHashes, HashName, hash_file
 
 MANIFEST = "manifest.json"
@@ -169,7 +169,7 @@ def kind_of(directory: Path) -> object:
     """Return what a folder says it is, unchecked; None where nothing can be read."""
     try:
         return json.loads((directory / MANIFEST).read_text(encoding="utf-8"))["kind"]
-    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+    except UNREADABLE_JSON:
         return None
 
 

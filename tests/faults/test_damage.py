@@ -230,7 +230,7 @@ def test_a_run_does_not_go_on_with_the_tokenizer_of_another(
     shutil.copytree(other / "tokenizer", run.tokenizer_dir)
     with pytest.raises(DataError, match=r"tiny/tokenizer: not the tokenizer that the run"):
         train(run_config(training__max_steps=6))
-    run.preparation_path.write_text("{")
+    run.preparation_path.write_text('{"tokenizers": "", "train": [], "valid": {"texts": ""}}')
     with pytest.raises(TmtError):  # the vocabulary has another size here
         train(run_config(training__max_steps=6))
     assert "preparation.json: cannot be read" in caplog.text

@@ -68,7 +68,7 @@ def test_the_hash_of_a_file_that_just_changed_is_not_kept(
     assert read == ["large", "large"]
 
 
-@pytest.mark.parametrize("content", ["{", "[]", "{}"])
+@pytest.mark.parametrize("content", ["{", "[]", "{}", "[" * 99_999])
 def test_a_damaged_memory_is_no_memory(content: str, tmp_path: Path, read: list[str]) -> None:
     (tmp_path / "hashes.json").write_text(content)
     path = tmp_path / "large"

@@ -33,7 +33,7 @@ def test_latest_stands_for_the_run_that_it_names(tmp_path: Path) -> None:
     assert find_run(tmp_path / "latest").root == run
 
 
-@pytest.mark.parametrize("content", ["{", "[]", '{"starts": 1}'])
+@pytest.mark.parametrize("content", ["{", "[]", '{"starts": 1}', "[" * 99_999])
 def test_a_manifest_that_is_damaged_is_begun_anew(
     tmp_path: Path, run_config: Callable[..., Config], content: str
 ) -> None:

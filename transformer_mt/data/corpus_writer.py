@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from transformer_mt.data.encoding import EncodedPairs
 from transformer_mt.data.filters import FilterReport
 from transformer_mt.data.pairs import BLOCK_SIZE
+from transformer_mt.errors import UNREADABLE_JSON
 from transformer_mt.storage import MANIFEST, replace_json
 
 FILES = ("src.tokens", "tgt.tokens", "lengths", "block_offsets")
@@ -92,7 +93,7 @@ def read_written(directory: Path, types: Mapping[str, str]) -> Written:
     try:
         written = Written.from_dict(json.loads((directory / MANIFEST).read_text(encoding="utf-8")))
         found = [(directory / name).stat().st_size for name in FILES]
-    except (OSError, ValueError, LookupError, TypeError):
+    except UNREADABLE_JSON:
         return Written()
     whole = all(f >= size for f, size in zip(found, written.sizes(types), strict=True))
     return written if whole else Written()

@@ -14,7 +14,7 @@ from transformer_mt.bundle import FORMAT_VERSION, KIND, count_parameters
 from transformer_mt.config.loading import load_config
 from transformer_mt.config.training import MetricName
 from transformer_mt.data.test_sets import TestSet, read_test_sets
-from transformer_mt.errors import ConfigError, DataError, TmtError
+from transformer_mt.errors import UNREADABLE_JSON, ConfigError, DataError, TmtError
 from transformer_mt.log import read_metrics
 from transformer_mt.metrics.by_length import Bucket, score_by_length
 from transformer_mt.metrics.significance import SureScore, compare_systems
@@ -224,7 +224,7 @@ def _translations(
         known: list[str] = json.loads(path.read_text(encoding="utf-8"))["hypotheses"]
         if len(known) == len(test.sources):
             return known
-    except (OSError, ValueError, KeyError, TypeError):  # none yet, or damaged
+    except UNREADABLE_JSON:  # none yet, or damaged
         pass
     hypotheses = translate(run.best_dir, test.sources)
     record = {"test_set": test.name, "search": dict(search), "hypotheses": hypotheses}

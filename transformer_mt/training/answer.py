@@ -12,7 +12,7 @@ from torch import Tensor
 
 from transformer_mt.bundle import bundle_scores, save_bundle
 from transformer_mt.config.schema import Config
-from transformer_mt.errors import ModelError
+from transformer_mt.errors import UNREADABLE_JSON, ModelError
 from transformer_mt.storage import replace_json
 from transformer_mt.text.tokenizer import Tokenizers
 from transformer_mt.training.run_directory import RunDirectory
@@ -71,7 +71,7 @@ def read_result(run: RunDirectory) -> RunResult:
             f"{run.root}: this run is not finished (it has no {path.name}): go on with "
             "the same `tmt train` command, or leave it out"
         ) from None
-    except (OSError, ValueError, TypeError, RecursionError) as error:
+    except UNREADABLE_JSON as error:
         raise ModelError(f"{path}: cannot be read as the result of a run: {error}") from error
     return replace(result, run_dir=str(run.root))  # the folder may have been moved
 

@@ -17,7 +17,7 @@ from transformer_mt.data.filters import Filters
 from transformer_mt.data.mixture import Mixture, temperature_weights
 from transformer_mt.data.pairs import TokenPairs, tokenize_pairs
 from transformer_mt.data.sources import PairSource, open_source, read_pairs
-from transformer_mt.errors import ConfigError, DataError, ModelError
+from transformer_mt.errors import UNREADABLE_JSON, ConfigError, DataError, ModelError
 from transformer_mt.hashes import FileHashes
 from transformer_mt.log import counted
 from transformer_mt.storage import replace_json
@@ -254,7 +254,7 @@ def _check_unchanged(run: RunDirectory, facts: dict[str, Any]) -> None:
         parts = (*before["train"], before["valid"])
         wanted = [before["tokenizers"], *(part["texts"] for part in parts)]
         compared = list(zip(now, wanted, strict=True))
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except UNREADABLE_JSON as error:
         logger.warning(
             "%s: cannot be read (%s): whether tokenizer and texts are those of before is not known",
             run.preparation_path,

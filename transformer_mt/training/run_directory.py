@@ -17,7 +17,7 @@ from transformer_mt.bundle import newest_run
 from transformer_mt.claims import lock
 from transformer_mt.config.loading import config_differences, dump_config, load_config
 from transformer_mt.config.schema import Config
-from transformer_mt.errors import ConfigError, ModelError, TmtError
+from transformer_mt.errors import UNREADABLE_JSON, ConfigError, ModelError, TmtError
 from transformer_mt.log import JsonValue
 from transformer_mt.storage import (
     explain_write_errors,
@@ -126,7 +126,7 @@ class RunDirectory:
         try:
             before = json.loads(self.manifest_path.read_text(encoding="utf-8"))
             starts = list(before["starts"])
-        except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        except UNREADABLE_JSON:
             starts = []  # the first start, or damaged
         start = {
             "started_at": datetime.now(UTC).isoformat(timespec="seconds"),
