@@ -3,6 +3,18 @@
 Anything else that is raised is a fault of the program and shows its stack.
 """
 
+import errno
+
+_REASONS = {
+    errno.ENOSPC: "no space left on the device",
+    errno.EDQUOT: "disk quota exceeded",
+    errno.EROFS: "the file system is read-only",
+    errno.EACCES: "permission denied",
+    errno.EPERM: "permission denied",
+    errno.EFBIG: "the file is larger than this system allows",
+    errno.EIO: "the device reports an input/output error",
+}
+
 
 class TmtError(Exception):
     """Base of all errors that a user can mend.
@@ -46,6 +58,11 @@ class InterruptedRun(TmtError):  # noqa: N818 - not a fault: the run can be cont
 
 UNREADABLE_JSON = (OSError, ValueError, LookupError, TypeError, RecursionError)
 """What it may raise to read JSON of a known form from a file that is missing or damaged."""
+
+
+def reason_of(error: OSError) -> str:
+    """Say in a user's words why the system refused."""
+    return _REASONS.get(error.errno or 0) or (error.strerror or str(error)).lower()
 
 
 def brief(error: BaseException) -> str:

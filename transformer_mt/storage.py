@@ -21,24 +21,18 @@ from typing import Any
 import xxhash
 
 from transformer_mt.claims import claimed, claimed_file, remove_temporaries, temporary_name
-from transformer_mt.errors import UNREADABLE_JSON, ConfigError, ModelError, TmtError
+from transformer_mt.errors import (
+    UNREADABLE_JSON,
+    ConfigError,
+    ModelError,
+    TmtError,
+    reason_of,
+)
 from transformer_mt.hashes import NO_HASHES, FileHashes, HashName, hash_file
 
 MANIFEST = "manifest.json"
 CHECKSUM = "manifest_checksum"
 """In a manifest: of all else in it. Folders made before there was one have none."""
-
-_WORDS = {
-    errno.ENOSPC: "no space left on the device",
-    errno.EDQUOT: "disk quota exceeded",
-    errno.EROFS: "the file system is read-only",
-    errno.EACCES: "permission denied",
-    errno.EPERM: "permission denied",
-    errno.EFBIG: "the file is larger than this system allows",
-    errno.EEXIST: "a file is where its folder should be",
-    errno.ENOTDIR: "a file is where its folder should be",
-    errno.EIO: "the device reports an input/output error",
-}
 
 
 @contextmanager
@@ -51,7 +45,8 @@ def explain_write_errors(target: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        reason = _WORDS.get(error.errno or 0, error.strerror or str(error))
+        is_file = error.errno in (errno.EEXIST, errno.ENOTDIR)
+        reason = "a file is where its folder should be" if is_file else reason_of(error)
         raise TmtError(
             f"{target}: cannot write: {reason}. What was there before is untouched; "
             "make room or choose another folder, then repeat the command"

@@ -190,7 +190,7 @@ MESSAGES = {
     "several": (2, "2 mistakes:\na: b\nc: d"),
     "full": (1, "no space left on the device: runs/x/model.safetensors"),
     "forbidden": (1, "permission denied: runs"),
-    "other": (1, "read-only file system: runs"),
+    "other": (1, "the file system is read-only: runs"),
     "bug": (
         1,
         "internal error: RuntimeError: shapes (3, 4) and (5,). This is a fault of the program; "
@@ -271,7 +271,7 @@ def test_a_full_disk_under_stdout_is_one_line(arguments: list[str]) -> None:
     with open("/dev/full", "w") as full:
         done = subprocess.run([*PROGRAM, *arguments], stdout=full, stderr=subprocess.PIPE)
     assert done.returncode == 1
-    assert done.stderr == b"tmt: error: stdout: cannot write: no space left on device\n"
+    assert done.stderr == b"tmt: error: stdout: cannot write: no space left on the device\n"
 
 
 def test_ctrl_c_while_the_program_still_loads_is_quiet() -> None:

@@ -272,7 +272,7 @@ def test_a_full_disk_behind_stdout_is_named_by_whoever_writes():
     with open("/dev/full", "w") as full:
         stream = named_stdout(full)
         stream.write("a line\n")
-        with pytest.raises(TmtError, match=r"^stdout: cannot write: no space left on device$"):
+        with pytest.raises(TmtError, match=r"^stdout: cannot write: no space left on the device$"):
             stream.flush()
         with pytest.raises(TmtError, match=r"^stdout: "):
             stream.close()
@@ -282,7 +282,7 @@ def test_a_full_disk_behind_stdout_is_named_by_whoever_writes():
 def test_a_full_disk_is_named_with_the_file(tiny_bundle):
     result = run("translate", "--model", tiny_bundle, "--output", "/dev/full", data=b"dog\n")
     assert result.exit_code == 1
-    assert result.stderr.endswith("/dev/full: cannot write: no space left on device\n")
+    assert result.stderr.endswith("/dev/full: cannot write: no space left on the device\n")
 
 
 def test_a_damaged_model_is_named(tiny_bundle, tmp_path):

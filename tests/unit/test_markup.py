@@ -48,6 +48,7 @@ def test_time_grows_with_the_line_and_not_with_its_square():
     text, marks = take_out(", ".join(["{x}"] * num))
     assert text == "," * (num - 1) + " "
     assert [mark.place for mark in marks] == [*range(num - 1), num]
+    assert marks_in("x" * 10**6 + " {a} %" + "0" * 10**5) == ["{a}", "%" + "0" * 10**5]
 
 
 def test_tags_know_their_partners():

@@ -14,7 +14,6 @@ A command raises `TmtError` and does not catch it: `CommandGroup` turns it into 
 and the exit code. Results go to stdout, everything else to stderr through `logging`.
 """
 
-import errno
 import importlib
 import io
 import logging
@@ -28,7 +27,7 @@ from typer.core import TyperGroup
 
 from transformer_mt.cli.help import examples
 from transformer_mt.cli.streams import named_stdout
-from transformer_mt.errors import TmtError
+from transformer_mt.errors import TmtError, reason_of
 from transformer_mt.log import configure_logging, printable
 from transformer_mt.versions import installed_versions
 
@@ -83,12 +82,9 @@ def describe(error: Exception) -> str:
     name = type(error).__name__
     if isinstance(error, TmtError):
         return str(error)
-    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-        return f"no space left on the device{_where(error)}"
-    if isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EPERM):
-        return f"permission denied{_where(error)}"
     if isinstance(error, OSError) and error.strerror:
-        return f"{error.strerror.lower()}{_where(error)}"
+        where = "" if error.filename is None else f": {error.filename}"
+        return f"{reason_of(error)}{where}"
     if name == "OutOfMemoryError":  # torch's; importing torch to name it would take seconds
         return "the device is out of memory: lower training.micro_batch_tokens or the beam"
     if name == "MemoryError" or "DefaultCPUAllocator: can't allocate memory" in str(error):
@@ -98,10 +94,6 @@ def describe(error: Exception) -> str:
         f"internal error: {name}: {first_line}. "
         "This is a fault of the program; `tmt --debug COMMAND ..` shows where"
     )
-
-
-def _where(error: OSError) -> str:
-    return "" if error.filename is None else f": {error.filename}"
 
 
 def print_version(wanted: bool) -> None:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal, TextIO, TypeVar, cast
 
-from transformer_mt.errors import ConfigError, DataError, TmtError
+from transformer_mt.errors import ConfigError, DataError, TmtError, reason_of
 from transformer_mt.log import counted
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ def results_to(path: Path | None) -> Iterator[TextIO]:
         path.parent.mkdir(parents=True, exist_ok=True)
         file = path.open("w", encoding="utf-8", newline="\n")
     except OSError as error:
-        raise ConfigError(f"cannot write {path}: {error.strerror}") from error
+        raise ConfigError(f"cannot write {path}: {reason_of(error)}") from error
     with _naming(path), file:
         yield file
 
@@ -218,7 +218,7 @@ def _naming(path: Path | str) -> Iterator[None]:
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG):
             raise
-        raise TmtError(f"{path}: cannot write: {os.strerror(error.errno).lower()}") from error
+        raise TmtError(f"{path}: cannot write: {reason_of(error)}") from error
 
 
 @contextmanager

@@ -6,10 +6,11 @@ translated without, and each is put back where attention says its neighbours wen
 
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
-from transformer_mt.decoding.alignment import attention_of
+from transformer_mt.decoding.alignment import Attention, attention_of
 from transformer_mt.decoding.mark_places import put_back
 from transformer_mt.decoding.requests import Line, numbered
 from transformer_mt.decoding.translation import Candidate, Translation, joined
@@ -26,6 +27,9 @@ from transformer_mt.text.markup import (
 )
 
 logger = logging.getLogger(__name__)
+
+# One pass for each line would be slow, and the weights of a whole chunk of long lines large.
+LINES_AT_ONCE = 32
 
 
 @dataclass
@@ -120,14 +124,13 @@ class Protector:
         results: list[Translation],
     ) -> None:
         """Put marks that were taken out back into the results, by the numbers of their lines."""
-        candidates = [candidate for i in taken for candidate in results[i].n_best]
-        attentions = iter(attention_of(self._translator, candidates))
         in_pieces = []
-        for i, (text, marks) in taken.items():
+        attentions = self._attentions([results[i].n_best for i in taken])
+        for (i, (text, marks)), own in zip(taken.items(), attentions, strict=True):
             restored = [
                 replace(candidate, text=whole)
-                for candidate in results[i].n_best
-                if (whole := put_back(text, marks, next(attentions))) is not None
+                for candidate, attention in zip(results[i].n_best, own, strict=True)
+                if (whole := put_back(text, marks, attention)) is not None
             ]
             if restored:
                 results[i] = replace(results[i], n_best=restored)
@@ -138,6 +141,13 @@ class Protector:
         pieces = _translated_in_pieces([lines[i] for i in in_pieces], self._translator.translate)
         for i, piece in zip(in_pieces, pieces, strict=True):
             results[i] = replace(results[i], n_best=piece.n_best)
+
+    def _attentions(self, candidates: Sequence[Sequence[Candidate]]) -> Iterator[list[Attention]]:
+        """Yield the attention of the candidates of each line."""
+        for start in range(0, len(candidates), LINES_AT_ONCE):
+            some = candidates[start : start + LINES_AT_ONCE]
+            found = iter(attention_of(self._translator, list(chain.from_iterable(some))))
+            yield from ([next(found) for _ in own] for own in some)
 
 
 def _holding(translation: Translation, marks: Sequence[str]) -> list[Candidate]:

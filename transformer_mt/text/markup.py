@@ -12,17 +12,20 @@ PROTECTED = re.compile(
     | &(?:[A-Za-z]\w*|\#\d+|\#x[0-9A-Fa-f]+);
     | (?:https?|ftp)://[^\s<>"']*[^\s<>"'.,;:!?)\]}»”’。，！？]
     | www\.[^\s<>"']*[^\s<>"'.,;:!?)\]}»”’。，！？]
-    | [\w.+-]+@[\w-]+(?:\.[\w-]+)+
+    | (?<![\w.+-])[\w.+-]++@[\w-]+(?:\.[\w-]+)+
     | \{\{[^{}]*\}\} | \$?\{[^{}\s]*\}                        # {{ name }}, ${name}, {name}, {0}, {}
-    | %\([^()\s]+\)[#0\- +]*\d*(?:\.\d+)?[a-zA-Z]             # %(name)s
-    | %(?:\d+\$)?[#0\-+]*\d*(?:\.\d+)?                        # %s, %1$d
+    | %\([^()\s]+\)[#0\- +]*+\d*+(?:\.\d+)?[a-zA-Z]           # %(name)s
+    | %(?:\d+\$)?[#0\-+]*+\d*+(?:\.\d+)?                      # %s, %1$d
       (?:hh|ll|[hlLqjzt])?[diouxXeEfFgGcrsap@](?![A-Za-z])
     | %%
     | %\d+(?!\d|\s*%)(?=\W|$)                                 # %1
     """,
     re.VERBOSE,
 )
-"""`5 %` and `100%` are text: a percent sign protects only what printf or Qt would read."""
+"""`5 %` and `100%` are text: a percent sign protects only what printf or Qt would read.
+
+An address begins where its characters begin, and what repeats gives nothing back (`++`, `*+`): else
+time would grow with the square of a long word."""
 
 CLOSING_SIGNS = ".,;:!?)]}»”…。，、！？；："
 CLOSING = re.compile(f"[{re.escape(CLOSING_SIGNS)}]")
