@@ -120,6 +120,11 @@ def test_a_bundle_that_is_replaced_while_it_is_read_is_read_again(
     assert load_bundle(path).config == bundle.config
 
 
+def test_a_folder_that_cannot_be_looked_at_is_one_clear_line(tmp_path):
+    with pytest.raises(ModelError, match="File name too long"):
+        load_bundle(tmp_path / ("x" * 300))
+
+
 def test_a_file_that_is_no_safetensors_is_named(tmp_path, bundle):
     (tmp_path / "w.safetensors").write_bytes(b"\xff" * 100)
     with pytest.raises(ModelError, match=r"w\.safetensors: cannot be read"):

@@ -2,6 +2,7 @@ import errno
 import json
 import logging
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import time
 import tracemalloc
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import wait
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from transformer_mt.claims import claimed
 from transformer_mt.data import corpus as corpus_module
 from transformer_mt.data import corpus_writer, encoding
 from transformer_mt.data.corpus import Corpus, prepare_corpus
@@ -26,6 +29,7 @@ from transformer_mt.data.line_sources import TextPairs
 from transformer_mt.data.pairs import pack_pairs, tokenize_pairs
 from transformer_mt.errors import DataError, TmtError
 from transformer_mt.hashes import NO_HASHES, FileHashes
+from transformer_mt.storage import put_in_place
 from transformer_mt.text.tokenizer import EOS_ID, Tokenizers
 from transformer_mt.text.tokenizer_training import train_tokenizers
 
@@ -281,6 +285,27 @@ def test_a_damaged_corpus_is_refused_and_made_again(
     assert str(directory) in caplog.text
     assert {path.name: path.read_bytes() for path in again.directory.iterdir()} == whole
     assert [path.name for path in tmp_path.iterdir()] == [directory.name]
+
+
+def test_a_damaged_corpus_that_another_process_has_made_again_is_taken_as_it_is(
+    tmp_path: Path, tokenizers: Tokenizers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = Pairs(made_up(20))
+    directory = prepare(source, tokenizers, tmp_path).directory
+    sound = shutil.copytree(directory, tmp_path / "sound")
+    damage_tokens(directory)
+
+    @contextmanager
+    def claimed_after_another(unfinished: Path) -> Iterator[None]:
+        with claimed(unfinished):
+            put_in_place(sound, directory)
+            inodes.append(directory.stat().st_ino)
+            yield
+
+    inodes: list[int] = []
+    monkeypatch.setattr(corpus_module, "claimed", claimed_after_another)
+    assert prepare(source, tokenizers, tmp_path).directory.stat().st_ino == inodes[0]
+    assert list(tmp_path.iterdir()) == [directory]
 
 
 def test_leftovers_are_removed_and_young_unfinished_corpora_stay(
