@@ -128,6 +128,29 @@ def test_the_average_becomes_the_answer_if_it_is_better(run_config, monkeypatch,
             torch.testing.assert_close(weight, mean if is_mean else parts[0][f"model:{name}"])
 
 
+def test_an_average_that_gives_no_numbers_costs_the_average_alone(run_config, monkeypatch, caplog):
+    left = scripted_validations(monkeypatch, 10, 30, 20)
+    validate = Validator.__call__
+
+    def diverge_at_last(self, *arguments):
+        if not left:
+            raise DivergedError("no numbers")
+        return validate(self, *arguments)
+
+    monkeypatch.setattr(Validator, "__call__", diverge_at_last)
+    result = train(
+        run_config(
+            training__max_steps=6,
+            training__validation={"every_steps": 2},
+            training__checkpoints={"keep_last": 2, "average": "last"},
+        )
+    )
+    assert (result.step, result.scores["bleu"], result.averaged_steps) == (6, 30, [])
+    assert "no average of steps 4, 6: no numbers" in caplog.text
+    events = [record["event"] for record in read_metrics(Path(result.run_dir) / "events.jsonl")]
+    assert events == ["started", "finished"]
+
+
 def test_a_run_leaves_what_it_rests_on(run_config, tmp_path):
     run = Path(train(run_config()).run_dir)
     assert {path.name for path in run.iterdir()} >= {

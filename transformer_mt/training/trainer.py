@@ -321,8 +321,12 @@ class Trainer:
     def average(self) -> None:
         """Score the mean of the kept checkpoints; make it the answer if it is better."""
         if steps := take_average(self.model, self.directory, self.settings.checkpoints):
-            findings = self.validator(self.model, self.gradients.autocast())
-            self.answer.keep_average(findings, weights_of(self.model), steps)
+            try:
+                findings = self.validator(self.model, self.gradients.autocast())
+            except DivergedError as error:  # the run did not: its best checkpoint is the answer
+                logger.warning("no average of steps %s: %s", ", ".join(map(str, steps)), error)
+            else:
+                self.answer.keep_average(findings, weights_of(self.model), steps)
 
     def close(self) -> None:
         """Close the files of the run."""
