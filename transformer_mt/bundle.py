@@ -5,7 +5,6 @@ scores) and `README.md`, the model card. Optimizer state and positions in the da
 of a bundle: see `training.checkpoint`.
 """
 
-import json
 import math
 import os
 from collections.abc import Mapping
@@ -22,6 +21,7 @@ from transformer_mt import __version__
 from transformer_mt.config.loading import dump_config, load_config
 from transformer_mt.config.schema import Config
 from transformer_mt.errors import UNREADABLE_JSON, ModelError, TmtError
+from transformer_mt.foreign_files import read_json, read_small
 from transformer_mt.models.build import build_model
 from transformer_mt.models.seq2seq import Seq2Seq
 from transformer_mt.storage import (
@@ -173,7 +173,7 @@ def find_bundle(explicit: Path | None, runs_dir: str | Path = "runs") -> Path:
 def bundle_scores(directory: Path) -> dict[str, Any]:
     """Return what the manifest of a bundle says of its quality; nothing if it cannot be read."""
     try:
-        manifest = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))
+        manifest = read_json(directory / MANIFEST)
         scores: dict[str, Any] = manifest["scores"]
     except UNREADABLE_JSON:
         return {}
@@ -186,8 +186,8 @@ def newest_run(runs_dir: str | Path) -> Path | None:
     A text file and no link: it also works on Windows, on network drives and in archives.
     """
     try:
-        name = (Path(runs_dir) / "latest").read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError):
+        name = read_small(Path(runs_dir) / "latest").strip()
+    except (OSError, ValueError):
         return None
     run = Path(runs_dir) / name
     return run if name and run.is_dir() else None

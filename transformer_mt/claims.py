@@ -119,7 +119,9 @@ def _remove_if_abandoned(path: Path) -> None:
 
 def _open(path: Path) -> int | None:
     """Open a folder or file to lock it; None where the system cannot open folders."""
-    return None if os.name == "nt" else os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    if os.name == "nt":
+        return None
+    return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)  # no pipe is waited for
 
 
 def _close(descriptor: int | None) -> None:

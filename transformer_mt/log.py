@@ -15,6 +15,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TypeAlias
 
+from transformer_mt.foreign_files import MAX_SMALL_BYTES, open_file, open_in_place
+
 JsonValue: TypeAlias = (
     str | int | float | bool | Sequence["JsonValue"] | Mapping[str, "JsonValue"] | None
 )
@@ -120,7 +122,7 @@ class MetricsLog:
     def __init__(self, path: Path, *, last_step: int | None = None) -> None:
         end = 0 if last_step is None else _end_of_step(path, last_step)
         self.path = path
-        self._file = path.open("ab")
+        self._file = open_in_place(path, "ab")
         self._file.truncate(end)
 
     def write(self, step: int, values: Mapping[str, JsonValue]) -> None:
@@ -165,8 +167,8 @@ def _records(path: Path) -> list[tuple[dict[str, JsonValue], int]]:
     """Read the sound records at the start of a log, each with the byte where it ends."""
     records = []
     end = 0
-    with path.open("rb") as file:
-        for line in file:
+    with open_file(path) as file:
+        while line := file.readline(MAX_SMALL_BYTES):
             end += len(line)
             try:
                 record = json.loads(line)

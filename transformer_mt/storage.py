@@ -28,6 +28,7 @@ from transformer_mt.errors import (
     TmtError,
     reason_of,
 )
+from transformer_mt.foreign_files import read_json
 from transformer_mt.hashes import NO_HASHES, FileHashes, HashName, hash_file
 
 MANIFEST = "manifest.json"
@@ -163,7 +164,7 @@ def refuse_to_replace_others(target: Path, kind: str) -> None:
 def kind_of(directory: Path) -> object:
     """Return what a folder says it is, unchecked; None where nothing can be read."""
     try:
-        return json.loads((directory / MANIFEST).read_text(encoding="utf-8"))["kind"]
+        return read_json(directory / MANIFEST)["kind"]
     except UNREADABLE_JSON:
         return None
 
@@ -213,11 +214,13 @@ def read_manifest(
     """
     path = directory / MANIFEST
     try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
+        manifest = read_json(path)
     except (FileNotFoundError, NotADirectoryError):
         what = "has no manifest.json" if directory.is_dir() else "is not a folder"
         raise ModelError(f"{directory}: expected a {kind}, but it {what}") from None
-    except (OSError, ValueError, RecursionError) as error:
+    except OSError as error:
+        raise ModelError(f"{path}: cannot be read: {reason_of(error)}") from error
+    except ValueError as error:
         raise ModelError(f"{path}: cannot be read as JSON: {error}") from error
     if not isinstance(manifest, dict) or manifest.get("kind") != kind:
         raise ModelError(f"{path}: this folder is not a {kind}")

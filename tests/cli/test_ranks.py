@@ -14,6 +14,8 @@ import torch
 
 from tests.tiny_runs import metrics_without_times, weights_at
 from transformer_mt.config.loading import dump_config
+from transformer_mt.errors import TmtError
+from transformer_mt.training.distributed import open_world
 from transformer_mt.training.trainer import train
 
 ROOT = Path(__file__).parents[2]
@@ -213,6 +215,27 @@ def test_a_rank_with_another_config_is_named_before_the_first_update(
         assert code == 1
         assert "rank 1 of 2: the config, the data or the versions: not the same as on" in stderr
     assert not Path("same/runs/tiny/metrics.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("lacks", "reason"),
+    [({"MASTER_ADDR": None}, "MASTER_ADDR"), ({"RANK": "x"}, "'x'"), ({}, "1/2 clients")],
+    ids=["no address", "no number", "the other rank"],
+)
+def test_ranks_that_do_not_meet_say_so_in_one_line(monkeypatch, lacks, reason):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    world = {"WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    for name, value in (world | lacks).items():
+        monkeypatch.delenv(name, raising=False)
+        if value is not None:
+            monkeypatch.setenv(name, value)
+    with (
+        pytest.raises(TmtError, match=f"the ranks have not met: .*{reason}.*RANK of WORLD_SIZE"),
+        open_world(timeout_minutes=0.005),
+    ):
+        pass
 
 
 def test_a_rank_that_hangs_ends_the_others_in_time_and_they_say_where_they_stood(

@@ -6,9 +6,13 @@ import os
 import random
 import re
 import shutil
+import signal
 import struct
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,11 +20,13 @@ import pytest
 from safetensors.numpy import save
 from torch import nn
 
-from transformer_mt.bundle import load_bundle, load_weights, weights_of
+from transformer_mt.bundle import bundle_scores, load_bundle, load_weights, newest_run, weights_of
+from transformer_mt.claims import remove_temporaries
 from transformer_mt.config.loading import parse_config
 from transformer_mt.data import lexicon
-from transformer_mt.errors import ConfigError, ModelError
-from transformer_mt.storage import MANIFEST
+from transformer_mt.errors import ConfigError, ModelError, TmtError
+from transformer_mt.log import MetricsLog, read_metrics
+from transformer_mt.storage import MANIFEST, kind_of, read_manifest
 from transformer_mt.text.tokenizer import Tokenizer, Tokenizers
 from transformer_mt.training.averaging import average_run
 from transformer_mt.training.run_directory import RunDirectory
@@ -184,6 +190,78 @@ def test_a_bundle_has_files_and_nothing_else(tiny_bundle: Path, tmp_path: Path, 
     (folder / MANIFEST).write_text(json.dumps(manifest))
     with pytest.raises(ModelError, match=r"model\.safetensors: expected a file"):
         load_bundle(folder)
+
+
+@pytest.fixture
+def ends_in_time() -> Iterator[None]:
+    """What waits for ever fails instead."""
+
+    def fail(*_: object) -> None:
+        raise AssertionError("still waiting")
+
+    before = signal.signal(signal.SIGALRM, fail)
+    signal.alarm(20)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+def claim(folder: Path) -> None:
+    run = RunDirectory(folder)
+    try:
+        run.claim(parse_config(CONFIG, "it.yaml"), fresh=False)
+    finally:
+        run.release()
+
+
+def keep_metrics(folder: Path, last_step: int | None) -> None:
+    with closing(MetricsLog(folder / "metrics.jsonl", last_step=last_step)):
+        pass
+
+
+CONFIG = "{data: {src_lang: a, tgt_lang: b, train: [{type: reverse}], valid: {type: reverse}}}"
+READ = [
+    (MANIFEST, partial(read_manifest, kind="it", newest_version=1)),
+    (MANIFEST, bundle_scores),
+    (MANIFEST, kind_of),
+    ("latest", newest_run),
+    ("metrics.jsonl", lambda folder: read_metrics(folder / "metrics.jsonl")),
+    (".it.tmp-1", remove_temporaries),
+]
+CHANGED = [
+    ("metrics.jsonl", partial(keep_metrics, last_step=3)),
+    ("metrics.jsonl", partial(keep_metrics, last_step=None)),
+    ("lock", claim),
+]
+
+
+@pytest.mark.parametrize("kind", ["pipe", "endless device", "huge"])
+@pytest.mark.parametrize(("name", "act"), READ + CHANGED)
+def test_no_folder_makes_a_program_wait_or_take_memory_without_end(
+    name: str, act: Callable[[Path], object], kind: str, tmp_path: Path, ends_in_time: None
+) -> None:
+    path = tmp_path / name
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "huge":
+        path.touch()
+        os.truncate(path, 1 << 40)
+    else:
+        path.symlink_to("/dev/zero")
+    with suppress(TmtError, OSError):
+        act(tmp_path)
+
+
+@pytest.mark.parametrize(("name", "act"), CHANGED)
+def test_a_link_in_a_run_leads_to_no_other_file(
+    name: str, act: Callable[[Path], object], tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    other.write_text("precious\n")
+    (tmp_path / name).symlink_to(other)
+    with pytest.raises((TmtError, OSError), match="link"):
+        act(tmp_path)
+    assert other.read_text() == "precious\n"
 
 
 def test_a_shortlist_is_checked_against_the_vocabulary(tiny_bundle: Path, tmp_path: Path) -> None:

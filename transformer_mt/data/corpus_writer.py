@@ -5,7 +5,6 @@ says how much of them counts: whoever goes on cuts off the rest and passes over 
 the source. Its `kind` is not that of a corpus, so nobody takes the folder for one.
 """
 
-import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
@@ -20,6 +19,7 @@ from transformer_mt.data.encoding import EncodedPairs
 from transformer_mt.data.filters import FilterReport
 from transformer_mt.data.pairs import BLOCK_SIZE
 from transformer_mt.errors import UNREADABLE_JSON
+from transformer_mt.foreign_files import read_json
 from transformer_mt.storage import MANIFEST, replace_json
 
 FILES = ("src.tokens", "tgt.tokens", "lengths", "block_offsets")
@@ -91,7 +91,7 @@ class Written:
 def read_written(directory: Path, types: Mapping[str, str]) -> Written:
     """Return what a killed process has left in a folder that counts; nothing if it is not sound."""
     try:
-        written = Written.from_dict(json.loads((directory / MANIFEST).read_text(encoding="utf-8")))
+        written = Written.from_dict(read_json(directory / MANIFEST))
         found = [(directory / name).stat().st_size for name in FILES]
     except UNREADABLE_JSON:
         return Written()

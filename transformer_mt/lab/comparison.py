@@ -15,6 +15,7 @@ from transformer_mt.config.loading import load_config
 from transformer_mt.config.training import MetricName
 from transformer_mt.data.test_sets import TestSet, read_test_sets
 from transformer_mt.errors import UNREADABLE_JSON, ConfigError, DataError, TmtError
+from transformer_mt.foreign_files import read_json
 from transformer_mt.log import read_metrics
 from transformer_mt.metrics.by_length import Bucket, score_by_length
 from transformer_mt.metrics.significance import SureScore, compare_systems
@@ -221,7 +222,7 @@ def _translations(
     made_from = [test.sources, manifest["files"], dict(search), __version__]
     path = run.root / CACHE / f"{_hash(made_from)[:16]}.json"
     try:
-        known: list[str] = json.loads(path.read_text(encoding="utf-8"))["hypotheses"]
+        known: list[str] = read_json(path)["hypotheses"]
         if len(known) == len(test.sources):
             return known
     except UNREADABLE_JSON:  # none yet, or damaged

@@ -1,6 +1,5 @@
 """Which weights a run answers with: `best/`, and the average that may take its place at the end."""
 
-import json
 import logging
 from collections.abc import Mapping
 from contextlib import suppress
@@ -13,6 +12,7 @@ from torch import Tensor
 from transformer_mt.bundle import bundle_scores, save_bundle
 from transformer_mt.config.schema import Config
 from transformer_mt.errors import UNREADABLE_JSON, ModelError
+from transformer_mt.foreign_files import read_json
 from transformer_mt.storage import replace_json
 from transformer_mt.text.tokenizer import Tokenizers
 from transformer_mt.training.run_directory import RunDirectory
@@ -65,7 +65,7 @@ def read_result(run: RunDirectory) -> RunResult:
     """
     path = run.result_path
     try:
-        result = RunResult(**json.loads(path.read_text(encoding="utf-8")))
+        result = RunResult(**read_json(path))
     except FileNotFoundError:
         raise ModelError(
             f"{run.root}: this run is not finished (it has no {path.name}): go on with "

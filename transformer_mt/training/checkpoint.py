@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from transformer_mt.bundle import WEIGHTS, load_weights, save_tensors, weights_of
 from transformer_mt.errors import ModelError
+from transformer_mt.foreign_files import read_json
 from transformer_mt.storage import new_directory, read_manifest, remove_directory
 from transformer_mt.training.distributed import World
 from transformer_mt.training.optimizers import load_optimizer_tensors
@@ -83,7 +84,12 @@ def read_checkpoint(directory: Path) -> Checkpoint:
     """
     needs = (WEIGHTS, OPTIMIZER, RNG, STATE)
     read_manifest(directory, KIND, newest_version=FORMAT_VERSION, needs=needs)
-    state = json.loads((directory / STATE).read_text(encoding="utf-8"))
+    try:
+        state = read_json(directory / STATE)
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{directory / STATE}: cannot be read as JSON: {error}") from error
+    if not isinstance(state, dict):
+        raise ModelError(f"{directory / STATE}: expected numbers by name")
     return Checkpoint(directory=directory, state=state)
 
 

@@ -18,7 +18,7 @@ from torch.distributed.fsdp import FSDPModule
 from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
-from transformer_mt.errors import TmtError
+from transformer_mt.errors import TmtError, brief
 
 # Others wait for rank 0 while it prepares data, validates or saves.
 _PATIENCE = timedelta(hours=12)
@@ -173,31 +173,21 @@ def open_world(*, timeout_minutes: float) -> Iterator[World]:
         timeout_minutes: A rank that does not answer for so long is lost.
 
     Raises:
-        TmtError: If a rank is lost; names it where that can be found out, and prints where this
-            one stood.
+        TmtError: If they do not meet, or if one is lost; names it where that can be found out, and
+            prints where this one stood.
     """
     timeout = timedelta(minutes=timeout_minutes)
     if "TORCHELASTIC_RUN_ID" not in os.environ and int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield World()
         return
-    store, rank, size = next(rendezvous("env://", timeout=timeout))
-    if os.environ.get("GROUP_WORLD_SIZE") == "1":
-        # On a single machine, torchrun's restarts find the addresses of the processes before them
-        # in the same store, and may try to connect to those.
-        store = PrefixStore(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"), store)
-    dist.init_process_group(
-        "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo",
-        timeout=timeout,
-        store=store,
-        rank=rank,
-        world_size=size,
-    )
-    world = World(
-        rank=rank,
-        size=size,
-        local_rank=int(os.environ.get("LOCAL_RANK", "0")),
-        waiting=dist.new_group(backend="gloo", timeout=_PATIENCE),
-    )
+    try:
+        world = _meet(timeout)
+    except (ValueError, RuntimeError) as error:
+        raise TmtError(
+            f"the ranks have not met: {brief(error)}: start each with its RANK of WORLD_SIZE, "
+            "MASTER_ADDR and MASTER_PORT, as torchrun does, all within "
+            "training.rank_timeout_minutes"
+        ) from error
     try:
         yield world
     except RuntimeError as error:
@@ -216,6 +206,27 @@ def open_world(*, timeout_minutes: float) -> Iterator[World]:
         for replica in world.replicas:
             del replica.reducer, replica.logger
         dist.destroy_process_group()
+
+
+def _meet(timeout: timedelta) -> World:
+    store, rank, size = next(rendezvous("env://", timeout=timeout))
+    if os.environ.get("GROUP_WORLD_SIZE") == "1":
+        # On a single machine, torchrun's restarts find the addresses of the processes before them
+        # in the same store, and may try to connect to those.
+        store = PrefixStore(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"), store)
+    dist.init_process_group(
+        "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo",
+        timeout=timeout,
+        store=store,
+        rank=rank,
+        world_size=size,
+    )
+    return World(
+        rank=rank,
+        size=size,
+        local_rank=int(os.environ.get("LOCAL_RANK", "0")),
+        waiting=dist.new_group(backend="gloo", timeout=_PATIENCE),
+    )
 
 
 def _store() -> Store:

@@ -18,6 +18,7 @@ from transformer_mt.data.mixture import Mixture, temperature_weights
 from transformer_mt.data.pairs import TokenPairs, tokenize_pairs
 from transformer_mt.data.sources import PairSource, open_source, read_pairs
 from transformer_mt.errors import UNREADABLE_JSON, ConfigError, DataError, ModelError
+from transformer_mt.foreign_files import read_json
 from transformer_mt.hashes import FileHashes
 from transformer_mt.log import counted
 from transformer_mt.storage import replace_json
@@ -250,7 +251,7 @@ def _check_unchanged(run: RunDirectory, facts: dict[str, Any]) -> None:
     now = [("tokenizer", str(run.tokenizer_dir), facts["tokenizers"])]
     now += [("text", part["source"], part["texts"]) for part in (*facts["train"], facts["valid"])]
     try:
-        before = json.loads(run.preparation_path.read_text(encoding="utf-8"))
+        before = read_json(run.preparation_path)
         parts = (*before["train"], before["valid"])
         wanted = [before["tokenizers"], *(part["texts"] for part in parts)]
         compared = list(zip(now, wanted, strict=True))

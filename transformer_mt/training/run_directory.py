@@ -1,6 +1,5 @@
 """The folder of a run: what lies where, who may write, and which settings it was started with."""
 
-import json
 import os
 import platform
 import shlex
@@ -18,6 +17,7 @@ from transformer_mt.claims import lock
 from transformer_mt.config.loading import config_differences, dump_config, load_config
 from transformer_mt.config.schema import Config
 from transformer_mt.errors import UNREADABLE_JSON, ConfigError, ModelError, TmtError
+from transformer_mt.foreign_files import open_in_place, read_json
 from transformer_mt.log import JsonValue
 from transformer_mt.storage import (
     explain_write_errors,
@@ -124,7 +124,7 @@ class RunDirectory:
     def write_manifest(self, config: Config, *, device: torch.device, facts: JsonValue) -> None:
         """Add what this start of the run rests on: versions, machine, command, seed, `facts`."""
         try:
-            before = json.loads(self.manifest_path.read_text(encoding="utf-8"))
+            before = read_json(self.manifest_path)
             starts = list(before["starts"])
         except UNREADABLE_JSON:
             starts = []  # the first start, or damaged
@@ -155,7 +155,7 @@ class RunDirectory:
 
     def _take_lock(self) -> None:
         # Held by the open file: the system frees it when the process ends, however it ends.
-        file = self.lock_path.open("a+", encoding="utf-8")
+        file = open_in_place(self.lock_path, "a+")
         if lock(file.fileno()) is False:
             file.seek(0)
             holder = file.read().strip() or "unknown"
