@@ -219,7 +219,11 @@ def keep_metrics(folder: Path, last_step: int | None) -> None:
         pass
 
 
-CONFIG = "{data: {src_lang: a, tgt_lang: b, train: [{type: reverse}], valid: {type: reverse}}}"
+CONFIG = """
+name: it
+data: {src_lang: a, tgt_lang: b, train: [&pairs {type: reverse, num_pairs: 9}], valid: *pairs}
+training: {max_steps: 1}
+"""
 READ = [
     (MANIFEST, partial(read_manifest, kind="it", newest_version=1)),
     (MANIFEST, bundle_scores),
