@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import parent_process
 
 
@@ -25,3 +26,14 @@ def _end_with_parent() -> None:
     if parent is not None:
         parent.join()
         os._exit(1)
+
+
+def end_pool(pool: ProcessPoolExecutor) -> None:
+    """End the processes of a pool in the middle of their work, without waiting for them.
+
+    For who leaves by an error or Ctrl-C. Otherwise the end of the program would wait for what they
+    are doing; a second Ctrl-C would interrupt that, and they and it would wait for each other.
+    """
+    for process in list((pool._processes or {}).values()):
+        process.terminate()
+    pool.shutdown(wait=False, cancel_futures=True)

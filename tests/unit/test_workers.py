@@ -83,11 +83,13 @@ list(Workers(slow, 2).map(range(4)))
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGINT])
 def test_workers_end_when_their_parent_does(number: signal.Signals) -> None:
+    """They ignore Ctrl-C; the end of the program would wait for their batches."""
     process = subprocess.Popen(
         [sys.executable, "-c", SLOW],
         stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
         text=True,
         start_new_session=True,
         env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},

@@ -11,7 +11,7 @@ from typing import Generic, TypeVar, cast
 import torch
 
 from transformer_mt.errors import ConfigError, TmtError
-from transformer_mt.processes import serve_parent
+from transformer_mt.processes import end_pool, serve_parent
 
 MOST_WORKERS = 8
 
@@ -70,7 +70,7 @@ class Workers(Generic[Batch, Result]):
         try:
             yield from cast("Iterator[Result]", self._pool.map(_run, batches))
         except BaseException as error:  # a batch that failed, Ctrl-C: do not wait for the others
-            self._pool.shutdown(wait=False, cancel_futures=True)
+            end_pool(self._pool)
             self._pool = None
             if isinstance(error, BrokenProcessPool):
                 raise TmtError(
