@@ -354,6 +354,23 @@ def test_defaults_are_the_base_model_of_the_paper() -> None:
         ),
         (
             "name: good",
+            "name: good\nmodel:\n  positions: {type: Sin}",
+            "3:21: model.positions.type: expected one of sinusoidal, learned, rotary, relative, "
+            "relative_bias, alibi, none, got 'Sin'; did you mean 'sinusoidal'?",
+        ),
+        (
+            "name: good",
+            "name: good\nmodel: {type: recurrent, cell: LSTM}",
+            "2:32: model.cell: expected one of rnn, lstm, gru, got 'LSTM'; did you mean 'lstm'?",
+        ),
+        (
+            "name: good",
+            "name: good\nmodel: {type: recurrent, attention: bahdanau}",
+            "2:37: model.attention: expected one of none, dot, scaled_dot, general, additive, got "
+            "'bahdanau'; take type recurrent, attention additive",
+        ),
+        (
+            "name: good",
             "name: good\nmodel:\n  positions: {type: relative_bias, num_buckets: 6}",
             "3:49: model.positions.num_buckets: must be a multiple of 4, got 6: take 8",
         ),

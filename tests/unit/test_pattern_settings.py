@@ -82,6 +82,11 @@ def test_each_side_gets_the_pattern_of_its_settings(setting: str, pattern: objec
             "'causal'; a decoder never sees its future, whatever its pattern: take full",
         ),
         (
+            "encoder_pattern: {type: sliding_window, window: 8}",
+            "model.encoder_pattern.type: expected one of full, local, strided, fixed, got "
+            "'sliding_window'; take local",
+        ),
+        (
             "decoder_pattern: local",
             "model.decoder_pattern: expected a group of settings with `type:`, one of full, local, "
             "strided, fixed, got 'local'; write {type: local, window: ..}",

@@ -30,7 +30,8 @@ class Settings(BaseModel):
     """What one may look for in this group, and why there is no such setting."""
 
     also_called: ClassVar[dict[str, str]] = {}
-    """What one may write under `type:` to get this group, and what to write in its place."""
+    """What one may write under `type:` to get this group, or for a word of it that has another name
+    here, and what to write in its place."""
 
     type_is_implied: ClassVar[bool] = False
     """Whether a group is meant where several are allowed and none is named by `type:`."""

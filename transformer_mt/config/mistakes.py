@@ -96,7 +96,10 @@ def located(place: Place, path: str, message: str) -> tuple[Place, str]:
 
 def suggestion(word: object, known: Sequence[str]) -> str:
     """Offer the known word that was probably meant; nothing if none is near."""
-    near = difflib.get_close_matches(word, known, n=1) if isinstance(word, str) else []
+    if not isinstance(word, str):
+        return ""
+    near = difflib.get_close_matches(word.lower(), known, n=1)
+    near = near or [name for name in known if len(word) > 1 and name.startswith(word.lower())]
     return f"; did you mean '{near[0]}'?" if near else ""
 
 
@@ -119,7 +122,8 @@ def _explain(detail: ErrorDetails, root: Node) -> list[tuple[Place, str]]:
             return [_wrong_type(spot, path)]
         case "literal_error":
             words = choices(spot.annotation)
-            hint = _elsewhere(spot) or suggestion(spot.written.value, words)
+            value = spot.written.value
+            hint = _elsewhere(spot) or _renamed(spot.parent, value) or suggestion(value, words)
             message = f"expected one of {', '.join(words)}, got {_shown(spot.written)}{hint}"
             return [located(spot.written.place, path, message)]
     expected = EXPECTED.get(detail["type"])

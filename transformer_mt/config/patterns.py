@@ -23,6 +23,8 @@ class FullPattern(Settings):
 class LocalPattern(Settings):
     """Keys nearby (restricted self-attention: Vaswani et al. 2017, section 4)."""
 
+    also_called = dict.fromkeys(("window", "sliding", "sliding_window", "restricted"), "take local")
+
     type: Literal["local"]
     window: PositiveInt
     """Greatest distance of a key, in tokens to either side."""
@@ -30,6 +32,8 @@ class LocalPattern(Settings):
 
 class StridedPattern(Settings):
     """Keys nearby and every stride-th before and behind (Child et al. 2019, section 4.3)."""
+
+    also_called: ClassVar[dict[str, str]] = {"sparse": "take strided or fixed"}
 
     type: Literal["strided"]
     stride: Stride

@@ -10,7 +10,11 @@ class RecurrentSettings(Settings):
     """Encoder and decoder that read one token after another, with or without attention."""
 
     also_called: ClassVar[dict[str, str]] = {
-        cell: f"take type recurrent with cell {cell}" for cell in ("rnn", "lstm", "gru")
+        **{cell: f"take type recurrent with cell {cell}" for cell in ("rnn", "lstm", "gru")},
+        **dict.fromkeys(("bahdanau", "concat", "mlp"), "take type recurrent, attention additive"),
+        **dict.fromkeys(
+            ("luong", "multiplicative", "bilinear"), "take type recurrent, attention general"
+        ),
     }
 
     type: Literal["recurrent"]
