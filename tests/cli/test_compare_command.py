@@ -117,6 +117,20 @@ def test_scores_by_length_stand_side_by_side_and_are_those_of_evaluate(runs, tmp
     assert picture.stat().st_size > 1000
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("beam_size: 4\n  length", "beam_size: 2\n  length", "decoding.beam_size is 4 and 2"),
+        ("batch_tokens: 8192", "batch_tokens: 4096", ""),
+    ],
+)
+def test_only_what_changes_translations_makes_searches_differ(runs, changed, old, new, said):
+    result = tmt("compare", runs / "tiny", changed(old, new))
+    assert result.exit_code == 0, result.stderr
+    assert said in result.stderr
+    assert ("do not search alike" in result.stderr) == bool(said)
+
+
 def test_a_run_that_was_too_short_for_a_report_has_no_speed(runs, changed):
     copy = changed()
     lines = (copy / "metrics.jsonl").read_text().splitlines(keepends=True)

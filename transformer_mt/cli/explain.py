@@ -54,4 +54,5 @@ def explain(
     written = page(gather(bundle, translator, text))
     with results_to(output) as file:
         file.write(written)
-    logger.info("wrote %s (%.1f MB): open it in a browser", output, len(written) / 1e6)
+    size = f"{len(written) / 1000:,.0f} kB"
+    logger.info("wrote %s (%s): open it in a browser", output, size)

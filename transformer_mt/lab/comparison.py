@@ -151,8 +151,14 @@ def compare_runs(
     if len(languages) > 1:
         raise ConfigError(f"the runs translate into different languages: {', '.join(languages)}")
     searches = [{**config.decoding.model_dump(mode="json"), **search} for config in configs]
-    if any(other != searches[0] for other in searches):
-        logger.warning("the runs do not search alike: settings under decoding differ")
+    for name in sorted(
+        searches[0].keys() - {"batch_tokens"}
+    ):  # the size of batches changes nothing
+        values = dict.fromkeys(str(how[name]) for how in searches)
+        if len(values) > 1:
+            logger.warning(
+                "the runs do not search alike: decoding.%s is %s", name, " and ".join(values)
+            )
     systems = [
         _translations(run, test, translate=translate, search=how)
         for run, how in zip(runs, searches, strict=True)

@@ -104,7 +104,8 @@ def draw_by_length(
     """
     buckets = {bucket.at_least: bucket for result in results.values() for bucket in result}
     places = {at_least: place for place, at_least in enumerate(sorted(buckets))}
-    figure = new_figure(1.6 + max(4.5, 0.8 * len(places)), 0.8 + 2.4 * len(names))
+    legend = 0.7 + 0.08 * max(map(len, results))  # beside the panels: many lines leave no room
+    figure = new_figure(1.2 + max(4.5, 0.8 * len(places)) + legend, 0.8 + 2.4 * len(names))
     panels = figure.subplots(len(names), sharex=True, squeeze=False)[:, 0]
     for axes, (metric, name) in zip(panels, names.items(), strict=True):
         for number, (label, result) in enumerate(results.items()):
@@ -115,12 +116,13 @@ def draw_by_length(
                 for found in bucket.scores
                 if found.name == metric
             ]
-            axes.plot([p[0] for p in points], [p[1] for p in points], color=color, label=label)
-            for place, value, is_small in points:
-                face = "white" if is_small else color
-                axes.plot(place, value, marker, color=color, markerfacecolor=face, markersize=6)
+            style = {"color": color, "marker": marker, "markersize": 6}
+            axes.plot([p[0] for p in points], [p[1] for p in points], label=label, **style)
+            few = [point for point in points if point[2]]
+            style |= {"markerfacecolor": "white", "linestyle": ""}
+            axes.plot([p[0] for p in few], [p[1] for p in few], **style)
         axes.set_ylabel(name)
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(0, max(1.0, 1.05 * axes.dataLim.y1))
         axes.grid(alpha=0.3)
     first = next(iter(results.values())) if len(results) == 1 else []
     counts = {bucket.at_least: f"\n{bucket.num_sentences:,}" for bucket in first}
@@ -128,7 +130,8 @@ def draw_by_length(
     panels[-1].set_xticks(range(len(ticks)), ticks)
     below = "; below: sentences" if counts else ""
     panels[-1].set_xlabel(
-        f"length of the source in tokens{below}; hollow: fewer than {FEW_SENTENCES} sentences"
+        f"length of the source in tokens{below}\nhollow: fewer than {FEW_SENTENCES} sentences"
     )
-    panels[0].legend(fontsize="small")
+    lines = panels[0].get_legend_handles_labels()
+    figure.legend(*lines, fontsize="small", loc="outside right upper")
     save_figure(figure, path)
