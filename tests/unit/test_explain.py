@@ -114,6 +114,7 @@ def test_numbers_are_those_of_plain_passes_over_the_translation(bundle, tiny_tex
 def test_only_what_a_mask_hides_is_packed_as_zero():
     weights = torch.tensor([[[[1.0, 0.0], [1 - 1e-9, 1e-9]]]], dtype=torch.float64).numpy()
     assert unpacked(packed(weights)).tolist() == [[[[255, 0], [255, 1]]]]
+    assert unpacked(packed(weights, hides=False)).tolist() == [[[[255, 1], [255, 1]]]]
     assert packed(None) is None
 
 
@@ -203,6 +204,7 @@ def test_the_script_draws_all_facts_and_whatever_is_pointed_at(bundle):
         assert drawn["steps"]["inside"]["li"] == len(part["target"])
         assert drawn["tree"]["inside"]["button"] == len(part["nodes"])
         assert drawn["attention"]["hidden"] == (not attention)
+        assert drawn["no-attention"]["hidden"] == bool(attention)
         assert drawn["masks"]["hidden"] == (not part["encoder"])
         assert drawn["sinusoids"]["hidden"] == ("positions" not in facts["model"])
         scheme = facts["model"].get("positions", {}).get("type")

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from transformer_mt.nn.attend import Layout, attend, attend_in_blocks, attend_padded
+from transformer_mt.nn.attention import SelfAttention
 from transformer_mt.nn.dropout import Dropout
 from transformer_mt.nn.packing import Segments
 from transformer_mt.nn.positions import Positions
@@ -157,3 +158,12 @@ def test_alibi_slopes_are_those_of_the_paper() -> None:
     assert alibi_slopes(16) == [2 ** (-i / 2) for i in range(1, 17)]
     assert alibi_slopes(3) == [2**-4, 2**-8, 2**-2]
     assert len(set(alibi_slopes(12))) == 12
+
+
+def test_what_is_seen_has_a_weight_though_its_score_is_far_below() -> None:
+    attention = SelfAttention(8, 8, positions=AlibiPositions(8))
+    segments = Segments.of([300])
+    weights = attention.weights(torch.zeros(300, 8), Layout(segments, segments, causal=True))
+    seen = torch.ones(300, 300, dtype=torch.bool).tril()
+    assert torch.equal(weights[0, 0] > 0, seen)
+    torch.testing.assert_close(weights.sum(-1), torch.ones(1, 8, 300))

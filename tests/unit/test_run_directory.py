@@ -9,7 +9,7 @@ import torch
 
 from transformer_mt.config.loading import load_config
 from transformer_mt.config.schema import Config
-from transformer_mt.errors import ModelError, TmtError
+from transformer_mt.errors import ConfigError, ModelError, TmtError
 from transformer_mt.training.run_directory import RunDirectory, find_run
 
 
@@ -65,3 +65,22 @@ def test_fresh_leaves_a_run_alone_that_another_process_began_in_its_place_meanwh
     assert load_config(tmp_path / "run" / "config.yaml").seed == 2
     assert load_config(tmp_path / "run.old-1" / "config.yaml").seed == 1
     other.release()
+
+
+def test_a_finished_run_without_checkpoints_is_not_begun_again_on_top(
+    tmp_path: Path, run_config: Callable[..., Config]
+) -> None:
+    config = run_config()
+    run = RunDirectory(tmp_path / "mine")
+    run.claim(config, fresh=False)  # and again: nothing is lost by beginning anew
+    run.release()
+    run.claim(config, fresh=False)
+    run.release()
+    run.result_path.touch()
+    with pytest.raises(ConfigError, match=r"no checkpoints to go on from: .* --fresh"):
+        run.claim(config, fresh=False)
+    run.release()
+    run.claim(config, fresh=True)
+    run.release()
+    assert not run.result_path.exists()
+    assert (tmp_path / "mine.old-1" / "result.json").exists()

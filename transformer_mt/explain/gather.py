@@ -85,7 +85,7 @@ def part_of(bundle: Bundle, translator: Translator, part: TranslatedPart) -> Fac
         "tgt_pieces": _pieces(translator.tokenizers.tgt, used),
         "encoder": packed(attention.encoder),
         "decoder": packed(attention.decoder),
-        "cross": packed(attention.source),
+        "cross": packed(attention.source, hides=False),
         "steps": [
             [round(trace.nodes[node].log_prob, DIGITS), *_rounded(place)]
             for node, place in zip(path, places, strict=True)
@@ -96,17 +96,17 @@ def part_of(bundle: Bundle, translator: Translator, part: TranslatedPart) -> Fac
     }
 
 
-def packed(weights: NDArray[np.float32] | None) -> Facts | None:
+def packed(weights: NDArray[np.float32] | None, *, hides: bool = True) -> Facts | None:
     """Pack weights (L, H, rows, columns) of attention, one byte each.
 
     A byte b stands for the weight (b / 255)^2, as the root keeps apart the small weights of long
     sentences; the error is below 0.004. Only a weight of exactly 0, which a mask forbids, gets the
-    byte 0.
+    byte 0; none does unless something `hides` (a softmax may give exactly 0 as well).
     """
     if weights is None:
         return None
     levels = np.rint(255 * np.sqrt(weights)).astype(np.uint8)
-    levels = np.maximum(levels, weights > 0)
+    levels = np.maximum(levels, (weights > 0) | (not hides))
     return {
         "shape": list(weights.shape),
         "zlib": base64.b64encode(zlib.compress(levels.tobytes(), 9)).decode("ascii"),

@@ -174,6 +174,7 @@ function labelsOf(kind) {
 function drawKinds() {
   const kinds = Object.keys(matrices);
   get("attention").hidden = kinds.length === 0;
+  get("no-attention").hidden = kinds.length > 0;
   get("masks").hidden = !matrices.encoder && !matrices.decoder;
   if (!kinds.length) return;
   if (!active || !matrices[active.kind]) active = { kind: matrices.cross ? "cross" : kinds[0], layer: 0, head: -1 };

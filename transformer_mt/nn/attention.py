@@ -118,7 +118,7 @@ class SelfAttention(nn.Module):
         return output
 
     def weights(self, x: Tensor, layout: Layout) -> Tensor:
-        """Return the weights (B, H, T, T) by which `forward` mixes; 0 for what is not seen."""
+        """Return the weights (B, H, T, T) by which `forward` mixes; 0 just for what is not seen."""
         qkv = unpack(self._project(x, layout.queries.positions), layout.queries)
         q, k, _ = qkv.permute(2, 0, 3, 1, 4)
         scores = q @ k.transpose(2, 3) * self.head_dim**-0.5
@@ -129,7 +129,9 @@ class SelfAttention(nn.Module):
         if seen is None:
             seen = places <= places[:, None]
         weights: Tensor = scores.masked_fill(~seen, -torch.inf).softmax(dim=-1)
-        return weights
+        return (
+            weights.clamp(min=1e-30) * seen
+        )  # a softmax gives 0 for scores that are far below, too
 
     def step(self, x: Tensor, layout: StepLayout, *, past: KeysValues) -> Tensor:
         """Attend from the next token of each hypothesis (B * W, D) to it and those before it.

@@ -90,7 +90,8 @@ class RunDirectory:
             fresh: Put an older run of this name aside and start anew.
 
         Raises:
-            ConfigError: If the run goes on with settings that may not change; lists them.
+            ConfigError: If the run goes on with settings that may not change; lists them. If it is
+                finished, and its checkpoints are gone.
             TmtError: If another process writes in the folder, or nobody can.
         """
         with explain_write_errors(self.root):
@@ -102,6 +103,11 @@ class RunDirectory:
             remove_leftovers(folder)
         if list_checkpoints(self.checkpoints_dir):
             self._check_unchanged(config)
+        elif self.result_path.exists():  # its best model would pass for that of the new run
+            raise ConfigError(
+                f"{self.root}: this run is finished, and has no checkpoints to go on from: choose "
+                "another name, or start anew with --fresh"
+            )
         replace_file(self.config_path, dump_config(config))
 
     def bring_back(self) -> None:
