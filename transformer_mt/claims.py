@@ -101,10 +101,22 @@ def remove_temporaries(directory: Path, name: str | None = None) -> None:
             _remove_if_abandoned(path)
 
 
-def _remove_if_abandoned(path: Path) -> None:
+@contextmanager
+def held(path: Path) -> Iterator[bool | None]:
+    """Hold a folder or file within the block, unless another process does; yield what `lock` says.
+
+    Raises:
+        OSError: If it cannot be opened.
+    """
     descriptor = _open(path)
     try:
-        is_free = lock(descriptor)
+        yield lock(descriptor)
+    finally:
+        _close(descriptor)
+
+
+def _remove_if_abandoned(path: Path) -> None:
+    with held(path) as is_free:
         if is_free is None:
             is_free = time.time() - path.stat().st_mtime > _ABANDONED_AFTER_SECONDS
         if is_free:
@@ -113,8 +125,6 @@ def _remove_if_abandoned(path: Path) -> None:
                 shutil.rmtree(path)
             else:
                 path.unlink()
-    finally:
-        _close(descriptor)
 
 
 def _open(path: Path) -> int | None:

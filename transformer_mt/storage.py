@@ -20,7 +20,13 @@ from typing import Any
 
 import xxhash
 
-from transformer_mt.claims import claimed, claimed_file, remove_temporaries, temporary_name
+from transformer_mt.claims import (
+    claimed,
+    claimed_file,
+    held,
+    remove_temporaries,
+    temporary_name,
+)
 from transformer_mt.errors import (
     UNREADABLE_JSON,
     ConfigError,
@@ -129,8 +135,9 @@ def put_in_place(temporary: Path, target: Path) -> None:
     else:
         # Two renames: after a crash between them, remove_leftovers puts the old folder back.
         shutil.rmtree(old, ignore_errors=True)
-        target.rename(old)
-        temporary.rename(target)
+        with claimed(target):
+            target.rename(old)
+            temporary.rename(target)
     _sync(target.parent)  # a machine that stops now must not lose both
     shutil.rmtree(old, ignore_errors=True)
 
@@ -261,10 +268,13 @@ def remove_leftovers(directory: Path) -> None:
     """
     for old in directory.glob(".*.old"):
         target = directory / old.name[1 : -len(".old")]
-        if target.exists():
-            shutil.rmtree(old, ignore_errors=True)
-        else:
-            old.rename(target)
+        with contextlib.suppress(OSError), held(old) as is_free:
+            if is_free is False:  # a living process is between the two renames
+                continue
+            if target.exists():
+                shutil.rmtree(old)
+            else:
+                old.rename(target)
     remove_temporaries(directory)
 
 

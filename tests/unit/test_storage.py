@@ -5,6 +5,7 @@ import json
 import os
 import resource
 import time
+from pathlib import Path
 
 import pytest
 
@@ -74,6 +75,21 @@ def test_a_crash_between_two_renames_is_undone(tmp_path):
     (tmp_path / "it").rename(tmp_path / ".it.old")
     remove_leftovers(tmp_path)
     assert (tmp_path / "it" / "text").read_text() == "old"
+    assert os.listdir(tmp_path) == ["it"]
+
+
+def test_a_process_between_two_renames_is_not_taken_for_a_crash(tmp_path, monkeypatch):
+    write(tmp_path / "it", "old")
+    rename = Path.rename
+
+    def watched(path, target):
+        rename(path, target)
+        remove_leftovers(tmp_path)
+
+    monkeypatch.setattr(storage, "_exchange", lambda *_: False)
+    monkeypatch.setattr(Path, "rename", watched)
+    write(tmp_path / "it", "new")
+    assert (tmp_path / "it" / "text").read_text() == "new"
     assert os.listdir(tmp_path) == ["it"]
 
 
