@@ -77,7 +77,9 @@ def run_tests(check: Check) -> Results:
     )
     lines = [line for line in result.stdout.splitlines() if line.strip()]
     results: Results = {"exit_code": result.returncode, "summary": lines[-1] if lines else ""}
-    results |= {key: int(n) for n, key in re.findall(r"(\d+) (passed|failed|error)", lines[-1])}
+    results |= {
+        key: int(n) for n, key in re.findall(r"(\d+) (passed|failed|error|skipped)", lines[-1])
+    }
     if result.returncode not in (0, 5):  # 5: there are none
         (check.out_dir / "tests.txt").write_text(result.stdout + result.stderr, encoding="utf-8")
         raise DifferenceError("tests failed: see tests.txt", results)

@@ -117,6 +117,18 @@ def tiny_text() -> tuple[list[str], list[str]]:
     return small_text(30, seed=7)
 
 
+@pytest.fixture
+def quick_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let processes of devices start from one that has imported torch, and not from nothing."""
+    import multiprocessing
+
+    from transformer_mt.decoding import workers
+
+    multiprocessing.set_forkserver_preload([workers.__name__])
+    context = multiprocessing.get_context("forkserver")
+    monkeypatch.setattr(workers, "get_context", lambda method: context)
+
+
 @pytest.fixture(scope="session")
 def corpus_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where runs of all tests keep their tokenized texts, so that equal ones are made once."""

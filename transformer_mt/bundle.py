@@ -5,6 +5,7 @@ scores) and `README.md`, the model card. Optimizer state and positions in the da
 of a bundle: see `training.checkpoint`.
 """
 
+import json
 import math
 import os
 from collections.abc import Mapping
@@ -49,11 +50,13 @@ class Bundle:
         config: The settings it was trained with.
         tokenizers: Text to tokens and back.
         model: In evaluation mode.
+        fingerprint: Of the files that it was read from; empty without.
     """
 
     config: Config
     tokenizers: Tokenizers
     model: Seq2Seq
+    fingerprint: str = ""
 
 
 def save_bundle(
@@ -117,7 +120,8 @@ def load_bundle(
 def _read_bundle(
     directory: Path, *, device: str | torch.device, dtype: torch.dtype | None
 ) -> Bundle:
-    read_manifest(directory, KIND, newest_version=FORMAT_VERSION, needs=(CONFIG, WEIGHTS))
+    needed = (CONFIG, WEIGHTS)
+    manifest = read_manifest(directory, KIND, newest_version=FORMAT_VERSION, needs=needed)
     try:
         config = load_config(directory / CONFIG)
         tokenizers = Tokenizers.load(directory)
@@ -132,7 +136,8 @@ def _read_bundle(
         )
     load_weights(model, directory / WEIGHTS)
     model.to(device=device, dtype=dtype).eval()
-    return Bundle(config=config, tokenizers=tokenizers, model=model)
+    fingerprint = json.dumps(manifest["files"], sort_keys=True)
+    return Bundle(config=config, tokenizers=tokenizers, model=model, fingerprint=fingerprint)
 
 
 def _identity(directory: Path) -> int | None:

@@ -346,6 +346,7 @@ def test_chunks_grow_and_keep_all_lines():
     lines = [str(i) for i in range(3000)]
     sizes = [len(chunk) for chunk in chunks.chunks_of(lines)]
     assert sizes == [64, 256, 1024, 1024, 632]
+    assert [len(chunk) for chunk in chunks.chunks_of(lines, 1500)] == [64, 256, 1024, 1500, 156]
     assert list(itertools.chain(*chunks.chunks_of(lines))) == lines
     assert list(itertools.chain(*chunks.chunks_as_they_come(lines))) == lines
 

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import torch
 
 from transformer_mt.decoding import workers
 from transformer_mt.decoding.workers import Workers, fitting_num_workers
-from transformer_mt.errors import ConfigError, DataError, TmtError
+from transformer_mt.errors import ConfigError, DataError, ModelError, TmtError
 
 
 def process_of(batch: int) -> tuple[int, int]:
@@ -71,6 +72,57 @@ def test_a_gpu_gets_one_process_and_a_processor_one_for_each_thread_up_to_eight(
     assert fitting_num_workers(torch.device("cpu")) == 8
     monkeypatch.setattr(sys, "platform", "darwin")
     assert fitting_num_workers(torch.device("cpu")) == 1
+
+
+def made(function):
+    return function
+
+
+def failing() -> None:
+    raise ModelError("no weights")
+
+
+def fail_like_cuda_at_three(batch: int) -> int:
+    if batch == 3:
+        raise RuntimeError("CUDA error: device-side assert\nCompile with TORCH_USE_CUDA_DSA")
+    return batch
+
+
+def on_devices(*functions) -> Workers:
+    makers = [(f"gpu{i}", partial(made, function)) for i, function in enumerate(functions)]
+    return Workers(process_of, len(makers), elsewhere=makers)
+
+
+def test_each_device_has_a_process_and_results_keep_the_order_of_the_batches(quick_devices) -> None:
+    shared = on_devices(process_of, process_of)
+    found = list(shared.map(range(20)))
+    assert [batch for batch, _ in found] == list(range(20))
+    processes = {process for _, process in found}
+    assert len(processes) == 2
+    assert os.getpid() not in processes
+    assert list(shared.map([7])) == [(7, os.getpid())]
+    assert {process for _, process in shared.map(range(9))} <= processes  # they were kept
+
+
+@pytest.mark.parametrize(
+    ("function", "error", "words"),
+    [
+        (die_at_three, TmtError, "--devices: the process of gpu1 was killed"),
+        (fail_at_three, DataError, "^gpu1: three$"),
+        (fail_like_cuda_at_three, TmtError, "gpu1: RuntimeError: CUDA error: device-side assert$"),
+    ],
+)
+def test_what_fails_on_a_device_is_told_with_its_name(quick_devices, function, error, words):
+    shared = on_devices(int, function)
+    with pytest.raises(error, match=words):
+        list(shared.map([3, 3]))  # one for each
+    assert list(shared.map([1, 2])) == [1, 2]
+
+
+def test_a_model_that_cannot_be_loaded_on_a_device_is_told_with_its_name(quick_devices) -> None:
+    shared = Workers(len, 2, elsewhere=[("gpu0", failing), ("gpu1", failing)])
+    with pytest.raises(ModelError, match=r"^gpu\d: no weights$"):
+        list(shared.map([1, 2]))
 
 
 SLOW = """

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
+from transformer_mt.cli.device_options import Devices, load_on_devices
 from transformer_mt.cli.help import examples
 from transformer_mt.cli.model_options import (
     BatchTokens,
@@ -17,7 +18,6 @@ from transformer_mt.cli.model_options import (
     ModelPath,
     NumWorkers,
     Precision,
-    load_model,
     make_translator,
 )
 from transformer_mt.cli.options import AsJson, ConfigName, Overrides
@@ -113,6 +113,7 @@ def decode(
     num_workers: NumWorkers = None,
     batch_tokens: BatchTokens = None,
     device: Device = "auto",
+    devices: Devices = None,
     seconds: SecondsOfPasses = 30,
     num_singles: Singles = 100,
     as_json: AsJson = False,
@@ -133,21 +134,31 @@ def decode(
 
     path = find_bundle(model)
     started = time.perf_counter()
-    bundle = load_model(path, device=device, precision=precision)
+    bundle, copies = load_on_devices(
+        [path],
+        None,
+        device=device,
+        devices=devices,
+        num_workers=num_workers,
+        precision=precision,
+    )
     place = next(bundle.model.parameters()).device
     given = {"beam_size": beam_size, "batch_tokens": batch_tokens, "num_workers": num_workers}
-    translator = make_translator(bundle, given)
+    translator = make_translator(bundle, given, copies=copies)
     load_seconds = time.perf_counter() - started
     logger.info("loaded in %.2f s; measuring", load_seconds)
+    if copies:
+        translator.translate(lines)  # each process loads the model with its first batch
     speed = measure_decoding(translator, lines, num_singles=num_singles, seconds=seconds)
     report = {
         **dataclasses.asdict(speed),
         "load_seconds": load_seconds,
-        "peak_memory_bytes": peak_memory_bytes(place),
+        # Of other processes, CUDA does not tell.
+        "peak_memory_bytes": None if copies and place.type != "cpu" else peak_memory_bytes(place),
         "beam_size": translator.options.beam_size,
         "batch_tokens": translator.options.batch_tokens,
         "precision": precision,
-        "device": str(place),
+        "device": ",".join(name for name, _ in copies) or str(place),
         "threads": torch.get_num_threads(),
         "workers": translator.options.num_workers,
         "num_parameters": count_parameters(path),
@@ -195,7 +206,8 @@ def _decoding_table(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
         f"{report['num_singles']} sentences",
     )
     yield "model loading", f"{report['load_seconds']:.2f} s"
-    yield "peak memory", _mb(report["peak_memory_bytes"])
+    if report["peak_memory_bytes"] is not None:
+        yield "peak memory", _mb(report["peak_memory_bytes"])
     yield "measured", f"{report['num_sentences']:,} sentences, {len(report['passes'])} times"
     setting = (report[name] for name in ("precision", "device", "threads", "num_parameters"))
     yield "with", f"beam {report['beam_size']}, {_setting(*setting)}"
@@ -210,5 +222,5 @@ def _mb(num_bytes: int) -> str:
 
 
 def _setting(precision: str, device: str, threads: int, num_parameters: int) -> str:
-    on = f"{device}, {threads} threads" if device == "cpu" else device
+    on = f"{device}, {threads} threads" if device.startswith("cpu") else device
     return f"{precision}, {on}, {num_parameters:,} parameters"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
+from transformer_mt.cli.device_options import Devices, load_on_devices
 from transformer_mt.cli.help import examples
 from transformer_mt.cli.length_options import (
     SCORE_NAMES,
@@ -27,7 +28,6 @@ from transformer_mt.cli.model_options import (
     ModelPaths,
     NumWorkers,
     Precision,
-    load_models,
     make_translator,
     search_options_of,
 )
@@ -118,6 +118,7 @@ def evaluate(
     length_penalty: LengthPenalty = None,
     batch_tokens: BatchTokens = None,
     device: Device = "auto",
+    devices: Devices = None,
     precision: Precision = "fp32",
     num_workers: NumWorkers = None,
 ) -> None:
@@ -140,11 +141,14 @@ def evaluate(
     test_sets = []
     if src is not None and ref is not None:  # read before the model: a wrong name fails at once
         test_sets = [TestSet(src.name, *parallel_lines(src, ref))]
-    bundle = load_models(model, ensemble_weights, device=device, precision=precision)
+    bundle, copies = load_on_devices(
+        model, ensemble_weights,
+        device=device, devices=devices, num_workers=num_workers, precision=precision,
+    )  # fmt: skip
     test_sets = test_sets or read_test_sets(bundle.config, test_set)
     _check_kept(output, test_sets, src, ref)
     buckets = _score_test_sets(
-        make_translator(bundle, search_options_of(ctx)),
+        make_translator(bundle, search_options_of(ctx), copies=copies),
         test_sets,
         metrics=metrics,
         tgt_lang=tgt_lang or bundle.config.data.tgt_lang,

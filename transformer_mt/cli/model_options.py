@@ -3,7 +3,7 @@
 import logging
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from transformer_mt.decoding.translator import Translator
 
 logger = logging.getLogger(__name__)
+
+Copies: TypeAlias = "Sequence[tuple[str, Callable[[], Bundle]]]"
 
 SEARCH, LENGTH = "Search", "Length"
 
@@ -132,8 +134,8 @@ def load_model(model: Path | None, *, device: str, precision: str) -> "Bundle":
     if os.environ.get("WORLD_SIZE", "1") not in ("", "0", "1"):
         raise ConfigError(
             "torchrun starts copies that would each do all of the work: start one without it; "
-            "on the CPU, --workers N shares it, and on several GPUs each can take a part of the "
-            "input with --device cuda:N"
+            "`tmt translate` and `tmt evaluate` share it among GPUs with --devices all, and on "
+            "the CPU with --workers N"
         )
     import torch
 
@@ -184,7 +186,8 @@ def load_models(
                     f"`tmt rescore` joins their scores"
                 )
     joined = ensemble([bundle.model for bundle in bundles], shares)
-    return replace(first, model=joined)
+    fingerprint = " ".join(bundle.fingerprint for bundle in bundles)
+    return replace(first, model=joined, fingerprint=fingerprint)
 
 
 def _weights(text: str | None, num_models: int) -> list[float]:
@@ -218,6 +221,7 @@ def make_translator(
     split_sentences: bool = False,
     shortlist: Path | None = None,
     choose: "Choice | None" = None,
+    copies: Copies = (),
 ) -> "Translator":
     """Make a translator.
 
@@ -230,6 +234,7 @@ def make_translator(
         split_sentences: See `Translator`.
         shortlist: A file of `tmt shortlist`.
         choose: See `Translator`.
+        copies: See `Translator`.
 
     Raises:
         DataError: If the glossary cannot be read.
@@ -244,9 +249,11 @@ def make_translator(
     from transformer_mt.text.lines import read_lines
 
     place = next(bundle.model.parameters()).device
-    if given.get("num_workers") not in (None, 1) and place.type != "cpu":
+    if copies:
+        given = {**given, "num_workers": len(copies)}
+    elif given.get("num_workers") not in (None, 1) and place.type != "cpu":
         raise ConfigError(f"--workers is for the CPU, not for {place}: leave it out")
-    if "num_workers" in given and given["num_workers"] is None:
+    elif "num_workers" in given and given["num_workers"] is None:
         given = {**given, "num_workers": fitting_num_workers(place)}
     given = {name: value for name, value in given.items() if value is not None}
     settings = bundle.config.decoding
@@ -261,6 +268,7 @@ def make_translator(
         split_sentences=split_sentences,
         lexicon=None if shortlist is None else Lexicon.load(shortlist, bundle.tokenizers),
         choose=choose,
+        copies=copies,
     )
 
 

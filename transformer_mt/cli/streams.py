@@ -68,24 +68,28 @@ class _Replacing:
         return text.replace("\0", "\ufffd").encode("utf-8")
 
 
-def input_chunks(path: Path | None, errors: Literal["strict", "replace"]) -> Iterator[list[str]]:
+def input_chunks(
+    path: Path | None, errors: Literal["strict", "replace"], *, for_many: bool = False
+) -> Iterator[list[str]]:
     """Open an input, stdin without a path; from what is not a file, lines are taken as they come.
 
     Args:
         path: A file; `-` is stdin.
         errors: Whether bytes that are not UTF-8 are refused or replaced.
+        for_many: Whether several devices share the lines.
 
     Raises:
         DataError: If it cannot be read.
     """
-    from transformer_mt.decoding.chunks import chunks_as_they_come, chunks_of
+    from transformer_mt.decoding import chunks
     from transformer_mt.text.lines import open_binary
 
     path = None if path == STDIN else path
     stream = standard_input() if path is None else open_binary(path)
     all_there = is_regular_file(stream) if path is None else path.is_file()
     lines = _lines(stream, "stdin" if path is None else str(path), errors)
-    return chunks_of(lines) if all_there else chunks_as_they_come(lines)
+    cut = chunks.chunks_of if all_there else chunks.chunks_as_they_come
+    return cut(lines, chunks.LAST_SIZE_OF_MANY if for_many else chunks.LAST_SIZE)
 
 
 def prompted(chunks: Iterable[Chunk]) -> Iterator[Chunk]:

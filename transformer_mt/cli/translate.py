@@ -9,6 +9,7 @@ import typer
 
 from transformer_mt.cli.combinations import check_together
 from transformer_mt.cli.demands import with_demands
+from transformer_mt.cli.device_options import Devices, load_on_devices
 from transformer_mt.cli.help import GroupedCommand, examples
 from transformer_mt.cli.model_options import (
     BatchTokens,
@@ -22,7 +23,6 @@ from transformer_mt.cli.model_options import (
     ModelPaths,
     NumWorkers,
     Precision,
-    load_models,
     make_translator,
     search_options_of,
 )
@@ -87,6 +87,7 @@ def register(app: typer.Typer) -> None:
         epilog=examples(
             "tmt translate < input.txt > output.txt",
             "tmt translate --model runs/base --input input.txt --output output.txt",
+            "tmt translate --devices all < input.txt > output.txt",
             "tmt translate --beam-size 8 --n-best 8 < input.txt",
             "tmt translate --sample --n-best 5 --top-p 0.9 < input.txt",
             "tmt translate --glossary terms.tsv < input.txt",
@@ -142,6 +143,7 @@ def translate(
     as_json: AsJson = False,
     batch_tokens: BatchTokens = None,
     device: Device = "auto",
+    devices: Devices = None,
     precision: Precision = "fp32",
     num_workers: NumWorkers = None,
     errors: BadBytes = "strict",
@@ -163,8 +165,20 @@ def translate(
     check_output(output, *files)
     check_output(alignments, output, *files)
     at_terminal = input in (None, STDIN) and sys.stdin is not None and sys.stdin.isatty()
-    chunks = with_demands(input_chunks(input, errors), prefix=prefix, phrases=constraints, tab=tab)
-    bundle = load_models(model, ensemble_weights, device=device, precision=precision)
+    chunks = with_demands(
+        input_chunks(input, errors, for_many=devices is not None),
+        prefix=prefix,
+        phrases=constraints,
+        tab=tab,
+    )
+    bundle, copies = load_on_devices(
+        model,
+        ensemble_weights,
+        device=device,
+        devices=devices,
+        num_workers=num_workers,
+        precision=precision,
+    )
     details = Details(
         alignments is not None, attention, alternatives, alignment_layer, timings, n_best > 1
     )
@@ -189,6 +203,7 @@ def translate(
         split_sentences=split_sentences,
         shortlist=shortlist,
         choose=choose,
+        copies=copies,
     )
     if at_terminal:
         logger.info("type a sentence and press Enter; Ctrl-D ends")

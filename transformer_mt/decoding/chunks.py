@@ -14,6 +14,8 @@ from transformer_mt.errors import DataError
 FIRST_SIZE = 64
 GROWTH = 4
 LAST_SIZE = 1024
+LAST_SIZE_OF_MANY = 8 * LAST_SIZE
+"""For several devices: at the end of each chunk, most of them wait for one."""
 
 # Bounds the memory that a chunk of very long lines takes.
 MAX_CHARACTERS = 1_000_000
@@ -23,23 +25,23 @@ MAX_CHARACTERS = 1_000_000
 LINGER_SECONDS = 0.02
 
 
-def chunks_of(lines: Iterable[str]) -> Iterator[list[str]]:
-    """Cut lines into chunks that depend on the lines alone."""
+def chunks_of(lines: Iterable[str], last_size: int = LAST_SIZE) -> Iterator[list[str]]:
+    """Cut lines into chunks that depend on the lines alone, of at most `last_size`."""
     source = iter(lines)
-    return _chunks(lambda: source)
+    return _chunks(lambda: source, last_size)
 
 
-def chunks_as_they_come(lines: Iterable[str]) -> Iterator[list[str]]:
+def chunks_as_they_come(lines: Iterable[str], last_size: int = LAST_SIZE) -> Iterator[list[str]]:
     """Cut lines into chunks of what is there, without waiting for lines that come later.
 
     A thread reads ahead, from the moment of the call. It is left behind if the chunks are not used
     up: a thread that waits for somebody to type cannot be stopped.
     """
-    return _chunks(_Reader(lines).available)
+    return _chunks(_Reader(lines, 2 * last_size).available, last_size)
 
 
-def _chunks(rest: Callable[[], Iterator[str]]) -> Iterator[list[str]]:
-    for size in _sizes():
+def _chunks(rest: Callable[[], Iterator[str]], last_size: int) -> Iterator[list[str]]:
+    for size in _sizes(last_size):
         chunk: list[str] = []
         try:
             for line in _within(MAX_CHARACTERS, itertools.islice(rest(), size)):
@@ -53,11 +55,11 @@ def _chunks(rest: Callable[[], Iterator[str]]) -> Iterator[list[str]]:
         yield chunk
 
 
-def _sizes() -> Iterator[int]:
+def _sizes(last_size: int) -> Iterator[int]:
     size = FIRST_SIZE
     while True:
         yield size
-        size = min(size * GROWTH, LAST_SIZE)
+        size = min(size * GROWTH, last_size)
 
 
 def _within(max_characters: int, lines: Iterator[str]) -> Iterator[str]:
@@ -75,8 +77,8 @@ class _Reader:
 
     _END: Final = object()
 
-    def __init__(self, lines: Iterable[str]) -> None:
-        self._queue: queue.Queue[object] = queue.Queue(maxsize=2 * LAST_SIZE)
+    def __init__(self, lines: Iterable[str], size: int) -> None:
+        self._queue: queue.Queue[object] = queue.Queue(maxsize=size)
         self._ended = False
         threading.Thread(target=self._read, args=(lines,), daemon=True).start()
 

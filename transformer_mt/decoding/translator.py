@@ -36,6 +36,8 @@ class Translator:
         split_sentences: Whether to translate each sentence of a line alone.
         lexicon: What targets may hold, by their sources; None: all tokens.
         choose: See `joining.Joiner`.
+        copies: Names of devices, each with what loads the bundle again there. They share the
+            batches, `options.num_workers` in all; a text of one batch stays where the bundle is.
 
     Attributes:
         options: How it searches.
@@ -57,6 +59,7 @@ class Translator:
         split_sentences: bool = False,
         lexicon: Lexicon | None = None,
         choose: Choice | None = None,
+        copies: Sequence[tuple[str, Callable[[], Bundle]]] = (),
     ) -> None:
         options.check(bundle.tokenizers.tgt.vocab_size)
         self.options = options
@@ -88,7 +91,13 @@ class Translator:
         separator = None if self._document is None else self._document.separator
         self._joiner = Joiner(bundle.tokenizers, separator, choose)
         self._search = BatchSearch(bundle, options, lexicon)
-        self._workers = Workers(partial(halving, self._search), options.num_workers)
+        self._workers = Workers(
+            partial(halving, self._search),
+            options.num_workers,
+            elsewhere=[
+                (name, partial(_search_elsewhere, load, options, lexicon)) for name, load in copies
+            ],
+        )
 
     def translate(
         self,
@@ -199,3 +208,9 @@ class Translator:
         trace = Trace(self.options.ranking)
         ((best, *_),) = self._search([Request(tuple(source))], watch=trace.watch)
         return replace(best, tokens=self._order.turned(best.tokens)), trace
+
+
+def _search_elsewhere(
+    load: Callable[[], Bundle], options: SearchOptions, lexicon: Lexicon | None
+) -> Callable[[Sequence[Request]], list[list[Hypothesis]]]:
+    return partial(halving, BatchSearch(load(), options, lexicon))

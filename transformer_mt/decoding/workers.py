@@ -1,16 +1,19 @@
-"""Processes that share the batches of one text, each on one thread."""
+"""Processes that share the batches of one text, on the processor or each on its own device."""
 
 import os
+import queue
+import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from functools import cache
 from multiprocessing import get_all_start_methods, get_context
 from typing import Generic, TypeVar, cast
 
 import torch
 
-from transformer_mt.errors import ConfigError, TmtError
+from transformer_mt.errors import ConfigError, TmtError, brief
 from transformer_mt.processes import end_pool, serve_parent
 
 MOST_WORKERS = 8
@@ -32,24 +35,35 @@ def fitting_num_workers(device: torch.device) -> int:
 class Workers(Generic[Batch, Result]):
     """Applies a function to batches, in order, in one process or in several.
 
-    The processes are copies of this one (`fork`), made when they are first needed: they share the
-    memory of the weights. Small operators do not gain from a second thread; but a single batch is
-    faster with all threads, and stays here.
+    The processes are made when they are first needed. Without `elsewhere` they are copies of this
+    one (`fork`), of one thread each: they share the memory of the weights. Small operators do not
+    gain from a second thread; but a single batch is faster with all threads, and stays here.
 
     Args:
         function: What to do with a batch.
         num_workers: How many processes; 1: this one alone.
+        elsewhere: What makes the same function in each of so many processes that start from
+            nothing (`spawn`), as CUDA does not outlive a fork; with the name of its device.
 
     Raises:
         ConfigError: If this system cannot copy processes.
     """
 
-    def __init__(self, function: Callable[[Batch], Result], num_workers: int) -> None:
-        if num_workers > 1 and "fork" not in get_all_start_methods():
+    def __init__(
+        self,
+        function: Callable[[Batch], Result],
+        num_workers: int,
+        *,
+        elsewhere: Sequence[tuple[str, Callable[[], Callable[[Batch], Result]]]] = (),
+    ) -> None:
+        if elsewhere and num_workers != len(elsewhere):
+            raise ValueError(f"{num_workers} workers, but {len(elsewhere)} devices")
+        if num_workers > 1 and not elsewhere and "fork" not in get_all_start_methods():
             raise ConfigError("--workers: this system cannot copy processes: leave it at 1")
         self._function = function
         self._num_workers = num_workers
-        self._pool: ProcessPoolExecutor | None = None
+        self._elsewhere = elsewhere
+        self._pool: _Copies | _OnDevices | None = None
 
     def map(self, batches: Sequence[Batch]) -> Iterator[Result]:
         """Yield the results in the order of the batches, each as soon as it is there.
@@ -61,16 +75,14 @@ class Workers(Generic[Batch, Result]):
             yield from map(self._function, batches)
             return
         if self._pool is None:
-            self._pool = ProcessPoolExecutor(
-                self._num_workers,
-                mp_context=get_context("fork"),
-                initializer=_begin,
-                initargs=(self._function,),  # not pickled: a copied process has it already
-            )
+            if self._elsewhere:
+                self._pool = _OnDevices(self._elsewhere)
+            else:
+                self._pool = _Copies(self._function, self._num_workers)
         try:
             yield from cast("Iterator[Result]", self._pool.map(_run, batches))
         except BaseException as error:  # a batch that failed, Ctrl-C: do not wait for the others
-            end_pool(self._pool)
+            self._pool.end()
             self._pool = None
             if isinstance(error, BrokenProcessPool):
                 raise TmtError(
@@ -79,11 +91,91 @@ class Workers(Generic[Batch, Result]):
             raise
 
 
+class _Copies(ProcessPoolExecutor):
+    """Copies of this process; whichever is free takes the next batch."""
+
+    def __init__(self, function: Callable[..., object], num_workers: int) -> None:
+        super().__init__(
+            num_workers,
+            mp_context=get_context("fork"),
+            initializer=_begin,
+            initargs=(function,),  # not pickled: a copied process has it already
+        )
+
+    def end(self) -> None:
+        """End all processes in the middle of their work."""
+        end_pool(self)
+
+
+class _OnDevices:
+    """A process for each device, and a thread here for each, that gives it batches.
+
+    Each is a pool of its own, so that a process that died can be named.
+    """
+
+    def __init__(self, makers: Sequence[tuple[str, Callable[[], Callable[..., object]]]]) -> None:
+        num_threads = max(1, torch.get_num_threads() // len(makers))
+        self._free: queue.SimpleQueue[tuple[str, ProcessPoolExecutor]] = queue.SimpleQueue()
+        self._pools = []
+        for name, make in makers:
+            pool = ProcessPoolExecutor(
+                1,
+                mp_context=get_context("spawn"),
+                initializer=_begin_elsewhere,
+                initargs=(make, num_threads),
+            )
+            self._pools.append(pool)
+            self._free.put((name, pool))
+        # Processes inherit what signals the thread that starts them has blocked: Ctrl-C must not
+        # reach them while they are still importing.
+        self._threads = ThreadPoolExecutor(len(makers), initializer=_block_interrupts)
+
+    def map(
+        self, function: Callable[[object], object], batches: Sequence[object]
+    ) -> Iterator[object]:
+        return self._threads.map(lambda batch: self._run_where_free(function, batch), batches)
+
+    def end(self) -> None:
+        """End all processes in the middle of their work."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        for pool in self._pools:
+            end_pool(pool)
+
+    def _run_where_free(self, function: Callable[[object], object], batch: object) -> object:
+        name, pool = self._free.get()
+        try:
+            return pool.submit(function, batch).result()
+        except BrokenProcessPool as error:
+            raise TmtError(
+                f"--devices: the process of {name} was killed, maybe for want of memory"
+            ) from error
+        except TmtError as error:
+            raise type(error)(f"{name}: {error}") from error
+        except RuntimeError as error:  # of CUDA, which names no device
+            raise TmtError(f"--devices: {name}: {brief(error)}") from error
+        finally:
+            self._free.put((name, pool))
+
+
+def _block_interrupts() -> None:
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+
+
 def _begin(function: Callable[[Batch], Result]) -> None:
     global _work
     _work = function
     torch.set_num_threads(1)
     serve_parent()
+
+
+def _begin_elsewhere(make: Callable[[], Callable[[Batch], Result]], num_threads: int) -> None:
+    """Prepare a new process; what may fail is left to its first batch, which can say so."""
+    global _work
+    serve_parent()
+    torch.set_num_threads(num_threads)
+    made = cache(make)
+    _work = lambda batch: made()(batch)  # noqa: E731
 
 
 _work: Callable[..., object] = os.abort

@@ -18,6 +18,37 @@ def choose_device(
     Raises:
         ConfigError: If the wanted device is not there.
     """
+    device = _found(wanted, local_rank, setting)
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    return device
+
+
+def choose_devices(wanted: str, *, setting: str) -> list[torch.device]:
+    """Return several devices, for a process each; touches none of them.
+
+    Args:
+        wanted: Names with commas between them; a mere number is that of a CUDA device; `all`: all
+            CUDA devices.
+        setting: What the user set, for messages.
+
+    Raises:
+        ConfigError: If one is not there, or they are of several kinds: the text of a sentence
+            would depend on which of them took it.
+    """
+    names = [name.strip() for name in wanted.split(",")]
+    if names == ["all"]:
+        names = [f"cuda:{i}" for i in range(max(1, torch.cuda.device_count()))]
+    devices = [_found(f"cuda:{name}" if name.isdecimal() else name, 0, setting) for name in names]
+    if len(kinds := sorted({device.type for device in devices})) > 1:
+        raise ConfigError(
+            f"{setting} {wanted}: expected devices of one kind, got {' and '.join(kinds)}: they "
+            "round differently, and the text would depend on which one took a sentence"
+        )
+    return devices
+
+
+def _found(wanted: str, local_rank: int, setting: str) -> torch.device:
     there = {
         "cuda": torch.cuda.is_available(),
         "mps": torch.backends.mps.is_available(),
@@ -40,7 +71,6 @@ def choose_device(
             f"{setting}: CUDA device {index} is not there: this machine has "
             f"{torch.cuda.device_count()}, and each process on it needs its own"
         )
-    torch.cuda.set_device(index)
     return torch.device("cuda", index)
 
 

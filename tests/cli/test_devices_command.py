@@ -1,0 +1,124 @@
+"""`--devices`: several processes with models of their own share one input."""
+
+import os
+import signal
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.commands import tmt as run
+from tests.conftest import small_text
+from transformer_mt.cli.device_options import load_on_devices
+from transformer_mt.errors import ConfigError, ModelError
+from transformer_mt.training.devices import choose_devices
+
+LINES = ["", *small_text(40, seed=3)[0], " ", "dog"]
+TEXT = "".join(f"{line}\n" for line in LINES)
+# So small that the first chunk of lines is several batches.
+COMMAND = ("translate", "--batch-tokens", "200")
+
+
+@pytest.fixture(scope="module")
+def expected(tiny_bundle: Path) -> bytes:
+    """What one process on the CPU makes of the text."""
+    options = ("--model", tiny_bundle, "--device", "cpu", "--workers", 1)
+    return run(*COMMAND, *options, data=TEXT.encode()).stdout_bytes
+
+
+@pytest.mark.parametrize("num_models", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_two_devices_give_the_text_of_one(tiny_bundle, expected, quick_devices, num_models) -> None:
+    models = ["--model", tiny_bundle] * num_models
+    result = run(*COMMAND, *models, "--devices", "cpu,cpu", data=TEXT.encode())
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout_bytes == expected
+    assert "devices: cpu, cpu" in result.stderr
+
+
+def test_a_model_that_changed_meanwhile_is_not_mixed_with_the_first(tiny_bundle) -> None:
+    _, copies = load_on_devices(
+        [tiny_bundle], None,
+        device="auto", devices="cpu,cpu", num_workers=None, precision="fp32",
+    )  # fmt: skip
+    (_, load), _ = copies
+    changed = partial(load.func, *load.args, **load.keywords | {"fingerprint": "another"})
+    with pytest.raises(ModelError, match="another one than a moment ago"):
+        changed()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--devices", "cpu,nothing"], "--devices: 'nothing' is not there; this machine"),
+        (["--devices", "cpu,"], "--devices: '' is not there"),
+        (["--devices", "cpu,cpu", "--device", "cpu"], "--devices does not go with --device:"),
+        (["--devices", "cpu,cpu", "--workers", "2"], "--devices does not go with --workers:"),
+        (["--devices", "all"], "--devices: 'cuda:0' is not there; this machine"),
+        (["--devices", "0,1"], "--devices: 'cuda:0' is not there; this machine"),
+    ],
+)
+def test_devices_that_are_not_there_or_do_not_fit_are_told_in_one_line(
+    tiny_bundle, arguments, words
+) -> None:
+    if torch.cuda.is_available() and "cuda" in words:
+        pytest.skip("there is a CUDA device")
+    result = run("translate", "--model", tiny_bundle, *arguments, data=b"dog\n")
+    assert result.exit_code == 2
+    assert words in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert result.stdout == ""
+
+
+def test_devices_of_two_kinds_are_refused(monkeypatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
+    names = partial(choose_devices, setting="--devices")
+    assert [*map(str, names("all"))] == ["cuda:0", "cuda:1", "cuda:2", "cuda:3"]
+    assert [*map(str, names("2,cuda:0,2"))] == ["cuda:2", "cuda:0", "cuda:2"]
+    with pytest.raises(ConfigError, match="of one kind, got cpu and cuda"):
+        names("cuda:1,cpu")
+    with pytest.raises(ConfigError, match="CUDA device 4 is not there: this machine has 4"):
+        names("0,4")
+
+
+@pytest.mark.slow
+def test_results_come_while_more_is_awaited_and_ctrl_c_ends_all_processes(
+    tiny_bundle, expected
+) -> None:
+    command = [sys.executable, "-m", "transformer_mt", *COMMAND, "--model", str(tiny_bundle)]
+    process = subprocess.Popen(
+        [*command, "--devices", "cpu,cpu"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        start_new_session=True,
+    )
+    assert process.stdin
+    assert process.stdout
+    process.stdin.write(TEXT.encode())
+    process.stdin.flush()
+    found = b"".join(process.stdout.readline() for _ in LINES)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+    rest, errors = process.communicate(timeout=60)  # until nobody holds its output any more
+    assert process.returncode == 130
+    assert (found, rest) == (expected, b"")
+    assert b"Traceback" not in errors
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("devices", ["0,0", "all"])
+def test_several_processes_on_cuda_give_the_text_of_one(tiny_bundle, devices) -> None:
+    """Two on one device is how a machine with a single one goes the same way."""
+    if devices == "all" and torch.cuda.device_count() < 2:
+        pytest.skip("there are not two CUDA devices")
+    options = [*COMMAND, "--model", tiny_bundle]
+    one = run(*options, "--device", "cuda", data=TEXT.encode())
+    several = run(*options, "--devices", devices, data=TEXT.encode())
+    assert several.exit_code == 0, several.stderr
+    assert several.stdout_bytes == one.stdout_bytes
+    assert several.stdout_bytes.count(b"\n") == len(LINES)

@@ -1,0 +1,90 @@
+"""Where a model translates: one device, or several that share the input."""
+
+import logging
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+import typer
+
+from transformer_mt.cli.model_options import Copies, load_models
+from transformer_mt.errors import ConfigError, ModelError
+from transformer_mt.log import configure_logging
+
+if TYPE_CHECKING:
+    from transformer_mt.bundle import Bundle
+
+logger = logging.getLogger(__name__)
+
+Devices: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--devices",
+        metavar="A,B,..|all",
+        help="Devices that share the input, in place of --device: cuda:0,cuda:1 or 0,1, or all "
+        "CUDA devices. A process for each holds its own copy of the model; the order of the lines "
+        "stays.",
+    ),
+]
+
+
+def load_on_devices(
+    models: Sequence[Path] | None,
+    weights: str | None,
+    *,
+    device: str,
+    devices: str | None,
+    num_workers: int | None,
+    precision: str,
+) -> tuple["Bundle", Copies]:
+    """Load models as `load_models`, on the first device, and say how others load them.
+
+    Args:
+        models: See `load_models`.
+        weights: Likewise.
+        device: Value of --device.
+        devices: Value of --devices.
+        num_workers: Value of --workers.
+        precision: Value of --precision.
+
+    Returns:
+        The model, and what `make_translator` takes as copies: none for a single device.
+
+    Raises:
+        ConfigError: If options do not go together, or a device is not there.
+        ModelError: See `load_models`.
+    """
+    if devices is None:
+        return load_models(models, weights, device=device, precision=precision), ()
+    for option, is_given in {"--device": device != "auto", "--workers": num_workers}.items():
+        if is_given:
+            raise ConfigError(
+                f"--devices does not go with {option}: it names all devices, and each gets a "
+                "process; drop one"
+            )
+    from transformer_mt.bundle import find_bundle
+    from transformer_mt.training.devices import choose_devices
+
+    places = [str(place) for place in choose_devices(devices, setting="--devices")]
+    paths = [find_bundle(path) for path in models] if models else [find_bundle(None)]
+    bundle = load_models(paths, weights, device=places[0], precision=precision)
+    logger.info("devices: %s", ", ".join(places))
+    load = partial(_load_copy, paths, weights, precision=precision, fingerprint=bundle.fingerprint)
+    if len(places) == 1:
+        return bundle, ()
+    return bundle, [(place, partial(load, device=place)) for place in places]
+
+
+def _load_copy(
+    paths: Sequence[Path], weights: str | None, *, device: str, precision: str, fingerprint: str
+) -> "Bundle":
+    """Load the models in a process of its own, which tells only warnings."""
+    configure_logging(logging.WARNING)
+    bundle = load_models(paths, weights, device=device, precision=precision)
+    if bundle.fingerprint != fingerprint:
+        raise ModelError(
+            "the model is another one than a moment ago, as of a run that trains: try again, or "
+            "translate with a copy of the folder"
+        )
+    return bundle
