@@ -62,7 +62,8 @@ UNREADABLE_JSON = (OSError, ValueError, LookupError, TypeError, RecursionError)
 
 def reason_of(error: OSError) -> str:
     """Say in a user's words why the system refused."""
-    return _REASONS.get(error.errno or 0) or (error.strerror or str(error)).lower()
+    known = _REASONS.get(error.errno or 0)
+    return known or (error.strerror.lower() if error.strerror else str(error))
 
 
 def brief(error: BaseException) -> str:

@@ -322,7 +322,7 @@ def _check_file(directory: Path, name: str, facts: object, hashes: FileHashes) -
             if hashes(path, hash_name) != facts[hash_name]:
                 raise ModelError(f"{path}: damaged: its content does not match {MANIFEST}")
     except OSError as error:
-        raise ModelError(f"{path}: cannot be read: {error.strerror or error}") from error
+        raise ModelError(f"{path}: cannot be read: {reason_of(error)}") from error
 
 
 def _exchange(first: Path, second: Path) -> bool:

@@ -121,7 +121,7 @@ def test_a_bundle_that_is_replaced_while_it_is_read_is_read_again(
 
 
 def test_a_folder_that_cannot_be_looked_at_is_one_clear_line(tmp_path):
-    with pytest.raises(ModelError, match="File name too long"):
+    with pytest.raises(ModelError, match="file name too long"):
         load_bundle(tmp_path / ("x" * 300))
 
 

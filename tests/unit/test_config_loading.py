@@ -464,7 +464,7 @@ def test_missing_files_and_folders_are_refused(tmp_path: Path) -> None:
 def test_an_unreadable_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.yaml"
     path.touch(mode=0)
-    with pytest.raises(ConfigError, match="cannot be read: Permission denied"):
+    with pytest.raises(ConfigError, match="cannot be read: permission denied"):
         load_config(path)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from transformer_mt import storage
 from transformer_mt.claims import claimed_file
-from transformer_mt.errors import ConfigError, ModelError, TmtError
+from transformer_mt.errors import ConfigError, ModelError, TmtError, reason_of
 from transformer_mt.storage import (
     new_directory,
     read_manifest,
@@ -171,7 +171,7 @@ def test_every_damage_is_noticed_by_the_name_of_the_file(tmp_path, damage):
 def test_a_missing_file_is_named(tmp_path):
     write(tmp_path / "it", "some text")
     (tmp_path / "it" / "text").unlink()
-    with pytest.raises(ModelError, match=r"it/text: cannot be read: No such file"):
+    with pytest.raises(ModelError, match=r"it/text: cannot be read: no such file"):
         check(tmp_path / "it")
 
 
@@ -258,3 +258,8 @@ def test_the_same_kind_nothing_and_what_is_empty_or_damaged_are_replaced(tmp_pat
     refuse_to_replace_others(target, "letter")
     write(target, "new")
     assert (target / "text").read_text() == "new"
+
+
+def test_reasons_of_the_system_are_in_lower_case_and_those_of_libraries_as_they_are() -> None:
+    assert reason_of(OSError(errno.EISDIR, "Is a directory")) == "is a directory"
+    assert reason_of(OSError("File: /A/B")) == "File: /A/B"

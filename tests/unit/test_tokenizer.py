@@ -548,7 +548,7 @@ class TestFiles:
             Tokenizers.load(tmp_path)
         (tmp_path / "src.model").unlink()
         (tmp_path / "joint.model").mkdir()
-        with pytest.raises(DataError, match=r"joint\.model: cannot be read: Is a directory"):
+        with pytest.raises(DataError, match=r"joint\.model: cannot be read: is a directory"):
             Tokenizers.load(tmp_path)
 
     def test_a_model_of_others_works_with_its_own_rules(self, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from transformer_mt.config.mistakes import explain
 from transformer_mt.config.overrides import override
 from transformer_mt.config.reader import Place, Unreadable, is_text, plain, read_yaml
 from transformer_mt.config.schema import Config
-from transformer_mt.errors import ConfigError
+from transformer_mt.errors import ConfigError, reason_of
 
 logger = logging.getLogger(__name__)
 
@@ -86,7 +86,7 @@ def read_text(path: Path) -> str:
     except IsADirectoryError as error:
         raise ConfigError(f"{path}: is a folder, not a config file") from error
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+        raise ConfigError(f"{path}: cannot be read: {reason_of(error)}") from error
     if len(content) > MAX_BYTES:
         raise ConfigError(f"{path}: more than {MAX_BYTES // 1024} KiB: this is no config")
     try:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import xxhash
 
-from transformer_mt.errors import DataError
+from transformer_mt.errors import DataError, reason_of
 from transformer_mt.hashes import FileHashes
 
 
@@ -18,7 +18,7 @@ def hash_content(path: Path, hashes: FileHashes) -> str:
     try:
         return hashes(path, "xxh3")
     except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror or error}") from error
+        raise DataError(f"{path}: cannot be read: {reason_of(error)}") from error
 
 
 def hash_values(*values: object) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from transformer_mt.errors import DataError
+from transformer_mt.errors import DataError, reason_of
 
 MAX_LINE_BYTES = 1 << 26
 _BLOCK_BYTES = 1 << 20
@@ -93,7 +93,7 @@ def open_binary(path: Path) -> BinaryIO:
     except IsADirectoryError as error:
         raise DataError(f"{path}: expected a file; this is a folder") from error
     except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror or error}") from error
+        raise DataError(f"{path}: cannot be read: {reason_of(error)}") from error
     except ValueError as error:  # a NUL in the name
         raise DataError(f"{str(path)!r}: not a file name") from error
 
@@ -122,7 +122,6 @@ _OPENERS: dict[str, Callable[[Path], BinaryIO]] = {
     ".xz": _open_xz,
     ".zst": _open_zstd,
 }
-
 
 ARCHIVES = frozenset(_OPENERS)
 """Suffixes of files that are read as archives."""
@@ -161,7 +160,7 @@ def _read_block(read: Callable[[int], bytes], name: str) -> bytes:
         return read(_BLOCK_BYTES)
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         if isinstance(error, OSError) and error.strerror:  # the device, not the content
-            raise DataError(f"{name}: cannot be read: {error.strerror}") from error
+            raise DataError(f"{name}: cannot be read: {reason_of(error)}") from error
         raise DataError(
             f"{name}: damaged or incomplete archive ({error}); copy it again"
         ) from error

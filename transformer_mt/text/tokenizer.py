@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import sentencepiece
 
-from transformer_mt.errors import DataError
+from transformer_mt.errors import DataError, reason_of
 from transformer_mt.text.model_file import ModelType, read_facts
 from transformer_mt.text.segmentation import (
     SPACE,
@@ -106,7 +106,7 @@ class Tokenizer:
         except FileNotFoundError as error:
             raise DataError(f"{path}: no such tokenizer file") from error
         except OSError as error:
-            raise DataError(f"{path}: cannot be read: {error.strerror or error}") from error
+            raise DataError(f"{path}: cannot be read: {reason_of(error)}") from error
         if len(model) > MAX_MODEL_BYTES:
             raise DataError(
                 f"{path}: expected a tokenizer; the file has more than {MAX_MODEL_BYTES:,} bytes"
