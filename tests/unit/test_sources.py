@@ -72,6 +72,15 @@ def test_all_files_that_are_missing_are_named(tmp_path: Path) -> None:
         open_(type="text", src=str(tmp_path / "a"), tgt=str(tmp_path / "b"))
 
 
+@pytest.mark.parametrize("kind", ["text", "tsv", "csv", "jsonl", "parquet"])
+def test_what_can_be_read_only_once_is_refused_at_once(tmp_path: Path, kind: str) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (str(tmp_path / "pipe"), "/dev/zero"):
+        names = {"src": path, "tgt": path} if kind == "text" else {"path": path}
+        with pytest.raises(DataError, match=f"{path}: expected a file; a pipe or a device"):
+            open_(type=kind, **names)
+
+
 def test_files_are_checked_when_opened(tmp_path: Path) -> None:
     there = write(tmp_path / "x", "a\n")
     for src, tgt in [(str(tmp_path / "none"), there), (there, str(tmp_path / "none"))]:

@@ -14,7 +14,7 @@ from transformer_mt.data.fingerprints import hash_content, hash_values
 from transformer_mt.errors import DataError
 from transformer_mt.hashes import NO_HASHES, FileHashes
 from transformer_mt.log import counted
-from transformer_mt.text.lines import open_binary, read_lines
+from transformer_mt.text.lines import check_lasting, open_binary, read_lines
 
 
 class TextPairs:
@@ -184,6 +184,7 @@ def _check_readable(*paths: Path) -> None:
     mistakes = []
     for path in dict.fromkeys(paths):
         try:
+            check_lasting(path)
             open_binary(path).close()
         except DataError as error:
             mistakes.append(str(error))

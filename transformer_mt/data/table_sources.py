@@ -18,6 +18,7 @@ from transformer_mt.data.cells import missing_field, text_of
 from transformer_mt.data.fingerprints import hash_content, hash_values
 from transformer_mt.errors import DataError
 from transformer_mt.hashes import NO_HASHES, FileHashes
+from transformer_mt.text.lines import check_lasting
 
 _ROWS_AT_ONCE = 2048
 
@@ -29,6 +30,7 @@ class ParquetPairs:
         import pyarrow.parquet as pq
 
         self.path, self.src_field, self.tgt_field = path, src_field, tgt_field
+        check_lasting(path)
         with self._explained(), pq.ParquetFile(path) as file:
             schema = file.schema_arrow
         self._columns = [find_column(schema, f, place=str(path)) for f in (src_field, tgt_field)]

@@ -9,6 +9,7 @@ import bz2
 import codecs
 import gzip
 import lzma
+import os
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -69,6 +70,20 @@ def decode_lines(stream: BinaryIO, name: str) -> Iterator[str]:
             lines = [_strip(line, number) for number, line in enumerate(lines, line_number)]
         yield from lines
         line_number += len(lines)
+
+
+def check_lasting(path: Path) -> None:
+    """Refuse what cannot be read again and again: a pipe, a device.
+
+    Raises:
+        DataError: If it is one.
+    """
+    is_ordinary = os.path.isfile(path) or os.path.isdir(path)
+    if not is_ordinary and os.path.exists(path):
+        raise DataError(
+            f"{path}: expected a file; a pipe or a device cannot be read more than once: write "
+            "its content to a file"
+        )
 
 
 def open_binary(path: Path) -> BinaryIO:

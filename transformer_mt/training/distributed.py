@@ -177,14 +177,14 @@ def open_world(*, timeout_minutes: float) -> Iterator[World]:
             prints where this one stood.
     """
     timeout = timedelta(minutes=timeout_minutes)
-    if "TORCHELASTIC_RUN_ID" not in os.environ and int(os.environ.get("WORLD_SIZE", "1")) == 1:
+    if "TORCHELASTIC_RUN_ID" not in os.environ and os.environ.get("WORLD_SIZE", "1") == "1":
         yield World()
         return
     try:
         world = _meet(timeout)
     except (ValueError, RuntimeError) as error:
         raise TmtError(
-            f"the ranks have not met: {brief(error)}: start each with its RANK of WORLD_SIZE, "
+            f"the ranks have not met ({brief(error)}): start each with its RANK of WORLD_SIZE, "
             "MASTER_ADDR and MASTER_PORT, as torchrun does, all within "
             "training.rank_timeout_minutes"
         ) from error
