@@ -178,9 +178,10 @@ def find_bundle(explicit: Path | None, runs_dir: str | Path = "runs") -> Path:
 def bundle_scores(directory: Path) -> dict[str, Any]:
     """Return what the manifest of a bundle says of its quality; nothing if it cannot be read."""
     try:
-        manifest = read_json(directory / MANIFEST)
-        scores: dict[str, Any] = manifest["scores"]
-    except UNREADABLE_JSON:
+        scores: dict[str, Any] = dict(read_json(directory / MANIFEST)["scores"])
+        for value in (scores.get("merit", 0.0), *scores.get("validation", {}).values()):
+            math.isnan(value)  # or it is no number
+    except (*UNREADABLE_JSON, AttributeError, OverflowError):
         return {}
     return scores
 

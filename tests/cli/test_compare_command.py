@@ -190,9 +190,15 @@ def test_runs_with_different_test_sets_are_refused_and_named(runs, changed):
     [
         (lambda run: (run / "result.json").unlink(), ": this run is not finished (it has no"),
         (lambda run: (run / "result.json").write_text("[]"), "/result.json: cannot be read as"),
+        (
+            lambda run: (run / "result.json").write_text(
+                '{"run_dir": "x", "step": 4, "reason": "", "averaged_steps": 7}'
+            ),
+            "/result.json: cannot be read as",
+        ),
         (lambda run: (run / "best/model.safetensors").unlink(), "/best/model.safetensors: cannot"),
     ],
-    ids=["not finished", "no result", "no model"],
+    ids=["not finished", "no result", "another form", "no model"],
 )
 def test_a_run_that_is_not_finished_or_damaged_is_refused(changed, damage, message):
     copy = changed()

@@ -256,6 +256,14 @@ def test_no_folder_makes_a_program_wait_or_take_memory_without_end(
         act(tmp_path)
 
 
+@pytest.mark.parametrize(
+    "scores", [[], "x", {"merit": "x"}, {"validation": [1]}, {"validation": {"bleu": 10**400}}]
+)
+def test_scores_that_are_no_numbers_are_none(scores: object, tmp_path: Path) -> None:
+    (tmp_path / MANIFEST).write_text(json.dumps({"scores": scores}))
+    assert bundle_scores(tmp_path) == {}
+
+
 @pytest.mark.parametrize(("name", "act"), CHANGED)
 def test_a_link_in_a_run_leads_to_no_other_file(
     name: str, act: Callable[[Path], object], tmp_path: Path

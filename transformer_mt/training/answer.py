@@ -7,11 +7,12 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
 from torch import Tensor
 
 from transformer_mt.bundle import bundle_scores, save_bundle
 from transformer_mt.config.schema import Config
-from transformer_mt.errors import UNREADABLE_JSON, ModelError
+from transformer_mt.errors import UNREADABLE_JSON, ModelError, brief
 from transformer_mt.foreign_files import read_json
 from transformer_mt.storage import replace_json
 from transformer_mt.text.tokenizer import Tokenizers
@@ -65,14 +66,14 @@ def read_result(run: RunDirectory) -> RunResult:
     """
     path = run.result_path
     try:
-        result = RunResult(**read_json(path))
+        result = TypeAdapter(RunResult).validate_python(read_json(path))
     except FileNotFoundError:
         raise ModelError(
             f"{run.root}: this run is not finished (it has no {path.name}): go on with "
             "the same `tmt train` command, or leave it out"
         ) from None
     except UNREADABLE_JSON as error:
-        raise ModelError(f"{path}: cannot be read as the result of a run: {error}") from error
+        raise ModelError(f"{path}: cannot be read as a result: {brief(error)}") from error
     return replace(result, run_dir=str(run.root))  # the folder may have been moved
 
 
