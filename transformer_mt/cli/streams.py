@@ -10,13 +10,10 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Literal, TextIO, TypeVar, cast
+from typing import BinaryIO, Literal, TextIO, TypeVar, cast
 
 from transformer_mt.errors import ConfigError, DataError, TmtError, reason_of
 from transformer_mt.log import counted
-
-if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer
 
 STDIN = Path("-")
 
@@ -194,10 +191,20 @@ def results_to(path: Path | None) -> Iterator[TextIO]:
         yield file
 
 
-class _Stdout(io.FileIO):
-    def write(self, data: "ReadableBuffer") -> int:
+class _Stdout(io.TextIOWrapper):
+    # Not below the buffer: Ctrl-C after a write that the buffer has not heard of would let it be
+    # written again at the end.
+    def write(self, text: str) -> int:
         with _naming("stdout"):
-            return super().write(data)
+            return super().write(text)
+
+    def flush(self) -> None:
+        with _naming("stdout"):
+            super().flush()
+
+    def close(self) -> None:
+        with _naming("stdout"):
+            super().close()
 
 
 def named_stdout(stream: io.TextIOWrapper) -> io.TextIOWrapper:
@@ -205,8 +212,8 @@ def named_stdout(stream: io.TextIOWrapper) -> io.TextIOWrapper:
 
     Whoever writes to it, a `TmtError` names it where the disk refuses to go on.
     """
-    return io.TextIOWrapper(
-        io.BufferedWriter(_Stdout(stream.fileno(), "w", closefd=False)),
+    return _Stdout(
+        io.BufferedWriter(io.FileIO(stream.fileno(), "w", closefd=False)),
         encoding="utf-8",
         errors="surrogateescape",
         newline="\n",
