@@ -2,7 +2,7 @@
 
 import logging
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -40,12 +40,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _restore_logging() -> Iterator[None]:
-    """A command that a test runs sets up logging, which is of no concern to the next test."""
+def _plain_logging() -> None:
+    """Undo how a command, of another test or of a fixture for many tests, has set up logging."""
     package = logging.getLogger("transformer_mt")
-    before = package.handlers, package.level, package.propagate
-    yield
-    package.handlers, package.level, package.propagate = before
+    package.handlers, package.propagate = [], True
+    package.setLevel(logging.NOTSET)
 
 
 @pytest.fixture(scope="session")
