@@ -16,6 +16,7 @@ from tests.tiny_runs import metrics_without_times, weights_at
 from transformer_mt.config.loading import dump_config
 from transformer_mt.errors import TmtError
 from transformer_mt.training.distributed import open_world
+from transformer_mt.training.signals import StopRequest
 from transformer_mt.training.trainer import train
 
 ROOT = Path(__file__).parents[2]
@@ -78,13 +79,18 @@ def start(*arguments: object, **environment: object) -> subprocess.Popen[str]:
     return process
 
 
-def start_ranks(size: int, *arguments: object) -> list[subprocess.Popen[str]]:
-    """Start processes as SLURM does: nobody watches over them but they themselves."""
+def start_ranks(size: int, *arguments: object, num_absent: int = 0) -> list[subprocess.Popen[str]]:
+    """Start processes as SLURM does: nobody watches over them but they themselves.
+
+    The last `num_absent` are not started.
+    """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     world = {"WORLD_SIZE": size, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    return [start(*arguments, RANK=rank, LOCAL_RANK=rank, **world) for rank in range(size)]
+    return [
+        start(*arguments, RANK=rank, LOCAL_RANK=rank, **world) for rank in range(size - num_absent)
+    ]
 
 
 def end_of(process: subprocess.Popen[str], seconds: float = 180) -> tuple[int, str]:
@@ -238,9 +244,21 @@ def test_ranks_that_do_not_meet_say_so_in_one_line(monkeypatch, lacks, reason):
             monkeypatch.setenv(name, value)
     with (
         pytest.raises(TmtError, match=f"the ranks have not met .*{reason}.*RANK of WORLD_SIZE"),
-        open_world(timeout_minutes=0.005),
+        open_world(StopRequest(), timeout_minutes=0.005),
     ):
         pass
+
+
+def test_a_signal_ends_the_wait_for_ranks_that_do_not_come(run_config, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(run_config("alone", **CHANGES))
+    (rank,) = start_ranks(2, *TRAIN, num_absent=1)
+    while "waiting for the other ranks of 2" not in rank.stderr.readline():
+        assert rank.poll() is None
+    rank.send_signal(signal.SIGTERM)
+    code, stderr = end_of(rank, 60)
+    assert code == 75
+    assert "stopped by SIGTERM before the first update: nothing is lost" in stderr
 
 
 def test_a_rank_that_hangs_ends_the_others_in_time_and_they_say_where_they_stood(
@@ -295,9 +313,10 @@ def test_ranks_whose_weights_drift_apart_are_named_at_the_next_checkpoint(
 FAIL = """
 import torch
 from transformer_mt.training.distributed import open_world
+from transformer_mt.training.signals import StopRequest
 
 try:
-    with open_world(timeout_minutes=1) as world:
+    with open_world(StopRequest(), timeout_minutes=1) as world:
         replica = world.replicate(torch.nn.Linear(2, 2), torch.device("cpu"))
         replica(torch.ones(2)).sum().backward()
         raise ValueError("of a rank")

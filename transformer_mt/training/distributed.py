@@ -3,9 +3,12 @@
 With one process each function here does nothing, so that the trainer has one text for both.
 """
 
+import logging
 import os
+import threading
 import traceback
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -19,12 +22,18 @@ from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
 from transformer_mt.errors import TmtError, brief
+from transformer_mt.training.signals import Interrupted, StopRequest
+
+logger = logging.getLogger(__name__)
 
 # Others wait for rank 0 while it prepares data, validates or saves.
 _PATIENCE = timedelta(hours=12)
 
 # How long those that are left look for the ones that are lost.
 _ROLL_CALL = timedelta(seconds=5)
+
+# How far apart the moments are in which the ranks know that all have met.
+_MOMENT_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -166,13 +175,15 @@ class World:
 
 
 @contextmanager
-def open_world(*, timeout_minutes: float) -> Iterator[World]:
+def open_world(stop: StopRequest, *, timeout_minutes: float) -> Iterator[World]:
     """Join the processes that `torchrun` or SLURM started, if any, and leave them at the end.
 
     Args:
+        stop: Ends the wait for the others.
         timeout_minutes: A rank that does not answer for so long is lost.
 
     Raises:
+        Interrupted: If a stop is requested before the ranks have met.
         TmtError: If they do not meet, or if one is lost; names it where that can be found out, and
             prints where this one stood.
     """
@@ -181,7 +192,7 @@ def open_world(*, timeout_minutes: float) -> Iterator[World]:
         yield World()
         return
     try:
-        world = _meet(timeout)
+        world = _meet(timeout, stop)
     except (ValueError, RuntimeError) as error:
         raise TmtError(
             f"the ranks have not met ({brief(error)}): start each with its RANK of WORLD_SIZE, "
@@ -208,7 +219,30 @@ def open_world(*, timeout_minutes: float) -> Iterator[World]:
         dist.destroy_process_group()
 
 
-def _meet(timeout: timedelta) -> World:
+def _meet(timeout: timedelta, stop: StopRequest) -> World:
+    """Wait for the other ranks in a thread, as a signal cannot be answered in torch's own wait."""
+    met: Future[World] = Future()
+
+    def wait() -> None:
+        try:
+            met.set_result(_joined(timeout))
+        except BaseException as error:
+            met.set_exception(error)
+
+    if os.environ.get("RANK") == "0":
+        logger.info("waiting for the other ranks of %s", os.environ.get("WORLD_SIZE"))
+    threading.Thread(target=wait, daemon=True).start()
+    try:
+        with stop.leaves_at_once():
+            return met.result()
+    except Interrupted:
+        # Where the others have met already, they count on this one, which will in a moment.
+        with suppress(TimeoutError):
+            return met.result(timeout=_MOMENT_SECONDS)
+        raise
+
+
+def _joined(timeout: timedelta) -> World:
     store, rank, size = next(rendezvous("env://", timeout=timeout))
     if os.environ.get("GROUP_WORLD_SIZE") == "1":
         # On a single machine, torchrun's restarts find the addresses of the processes before them

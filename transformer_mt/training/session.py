@@ -60,25 +60,36 @@ def open_session(config: Config, *, fresh: bool) -> Iterator[Session]:
     torch.use_deterministic_algorithms(config.training.deterministic)
     keep_freed_memory()
     timeout = config.training.rank_timeout_minutes
-    with open_world(timeout_minutes=timeout) as world, stop_request() as stop:
-        device = choose_device(config.training.device, local_rank=world.local_rank)
-        check_precision(config.training.precision, device)
-        run = RunDirectory(Path(config.training.runs_dir) / config.name)
+    with stop_request() as stop:
         try:
-            # A rank that left for a signal that no other got would be lost to the others.
-            leaves_at_once = stop.leaves_at_once() if world.is_main else nullcontext()
-            with world.main_first(), leaves_at_once:
-                sources = open_sources(config)
-                if world.is_main:
-                    run.claim(config, fresh=fresh)
-                data = prepare_data(config, sources, run, is_main=world.is_main)
-            world.check_equal(data.fingerprint(config), "the config, the data or the versions")
-            yield Session(config, run, data, world, device, stop)
+            with (
+                open_world(stop, timeout_minutes=timeout) as world,
+                _open_run(config, world, stop, fresh=fresh) as session,
+            ):
+                yield session
         except Interrupted:
             raise InterruptedRun(
                 f"stopped by {stop.signal_name} before the first update: nothing is lost; "
                 "the same command starts again"
             ) from None
-        finally:
-            run.bring_back()
-            run.release()
+
+
+@contextmanager
+def _open_run(config: Config, world: World, stop: StopRequest, *, fresh: bool) -> Iterator[Session]:
+    """Claim the folder of the run and prepare its data."""
+    device = choose_device(config.training.device, local_rank=world.local_rank)
+    check_precision(config.training.precision, device)
+    run = RunDirectory(Path(config.training.runs_dir) / config.name)
+    try:
+        # A rank that left for a signal that no other got would be lost to the others.
+        leaves_at_once = stop.leaves_at_once() if world.is_main else nullcontext()
+        with world.main_first(), leaves_at_once:
+            sources = open_sources(config)
+            if world.is_main:
+                run.claim(config, fresh=fresh)
+            data = prepare_data(config, sources, run, is_main=world.is_main)
+        world.check_equal(data.fingerprint(config), "the config, the data or the versions")
+        yield Session(config, run, data, world, device, stop)
+    finally:
+        run.bring_back()
+        run.release()
