@@ -84,7 +84,7 @@ def test_a_folder_that_cannot_be_written_to_ends_the_run_before_it_trains(
 
     monkeypatch.setattr(Path, "open", refuse)
     monkeypatch.setattr(torch.optim.Adam, "step", lambda *_: pytest.fail("trained"))
-    with pytest.raises(TmtError, match=f"runs/tiny: cannot write: {words}"):
+    with pytest.raises(TmtError, match=f"runs/tiny/config.yaml: cannot write: {words}"):
         train(settings)
 
 
