@@ -17,7 +17,7 @@ from tests.faults.test_crashes import assert_same_outcome
 from transformer_mt.config.schema import Config
 from transformer_mt.data import encoding
 from transformer_mt.errors import InterruptedRun
-from transformer_mt.training.signals import stop_request
+from transformer_mt.training.signals import Interrupted, stop_request
 from transformer_mt.training.trainer import train
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -76,6 +76,26 @@ def test_a_second_signal_leaves_at_once_and_damages_nothing(
         assert run_in_child(partial(trained, run_config())) == 128 + signal.SIGINT
     whole = Path(train(run_config("whole")).run_dir)
     assert_same_outcome(Path(train(run_config()).run_dir), whole, 6)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_signal_that_a_library_takes_for_a_failed_call_ends_the_block_all_the_same(
+    fails: bool,
+) -> None:
+    def call_of_a_library() -> None:
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        except Interrupted:
+            if fails:
+                raise ValueError("a call has failed") from None
+
+    with stop_request() as stop, pytest.raises(Interrupted), stop.leaves_at_once():
+        call_of_a_library()
+
+
+def test_other_errors_of_a_block_stay_what_they_are() -> None:
+    with stop_request() as stop, pytest.raises(ValueError, match="bad"), stop.leaves_at_once():
+        raise ValueError("bad")
 
 
 def ranks_signalled_at(

@@ -53,8 +53,15 @@ class StopRequest:
         self._may_raise = True
         try:
             yield
+        except Exception:
+            # Libraries that call Python from elsewhere may take Interrupted for a failed call,
+            if self:
+                raise Interrupted from None
+            raise
         finally:
             self._may_raise = False
+        if self:  # or go on without what they called.
+            raise Interrupted
 
     def receive(self, number: int, frame: FrameType | None) -> None:
         """Handle a signal."""
