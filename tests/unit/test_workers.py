@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from functools import partial
+from multiprocessing import active_children
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,14 @@ def test_several_processes_give_results_in_the_order_of_the_batches() -> None:
     found = list(Workers(process_of, 2).map(range(20)))
     assert [batch for batch, _ in found] == list(range(20))
     assert os.getpid() not in {process for _, process in found}
+
+
+def test_processes_end_with_the_workers_not_with_the_program() -> None:
+    shared = Workers(process_of, 2)
+    processes = {process for _, process in shared.map(range(4))}
+    assert processes & {process.pid for process in active_children()}
+    del shared
+    assert not processes & {process.pid for process in active_children()}
 
 
 @pytest.mark.parametrize(("num_workers", "num_batches"), [(1, 5), (3, 1)])

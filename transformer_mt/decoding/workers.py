@@ -4,6 +4,7 @@ import os
 import queue
 import signal
 import sys
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -79,6 +80,8 @@ class Workers(Generic[Batch, Result]):
                 self._pool = _OnDevices(self._elsewhere)
             else:
                 self._pool = _Copies(self._function, self._num_workers)
+            # Left to the end of the program, a pool may be closed there twice at once: a stack.
+            weakref.finalize(self, self._pool.shutdown)
         try:
             yield from cast("Iterator[Result]", self._pool.map(_run, batches))
         except BaseException as error:  # a batch that failed, Ctrl-C: do not wait for the others
@@ -134,6 +137,12 @@ class _OnDevices:
         self, function: Callable[[object], object], batches: Sequence[object]
     ) -> Iterator[object]:
         return self._threads.map(lambda batch: self._run_where_free(function, batch), batches)
+
+    def shutdown(self) -> None:
+        """Wait until all processes have ended."""
+        self._threads.shutdown()
+        for pool in self._pools:
+            pool.shutdown()
 
     def end(self) -> None:
         """End all processes in the middle of their work."""
