@@ -5,6 +5,7 @@ import math
 import os
 import random
 import re
+import resource
 import shutil
 import signal
 import struct
@@ -252,8 +253,11 @@ def test_no_folder_makes_a_program_wait_or_take_memory_without_end(
         os.truncate(path, 1 << 40)
     else:
         path.symlink_to("/dev/zero")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with suppress(TmtError, OSError):
         act(tmp_path)
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert grown < 200 << 10  # kB: three times what a small file may have
 
 
 @pytest.mark.parametrize(

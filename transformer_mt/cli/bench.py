@@ -135,12 +135,7 @@ def decode(
     path = find_bundle(model)
     started = time.perf_counter()
     bundle, copies = load_on_devices(
-        [path],
-        None,
-        device=device,
-        devices=devices,
-        num_workers=num_workers,
-        precision=precision,
+        [path], None, device=device, devices=devices, num_workers=num_workers, precision=precision
     )
     place = next(bundle.model.parameters()).device
     given = {"beam_size": beam_size, "batch_tokens": batch_tokens, "num_workers": num_workers}

@@ -192,17 +192,22 @@ def results_to(path: Path | None) -> Iterator[TextIO]:
 
 
 class _Stdout(io.TextIOWrapper):
+    """Text whose writing, wherever it fails, names stdout."""
+
     # Not below the buffer: Ctrl-C after a write that the buffer has not heard of would let it be
     # written again at the end.
     def write(self, text: str) -> int:
+        """Do as any stream of text."""
         with _naming("stdout"):
             return super().write(text)
 
     def flush(self) -> None:
+        """Do as any stream of text."""
         with _naming("stdout"):
             super().flush()
 
     def close(self) -> None:
+        """Do as any stream of text."""
         with _naming("stdout"):
             super().close()
 

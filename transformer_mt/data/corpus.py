@@ -168,14 +168,9 @@ def prepare_corpus(
         _check_unchanged(source, identity["texts"], hashes)
         manifest = {"kind": KIND, **identity, "source": source.describe(), **facts}
         finish_directory(unfinished, directory, manifest, hash_name="xxh3")
-    corpus = Corpus.open(directory)
-    logger.info(
-        "%s: made its corpus %s in %.1f s\n%s",
-        source.describe(),
-        directory,
-        time.monotonic() - started,
-        corpus.report,
-    )
+    corpus, seconds = Corpus.open(directory), time.monotonic() - started
+    made = f"{source.describe()}: made its corpus {directory} in {seconds:.1f} s"
+    logger.info("%s\n%s", made, corpus.report)
     return corpus
 
 

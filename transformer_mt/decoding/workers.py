@@ -136,6 +136,7 @@ class _OnDevices:
     def map(
         self, function: Callable[[object], object], batches: Sequence[object]
     ) -> Iterator[object]:
+        """Yield the results in the order of the batches."""
         return self._threads.map(lambda batch: self._run_where_free(function, batch), batches)
 
     def shutdown(self) -> None:

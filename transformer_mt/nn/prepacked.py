@@ -222,6 +222,7 @@ def _by_onednn(rounded: Tensor, scales: Tensor) -> Callable[[Tensor], Tensor]:
     zeros = torch.zeros(len(rounded), dtype=torch.int64)
 
     def multiply(rows: Tensor) -> Tensor:
+        """Map (M, K) to (M, N), both fp32."""
         # oneDNN's fast kernel takes unsigned activations: -127..127 becomes 1..255. To int8 and a
         # flip of the sign bit, as the conversion to uint8 is five times slower.
         unsigned = rows.mul(127).round_().to(torch.int8).view(torch.uint8).bitwise_xor_(128)

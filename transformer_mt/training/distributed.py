@@ -224,6 +224,7 @@ def _meet(timeout: timedelta, stop: StopRequest) -> World:
     met: Future[World] = Future()
 
     def wait() -> None:
+        """Leave the ranks, or why they have not met, in `met`."""
         try:
             met.set_result(_joined(timeout))
         except BaseException as error:
