@@ -117,23 +117,49 @@ def to_hugging_face(
     }
     for side in ("encoder", "decoder"):
         renamed[f"model.{side}.embed_positions.weight"] = _positions(weights, side, max_positions)
-    for name, weight in weights.items():
-        side, _, rest = name.partition(".")
-        if rest.startswith("final_norm"):
-            renamed[f"model.{side}.layer_norm.{rest.rpartition('.')[2]}"] = weight
-        elif rest.startswith("layers."):
-            _, layer, rest = rest.split(".", 2)
-            block, _, kind = rest.rpartition(".")
-            parts = weight.chunk(len(_BLOCKS[block]))
-            for theirs, part in zip(_BLOCKS[block], parts, strict=True):
-                renamed[f"model.{side}.layers.{layer}.{theirs}.{kind}"] = part
-        else:
-            assert "embedding" in rest or rest == "output.weight"
+    renamed |= rename_layers(
+        weights,
+        dict.fromkeys(("encoder", "decoder"), _BLOCKS),
+        stack="model.{side}",
+        layers="layers",
+    )
     missing, unexpected = peer.load_state_dict(renamed, strict=False)
     assert not unexpected
     tied = {f"model.{side}.embed_tokens.weight" for side in ("encoder", "decoder")}
     assert set(missing) <= tied | {"lm_head.weight"}
     return peer
+
+
+def rename_layers(
+    weights: dict[str, Tensor],
+    blocks: dict[str, dict[str, list[str]]],
+    *,
+    stack: str,
+    layers: str,
+) -> dict[str, Tensor]:
+    """Give all weights but embeddings and output the names of a program, one for each matrix.
+
+    Args:
+        weights: Ours, by name.
+        blocks: Of each side: our name of a layer's part, and theirs of the matrices in its rows.
+        stack: What they call a side, with `{side}` in it.
+        layers: What they call its layers.
+    """
+    renamed = {}
+    for name, weight in weights.items():
+        side, _, rest = name.partition(".")
+        theirs = stack.format(side=side)
+        if rest.startswith("final_norm"):
+            renamed[f"{theirs}.layer_norm.{rest.rpartition('.')[2]}"] = weight
+        elif rest.startswith("layers."):
+            _, layer, rest = rest.split(".", 2)
+            block, _, kind = rest.rpartition(".")
+            parts = weight.chunk(len(blocks[side][block]))
+            for part_name, part in zip(blocks[side][block], parts, strict=True):
+                renamed[f"{theirs}.{layers}.{layer}.{part_name}.{kind}"] = part
+        else:
+            assert "embedding" in rest or rest == "output.weight"
+    return renamed
 
 
 def _positions(weights: dict[str, Tensor], side: str, max_positions: int) -> Tensor:

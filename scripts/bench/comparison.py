@@ -1,5 +1,6 @@
 """What comparisons with other programs share: runs in turn, the load of others, results, tables."""
 
+import argparse
 import contextlib
 import importlib.metadata
 import json
@@ -38,6 +39,33 @@ def run_child(command: Sequence[str], *, threads: int) -> Run:
     if result.returncode:
         return {"error": f"exit code {result.returncode}", **about}
     return {**json.loads(result.stdout), **about}
+
+
+def add_python_options(parser: argparse.ArgumentParser, engines: Iterable[str]) -> None:
+    """Add an option to name the interpreter of each engine that wants one of its own."""
+    for engine in engines:
+        help_text = f"interpreter that has {engine}"
+        parser.add_argument(_python_option(engine), type=Path, metavar="PATH", help=help_text)
+
+
+def python_of(engine: str, options: argparse.Namespace) -> Path | Run:
+    """Return the interpreter that was named for an engine; else the run that tells of its absence.
+
+    A link to an interpreter stays one, for it tells where the packages are.
+    """
+    option = _python_option(engine)
+    path: Path | None = getattr(options, option.removeprefix("--").replace("-", "_"))
+    return {"error": f"{NOT_INSTALLED}: no {option}"} if path is None else path.absolute()
+
+
+def _python_option(engine: str) -> str:
+    return f"--{engine.replace(' ', '').lower()}-python"
+
+
+def in_checkout(path: str) -> str:
+    """Name a file in this checkout by its place there; leave other names as they are."""
+    absolute = Path(path).resolve()
+    return absolute.relative_to(ROOT).as_posix() if absolute.is_relative_to(ROOT) else path
 
 
 def with_threads(threads: int) -> dict[str, str]:

@@ -1,145 +1,31 @@
 """Beam search of other programs with our weights, measured as `tmt bench decode` measures ours.
 
-A process for each: `decode_engines.py ENGINE --model DIR ...` prints one JSON object. CTranslate2's
-process imports no torch, as its users' do not.
+A process for each: `decode_engines.py ENGINE --model DIR ...` prints one JSON object. The toolkits'
+run in interpreters of their own, which need what reads settings and cuts text into pieces as well.
 """
 
 import argparse
-import importlib
-import itertools
+import contextlib
+import importlib.metadata
 import json
 import math
 import re
 import statistics
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # for the toolkits' interpreters
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from transformer_mt.config.loading import load_config
-from transformer_mt.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizers
+from translators import LOADERS, PACKAGES, Ready, Setup, Translate
 
-ENGINES = {"Hugging Face": ("fp32", "bf16"), "CTranslate2": ("fp32", "int8")}
-"""Which precisions they have on a CPU."""
-PACKAGES = {"Hugging Face": "transformers", "CTranslate2": "ctranslate2"}
+from transformer_mt.text.tokenizer import Tokenizers
 
 TRIAL_LINES = 96
 WARMUP_LINES = 32
 GREEDY_LINES = 100
-
-Setup = dict[str, Any]
-Translate = Callable[[Sequence[list[int]]], list[list[int]]]
-"""From sources without eos to targets without eos."""
-
-
-def hugging_face(options: argparse.Namespace) -> tuple[list[Setup], Callable[..., Translate]]:
-    """Load the model; return the ways to run it, and a function that makes one of them ready."""
-    import torch
-    from peer_models import plain_transformer, to_hugging_face
-
-    from transformer_mt.bundle import load_bundle
-
-    bundle = load_bundle(options.model)
-    settings = bundle.config
-    dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[options.precision]
-    model = to_hugging_face(bundle.model, plain_transformer(settings.model)).to(dtype)
-    del bundle
-    # Fused attention is slow in bf16 on CPUs (see `gpu_peers.fastest_attention`).
-    attentions = ("sdpa", "eager") if options.precision == "bf16" else ("sdpa",)
-    setups = [
-        {"batch": batch, "attention": attention}
-        for batch, attention in itertools.product(options.batches, attentions)
-    ]
-
-    @torch.inference_mode()
-    def translate_batch(sources: Sequence[list[int]], beam_size: int) -> list[list[int]]:
-        """Translate sentences of similar length."""
-        rows = [torch.tensor([*source, EOS_ID]) for source in sources]
-        src = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=PAD_ID)
-        output = model.generate(
-            input_ids=src,
-            attention_mask=(src != PAD_ID).long(),
-            num_beams=beam_size,
-            do_sample=False,
-            early_stopping=False,
-            length_penalty=settings.decoding.length_penalty if beam_size > 1 else 1.0,
-            max_new_tokens=_limit(settings.decoding, sources),
-            suppress_tokens=[PAD_ID, UNK_ID, BOS_ID],
-        )
-        return [
-            list(itertools.takewhile(lambda i: i != EOS_ID, row[1:])) for row in output.tolist()
-        ]
-
-    def ready(setup: Setup, beam_size: int) -> Translate:
-        """Return a translator with some settings."""
-        model.set_attn_implementation(setup["attention"])
-
-        def translate(sources: Sequence[list[int]]) -> list[list[int]]:
-            """Translate sentences in batches of similar length, in the order that they come."""
-            order = sorted(range(len(sources)), key=lambda i: len(sources[i]))
-            found: list[list[int]] = [[] for _ in sources]
-            for start in range(0, len(order), setup["batch"]):
-                rows = order[start : start + setup["batch"]]
-                targets = translate_batch([sources[i] for i in rows], beam_size)
-                for i, target in zip(rows, targets, strict=True):
-                    found[i] = target
-            return found
-
-        return translate
-
-    return setups, ready
-
-
-def ctranslate2(options: argparse.Namespace) -> tuple[list[Setup], Callable[..., Translate]]:
-    """Load the converted model; see `hugging_face`."""
-    engine = importlib.import_module("ctranslate2")
-    decoding = load_config(options.model / "config.yaml").decoding
-    tokenizers = Tokenizers.load(options.model)
-    ids = tokenizers.tgt.ids
-    # Several sentences at once on one thread each, or one after another on all threads.
-    setups = [
-        {"batch": batch, "workers": workers}
-        for batch, workers in itertools.product(options.batches, sorted({1, options.threads}))
-    ]
-    loaded: dict[int, Any] = {}
-
-    def ready(setup: Setup, beam_size: int) -> Translate:
-        """Return a translator with some settings."""
-        workers = setup["workers"]
-        if workers not in loaded:
-            loaded.clear()  # never two copies of the weights
-            loaded[workers] = engine.Translator(
-                str(options.converted),
-                device="cpu",
-                compute_type={"fp32": "float32", "int8": "int8"}[options.precision],
-                inter_threads=workers,
-                intra_threads=max(1, options.threads // workers),
-            )
-
-        def translate(sources: Sequence[list[int]]) -> list[list[int]]:
-            """Translate sentences; the engine makes the batches."""
-            results = loaded[workers].translate_batch(
-                [tokenizers.src.pieces(source) for source in sources],
-                beam_size=beam_size,
-                length_penalty=decoding.length_penalty,
-                max_batch_size=setup["batch"],
-                max_decoding_length=_limit(decoding, sources),
-                suppress_sequences=[[tokenizers.tgt.pieces([i])[0]] for i in (PAD_ID, BOS_ID)],
-                disable_unk=True,
-            )
-            return [[ids[piece] for piece in result.hypotheses[0]] for result in results]
-
-        return translate
-
-    return setups, ready
-
-
-def _limit(decoding: Any, sources: Sequence[Sequence[int]]) -> int:
-    longest = 1 + max(len(source) for source in sources)
-    return int(longest * decoding.max_length_factor) + int(decoding.max_length_offset)
 
 
 def evenly(lines: Sequence[str], number: int) -> list[str]:
@@ -148,7 +34,7 @@ def evenly(lines: Sequence[str], number: int) -> list[str]:
 
 
 def measure(
-    translators: tuple[list[Setup], Callable[..., Translate]],
+    translators: tuple[list[Setup], Ready],
     lines: Sequence[str],
     options: argparse.Namespace,
 ) -> dict[str, object]:
@@ -226,31 +112,35 @@ def peak_memory_bytes() -> int:
     return int(found[1]) * 1024
 
 
-def convert(model: Path, directory: Path) -> None:
-    """Write a bundle in the format of CTranslate2."""
+def convert(engine: str, model: Path, directory: Path) -> None:
+    """Write a bundle in the format of an engine."""
     from peer_models import plain_transformer, save_ctranslate2
+    from toolkit_models import save_eole, save_joeynmt
 
     from transformer_mt.bundle import load_bundle
 
     bundle = load_bundle(model)
+    settings = plain_transformer(bundle.config.model)
     src, tgt = bundle.tokenizers.src, bundle.tokenizers.tgt
-    save_ctranslate2(
-        bundle.model,
-        plain_transformer(bundle.config.model),
-        src_pieces=src.pieces(range(src.vocab_size)),
-        tgt_pieces=tgt.pieces(range(tgt.vocab_size)),
-        directory=directory,
-    )
+    pieces = tgt.pieces(range(tgt.vocab_size))
+    if engine == "CTranslate2":
+        src_pieces = src.pieces(range(src.vocab_size))
+        save_ctranslate2(
+            bundle.model, settings, src_pieces=src_pieces, tgt_pieces=pieces, directory=directory
+        )
+    else:
+        save = {"Eole": save_eole, "Joey NMT": save_joeynmt}[engine]
+        save(bundle.model, settings, pieces=pieces, directory=directory)
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line."""
     parser = argparse.ArgumentParser(description="Measure another program's beam search.")
     add = parser.add_argument
-    add("engine", choices=list(ENGINES))
+    add("engine", choices=list(LOADERS))
     add("--model", type=Path, required=True, help="bundle")
     add("--input", type=Path, required=True, help="lines to translate")
-    add("--converted", type=Path, help="where CTranslate2 finds the model; made if missing")
+    add("--converted", type=Path, help="where the engine finds the model in its own format")
     add("--precision", choices=("fp32", "bf16", "int8"), default="fp32")
     add("--beam", type=int, default=4)
     add("--batches", type=int, nargs="+", default=[32, 64], help="sentences at once, to try")
@@ -259,14 +149,17 @@ def main(arguments: list[str] | None = None) -> int:
     add("--seconds", type=float, default=30, help="passes begin for so long; one at least")
     add("--singles", type=int, default=100, help="sentences to translate alone")
     add("--greedy", action="store_true", help=f"give greedy translations of {GREEDY_LINES}, too")
-    add("--convert", action="store_true", help="convert the model for CTranslate2, and no more")
+    add("--convert", action="store_true", help="write the model to --converted, and no more")
     options = parser.parse_args(arguments)
     if options.convert:
-        convert(options.model, options.converted)
+        convert(options.engine, options.model, options.converted)
+        print("{}")
         return 0
     lines = options.input.read_text(encoding="utf-8").removesuffix("\n").split("\n")
-    translators = {"Hugging Face": hugging_face, "CTranslate2": ctranslate2}[options.engine]
-    print(json.dumps(measure(translators(options), lines, options)))
+    with contextlib.redirect_stdout(sys.stderr):  # some talk
+        run = measure(LOADERS[options.engine](options), lines, options)
+    package = PACKAGES[options.engine]
+    print(json.dumps({**run, "versions": {package: importlib.metadata.version(package)}}))
     return 0
 
 

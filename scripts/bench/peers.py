@@ -28,13 +28,16 @@ from comparison import (
     OURS,
     ROOT,
     Run,
+    add_python_options,
     add_run,
     good,
     has_failed,
+    in_checkout,
     markdown,
     median,
     num_runs,
     others_load,
+    python_of,
     read_runs,
     run_child,
     say,
@@ -89,10 +92,9 @@ def measure_here(options: argparse.Namespace) -> Run:
 
 def run_toolkit(engine: str, options: argparse.Namespace, changes: Sequence[str]) -> Run:
     """Measure a toolkit by its own command, with its own interpreter."""
-    python = getattr(options, _option_of(engine))
-    if python is None:
-        option = _option_of(engine).replace("_", "-")
-        return {"error": f"{NOT_INSTALLED}: no --{option}"}
+    python = python_of(engine, options)
+    if not isinstance(python, Path):
+        return python
     from peer_models import plain_transformer
 
     config = load_config(find_config(options.config), changes)
@@ -103,7 +105,7 @@ def run_toolkit(engine: str, options: argparse.Namespace, changes: Sequence[str]
         run_child([*command, "--config", options.config], threads=options.threads)
     command = toolkits.command_of(
         engine,
-        python.absolute(),
+        python,
         plain_transformer(config.model),
         folder=folder,
         languages=languages,
@@ -119,10 +121,6 @@ def run_toolkit(engine: str, options: argparse.Namespace, changes: Sequence[str]
             environment=with_threads(options.threads),
         )
     return {**run, "threads": options.threads, "other_cores": others[0] if others else None}
-
-
-def _option_of(engine: str) -> str:
-    return f"{engine.replace(' ', '').lower()}_python"
 
 
 def write_text(folder: Path, config_path: str) -> None:
@@ -212,7 +210,8 @@ def compare(options: argparse.Namespace) -> list[Run]:
         run = {
             **{"size": size, "precision": precision, "engine": engine},
             **run_engine(engine, options, changes),
-            **{"config": options.config, "max_tokens": options.max_tokens, "set": options.set},
+            **{"config": in_checkout(options.config), "max_tokens": options.max_tokens},
+            "set": options.set,
             "versions": {**installed_versions(), "transformers": version("transformers")},
             "num_processors": os.cpu_count(),
         }
@@ -244,9 +243,7 @@ def main(arguments: list[str] | None = None) -> int:
     add("--seconds", type=float, default=30, help="of each run, after a warm-up")
     add("--threads", type=int, default=os.cpu_count() or 1)
     add("--set", action="append", default=[], metavar="PATH=VALUE", help="a setting for all")
-    for engine in toolkits.PRECISIONS:
-        option = f"--{_option_of(engine).replace('_', '-')}"
-        add(option, type=Path, metavar="PATH", help=f"interpreter that has {engine}")
+    add_python_options(parser, toolkits.PRECISIONS)
     add("--table", action="store_true", help="only print the table of the file of results")
     add("--engine", choices=IN_PROCESS, help="measure this peer alone, here, with --config, --set")
     add("--write-text", type=Path, metavar="DIR", help="write the toolkits' text, and no more")

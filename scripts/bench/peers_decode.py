@@ -4,11 +4,12 @@
     .venv/bin/python scripts/bench/peers_decode.py --model runs/multi30k_transformer
 
 Each run is a process of its own; the engines take turns. Ours is `tmt bench decode`; the others are
-Hugging Face `generate` and CTranslate2, both with copies of our weights, with text in and text out
-like ours, each in the fastest of the ways that `decode_engines` knows for it: sentences at once,
-workers, kind of attention. A run is appended to the file of results as soon as it is there, and the
-table is made of the whole file, so that a long comparison can be made in slices: call it again with
-other engines, precisions or models, or for more rounds. Translations are compared with ours, too.
+Hugging Face `generate`, CTranslate2, and Eole and Joey NMT where an interpreter that has them is
+named, all with copies of our weights, with text in and text out like ours, each in the fastest of
+the ways that `translators` knows for it: sentences at once, workers, kind of attention. A run is
+appended to the file of results as soon as it is there, and the table is made of the whole file, so
+that a long comparison can be made in slices: call it again with other engines, precisions, models
+or inputs, or for more rounds. Translations are compared with ours, too.
 """
 
 import argparse
@@ -21,17 +22,20 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import decode_engines
+import translators
 from comparison import (
     NOT_INSTALLED,
     OURS,
     ROOT,
     Run,
+    add_python_options,
     add_run,
     good,
     has_failed,
     markdown,
     median,
     num_runs,
+    python_of,
     read_runs,
     run_child,
     say,
@@ -42,7 +46,7 @@ from comparison import (
 from transformer_mt.metrics.scores import score as corpus_score
 from transformer_mt.versions import installed_versions
 
-ENGINES = {OURS: ("fp32", "bf16", "int8"), **decode_engines.ENGINES}
+ENGINES = {OURS: ("fp32", "bf16", "int8"), **translators.PRECISIONS}
 PRECISIONS = ("fp32", "bf16", "int8")
 
 Contestant = tuple[str, str]
@@ -71,7 +75,7 @@ class Comparison:
         self._kind = {
             "model": run_or_bundle.name,
             "weights": weights[:8],
-            "input": options.input.stem,
+            "input": f"{options.input.resolve().parent.name}/{options.input.stem}",
             "num_lines": len(self._lines),
             "beam_size": options.beam,
         }
@@ -90,7 +94,12 @@ class Comparison:
             result |= self._quality(
                 result.pop("translations"), result.pop("greedy"), earlier[-1] if earlier else None
             )
-        run = {**kind, **result, "versions": _versions(), "num_processors": os.cpu_count()}
+        about = {
+            "versions": _versions() | result.pop("versions", {}),
+            "num_processors": os.cpu_count(),
+        }
+        # The kind again: `tmt bench decode` names the model by its settings.
+        run = {**kind, **result, **kind, **about}
         self._runs.append(run)
         add_run(self._options.output, run)
         speed = f"{run.get('sentences_per_second', 0):,.1f} sentences/s"
@@ -106,26 +115,33 @@ class Comparison:
         result = run_child(command, threads=options.threads)
         if "error" in result:
             return result
-        result.pop("versions", None)
         greedy = self._translations(precision, 1, decode_engines.GREEDY_LINES)
         translations = self._translations(precision, options.beam, len(self._lines))
         return {**result, "setup": {}, "translations": translations, "greedy": greedy}
 
     def _peer(self, engine: str, precision: str, setup: dict[str, object] | None) -> Run:
-        if version(decode_engines.PACKAGES[engine]) is None:
-            return {"error": f"{NOT_INSTALLED}: {decode_engines.PACKAGES[engine]}"}
         options = self._options
-        command = [sys.executable, decode_engines.__file__, engine, "--greedy"]
-        command += ["--model", str(self._model), "--input", str(self._input)]
+        python: Path | Run = Path(sys.executable)
+        package = translators.PACKAGES[engine]
+        if engine in translators.TOOLKITS:
+            python = python_of(engine, options)
+        elif version(package) is None:
+            python = {"error": f"{NOT_INSTALLED}: {package}"}
+        if not isinstance(python, Path):
+            return python
+        converted = self._folder / package
+        program = [decode_engines.__file__, engine, "--model", str(self._model)]
+        program += ["--input", str(self._input), "--converted", str(converted)]
+        if engine != "Hugging Face" and not converted.exists():
+            result = run_child([sys.executable, *program, "--convert"], threads=options.threads)
+            if "error" in result:
+                return result
+        command = [str(python), *program, "--greedy"]
         command += ["--beam", str(options.beam), "--precision", precision]
         command += ["--seconds", str(options.seconds), "--singles", str(options.singles)]
         command += ["--batches", *map(str, options.batches), "--threads", str(options.threads)]
         if setup is not None:
             command += ["--setup", json.dumps(setup)]
-        converted = self._folder / "ctranslate2"
-        command += ["--converted", str(converted)]
-        if engine == "CTranslate2" and not converted.exists():
-            subprocess.run([*command, "--convert"], cwd=ROOT, check=True)
         return run_child(command, threads=options.threads)
 
     def _quality(
@@ -183,8 +199,8 @@ def _share_of_equal(lines: Sequence[str], others: Sequence[str]) -> float:
 
 
 def _versions() -> dict[str, object]:
-    peers = {package: version(package) for package in decode_engines.PACKAGES.values()}
-    return {**installed_versions(), **peers}
+    peers = ("transformers", "ctranslate2")
+    return {**installed_versions(), **{package: version(package) for package in peers}}
 
 
 def tables(runs: Sequence[Run]) -> str:
@@ -281,6 +297,7 @@ def main(arguments: list[str] | None = None) -> int:
     add("--rounds", type=int, default=3)
     add("--seconds", type=float, default=10, help="passes over the file begin for so long")
     add("--singles", type=int, default=50, help="sentences to translate alone")
+    add_python_options(parser, translators.TOOLKITS)
     add("--table", action="store_true", help="only print the table of the file of results")
     options = parser.parse_args(arguments)
     runs = read_runs(options.output)

@@ -122,21 +122,26 @@ def _eole(
             "valid_steps": 1_000_000,
             "save_checkpoint_steps": 1_000_000,
         },
-        "model": {
-            "architecture": "transformer",
-            "layers": settings.num_encoder_layers,
-            "heads": settings.num_heads,
-            "hidden_size": settings.d_model,
-            "transformer_ff": settings.d_ff,
-            "share_embeddings": True,
-            "share_decoder_embeddings": True,
-            "add_qkvbias": True,
-            "add_ffnbias": True,
-            "embeddings": {
-                "word_vec_size": settings.d_model,
-                "position_encoding_type": "SinusoidalInterleaved",
-                "position_encoding": True,
-            },
+        "model": eole_model(settings),
+    }
+
+
+def eole_model(settings: TransformerSettings) -> dict[str, Any]:
+    """Describe a model to Eole."""
+    return {
+        "architecture": "transformer",
+        "layers": settings.num_encoder_layers,
+        "heads": settings.num_heads,
+        "hidden_size": settings.d_model,
+        "transformer_ff": settings.d_ff,
+        "share_embeddings": True,
+        "share_decoder_embeddings": True,
+        "add_qkvbias": True,
+        "add_ffnbias": True,
+        "embeddings": {
+            "word_vec_size": settings.d_model,
+            "position_encoding_type": "SinusoidalInterleaved",
+            "position_encoding": True,
         },
     }
 
@@ -156,16 +161,6 @@ def _joeynmt(
             "voc_file": str(folder / "vocabulary"),
         }
         for side, language in zip(("src", "trg"), languages, strict=True)
-    }
-    stack = {
-        "type": "transformer",
-        "num_layers": settings.num_encoder_layers,
-        "num_heads": settings.num_heads,
-        "hidden_size": settings.d_model,
-        "ff_size": settings.d_ff,
-        "dropout": settings.dropout,
-        "layer_norm": settings.norm,
-        "embeddings": {"embedding_dim": settings.d_model, "scale": True, "dropout": 0.0},
     }
     return {
         "name": "bench",
@@ -198,14 +193,29 @@ def _joeynmt(
             "shuffle": True,
             "overwrite": True,
         },
-        "model": {
-            "initializer": "xavier_uniform",
-            "embed_initializer": "xavier_uniform",
-            "tied_embeddings": True,
-            "tied_softmax": True,
-            "encoder": stack,
-            "decoder": stack | {"num_layers": settings.num_decoder_layers},
-        },
+        "model": joeynmt_model(settings),
+    }
+
+
+def joeynmt_model(settings: TransformerSettings) -> dict[str, Any]:
+    """Describe a model to Joey NMT."""
+    stack = {
+        "type": "transformer",
+        "num_layers": settings.num_encoder_layers,
+        "num_heads": settings.num_heads,
+        "hidden_size": settings.d_model,
+        "ff_size": settings.d_ff,
+        "dropout": settings.dropout,
+        "layer_norm": settings.norm,
+        "embeddings": {"embedding_dim": settings.d_model, "scale": True, "dropout": 0.0},
+    }
+    return {
+        "initializer": "xavier_uniform",
+        "embed_initializer": "xavier_uniform",
+        "tied_embeddings": True,
+        "tied_softmax": True,
+        "encoder": stack,
+        "decoder": stack | {"num_layers": settings.num_decoder_layers},
     }
 
 

@@ -1,8 +1,8 @@
 """The comparison of beam search with others: the same weights, its runs, its tables."""
 
+import json
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -12,8 +12,28 @@ import comparison
 import peers_decode
 
 from transformer_mt.bundle import Bundle, load_bundle
+from transformer_mt.config.model import TransformerSettings
 from transformer_mt.decoding.options import SearchOptions
 from transformer_mt.decoding.translator import Translator
+from transformer_mt.models.seq2seq import Seq2Seq
+
+
+def _model(bundle: Bundle, **changes: object) -> tuple[TransformerSettings, Seq2Seq]:
+    """Build a random model for the tokenizer of a bundle, with its settings but for some."""
+    import torch
+
+    from transformer_mt.models.build import build_model
+
+    settings = bundle.config.model.model_copy(update=changes)
+    torch.manual_seed(1)
+    sizes = (bundle.tokenizers.src.vocab_size, bundle.tokenizers.tgt.vocab_size)
+    model = build_model(settings, src_vocab_size=sizes[0], tgt_vocab_size=sizes[1]).eval()
+    with torch.no_grad():
+        model.decoder.output.weight.mul_(6)  # candidates are then never nearly equal
+        for name, weight in model.named_parameters():
+            if name.endswith("bias") or "norm" in name:  # else zeros and ones would hide mistakes
+                weight.add_(torch.randn_like(weight), alpha=0.1)
+    return settings, model
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
@@ -21,23 +41,11 @@ def test_our_weights_give_ctranslate2_our_translations_and_scores(
     tiny_bundle: Path, tiny_text, tmp_path: Path, norm: str
 ) -> None:
     ctranslate2 = pytest.importorskip("ctranslate2", reason="it is in the extra `ct2`")
-    import torch
     from peer_models import save_ctranslate2
-
-    from transformer_mt.models.build import build_model
 
     bundle = load_bundle(tiny_bundle)
     tokenizers = bundle.tokenizers
-    settings = bundle.config.model.model_copy(update={"norm": norm})
-    torch.manual_seed(1)
-    model = build_model(
-        settings, src_vocab_size=tokenizers.src.vocab_size, tgt_vocab_size=tokenizers.tgt.vocab_size
-    ).eval()
-    with torch.no_grad():
-        model.decoder.output.weight.mul_(6)  # candidates are then never nearly equal
-        for name, weight in model.named_parameters():
-            if name.endswith("bias") or "norm" in name:  # else zeros and ones would hide mistakes
-                weight.add_(torch.randn_like(weight), alpha=0.1)
+    settings, model = _model(bundle, norm=norm)
     pieces = tokenizers.tgt.pieces(range(tokenizers.tgt.vocab_size))
     save_ctranslate2(
         model, settings, src_pieces=pieces, tgt_pieces=pieces, directory=tmp_path / "ct2"
@@ -65,6 +73,68 @@ def test_our_weights_give_ctranslate2_our_translations_and_scores(
     ours = [translation.n_best[0].tokens for translation in translator.translate(sources)]
     assert len({tuple(tokens) for tokens in ours}) > 10
     assert [result.hypotheses[0] for result in results] == ours
+
+
+@pytest.mark.parametrize("engine", ["Eole", "Joey NMT"])
+def test_toolkits_get_each_of_our_weights_under_a_name_of_its_own(
+    engine: str, tiny_bundle: Path, tmp_path: Path
+) -> None:
+    import torch
+    from safetensors.torch import load_file
+    from toolkit_models import save_eole, save_joeynmt
+
+    bundle = load_bundle(tiny_bundle)
+    settings, model = _model(bundle, norm="pre", tie_embeddings="all")
+    pieces = bundle.tokenizers.tgt.pieces(range(bundle.tokenizers.tgt.vocab_size))
+    if engine == "Eole":
+        save_eole(model, settings, pieces=pieces, directory=tmp_path)
+        theirs = load_file(tmp_path / "model.00.safetensors")
+        vocabulary = json.loads((tmp_path / "vocab.json").read_text())["tgt"]
+        query, keys, values = (
+            f"decoder.transformer_layers.1.self_attn.linear_{part}.weight"
+            for part in ("query", "keys", "values")
+        )
+        output = "generator.weight"
+    else:
+        save_joeynmt(model, settings, pieces=pieces, directory=tmp_path)
+        theirs = torch.load(tmp_path / "model.ckpt", weights_only=True)["model_state"]
+        vocabulary = json.loads((tmp_path / "config.json").read_text())["vocabulary"]
+        query, keys, values = (
+            f"decoder.layers.1.trg_trg_att.{part}_layer.weight" for part in "qkv"
+        )
+        output = "decoder.output_layer.weight"
+    ours = model.state_dict()
+    qkv = torch.cat([theirs[name] for name in (query, keys, values)])
+    assert torch.equal(qkv, ours["decoder.layers.1.self_attention.qkv.weight"])
+    rows = {piece: row for piece, row in zip(vocabulary, theirs[output], strict=True)}
+    assert all(map(torch.equal, map(rows.get, pieces), ours["decoder.output.weight"]))
+    # What is not a layer's are embeddings, positions and Eole's factor of a layer, which is one.
+    apart = ("emb", "pe.pe", "decoder.output", "generator", "layer_scalar")
+    layers = [weight for name, weight in theirs.items() if not any(part in name for part in apart)]
+    mine = [weight for name, weight in ours.items() if "layers" in name or "final_norm" in name]
+    assert sum(weight.numel() for weight in layers) == sum(weight.numel() for weight in mine)
+    assert sum(weight.double().sum() for weight in layers) == pytest.approx(
+        float(sum(weight.double().sum() for weight in mine))
+    )
+
+
+@pytest.mark.parametrize(
+    ("save", "changes"),
+    [
+        ("save_eole", {"norm": "post"}),
+        ("save_eole", {"activation": "gelu"}),
+        ("save_joeynmt", {"tie_embeddings": "none"}),
+    ],
+)
+def test_models_that_toolkits_cannot_hold_are_refused(
+    save: str, changes: dict[str, str], tiny_bundle: Path, tmp_path: Path
+) -> None:
+    import toolkit_models
+
+    settings, model = _model(load_bundle(tiny_bundle), **{"tie_embeddings": "all", **changes})
+    with pytest.raises(ValueError, match=next(iter(changes.values()))):
+        getattr(toolkit_models, save)(model, settings, pieces=[], directory=tmp_path / "new")
+    assert not (tmp_path / "new").exists()
 
 
 def _options(tmp_path: Path, **changes: object) -> list[str]:
@@ -96,15 +166,15 @@ def commands(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
         speed = 10.0 if "bench" in command else 5.0
         run = {"sentences_per_second": speed, "tokens_per_second": 100, "p50_seconds": 0.1}
         run |= {"p95_seconds": 0.2, "peak_memory_bytes": 10**9}
-        if "bench" not in command:
+        if "bench" in command:
+            run |= {"model": "by the name in its settings"}
+        else:
             texts = ["eins", "zwei", "vier"]
             run |= {"setup": {"batch": 64}, "translations": texts, "greedy": texts}
         return run
 
     monkeypatch.setattr(peers_decode, "run_child", run_child)
     monkeypatch.setattr(peers_decode, "version", lambda package: "1.0")
-    programs = SimpleNamespace(run=lambda command, **_: seen.append(command))
-    monkeypatch.setattr(peers_decode, "subprocess", programs)
     monkeypatch.setattr(
         peers_decode.Comparison,
         "_translations",
@@ -129,6 +199,7 @@ def test_runs_are_added_to_those_of_earlier_calls(
     table = capsys.readouterr().out
     assert "| ours, fp32 | 2.00x (1.00x) | 2.00x (1.00x) |" in table
     assert "| CTranslate2 | fp32 | 5.0 | 5.0-5.0 | 100 | 100.0 ms | 200.0 ms | 1,000 MB |" in table
+    assert "by the name in its settings" not in table
     tries = [command for command in commands if "Hugging Face" in command]
     assert ["--setup" in command for command in tries] == [False, True]
 
@@ -146,4 +217,18 @@ def test_peers_that_fail_or_are_missing_are_named_in_the_table(
     table = capsys.readouterr().out
     assert "| Hugging Face | bf16 | exit code 1 |" in table
     assert "| CTranslate2 | int8 | not installed: ctranslate2 |" in table
-    assert all("CTranslate2" not in command for command in commands)
+    assert "| Joey NMT | fp32 | not installed: no --joeynmt-python |" in table
+    absent = ("CTranslate2", "Eole", "Joey NMT")
+    assert not any(engine in command for engine in absent for command in commands)
+
+
+def test_a_toolkit_gets_the_converted_model_and_its_own_interpreter(
+    tmp_path: Path, commands: list[list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = [*_options(tmp_path, rounds=1), "--engines", "Eole", "--precisions", "fp32"]
+    assert peers_decode.main([*arguments, "--eole-python", "/env/bin/python"]) == 0
+    convert, run = commands
+    assert (convert[0], "--convert" in convert) == (sys.executable, True)
+    assert (run[0], "--convert" in run) == ("/env/bin/python", False)
+    assert run[run.index("--converted") + 1] == convert[convert.index("--converted") + 1]
+    assert f"3 sentences of {tmp_path.name}/test, beam 4" in capsys.readouterr().out
