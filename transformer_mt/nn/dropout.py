@@ -1,8 +1,11 @@
 """Dropout whose random numbers are cheap on the CPU."""
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 _LEVELS = 1 << 16
 
@@ -35,7 +38,8 @@ class Dropout(nn.Module):
         if not self.active:
             return x
         if _has_own_mask(x):
-            return x * scaled_mask(x, self.p)
+            dropped: Tensor = _Drop.apply(x, self.p, None)  # type: ignore[no-untyped-call]
+            return dropped
         return F.dropout(x, self.p)
 
     def add(self, x: Tensor, y: Tensor) -> Tensor:
@@ -43,8 +47,8 @@ class Dropout(nn.Module):
         if not self.active:
             return x + y
         if _has_own_mask(y):
-            # The mask has the type of the residual: under autocast, fp32 keeps the scale exact.
-            return torch.addcmul(x, y, scaled_mask(x, self.p))
+            total: Tensor = _Drop.apply(y, self.p, x)  # type: ignore[no-untyped-call]
+            return total
         return x + F.dropout(y, self.p)
 
 
@@ -54,17 +58,45 @@ def _has_own_mask(x: Tensor) -> bool:
 
 
 def scaled_mask(x: Tensor, p: float) -> Tensor:
-    """Return random factors for the elements of `x`: 0 with probability `p`, else 1 / (1 - p).
+    """Return random factors for the elements of `x`: 0 with probability `p`, else 1 / (1 - p)."""
+    kept, scale = _draw(x, p)
+    return kept.to(x.dtype).mul_(scale)
+
+
+def _draw(x: Tensor, p: float) -> tuple[Tensor, float]:
+    """Draw which elements of `x` are kept: int8, -1 = kept, 0 = dropped; and the factor to both.
 
     On the CPU torch draws one number of 32 bits or more for each element, one after another on one
     thread; that was a fifth of a training step. Here one draw of 64 bits serves four elements.
-    The factors are worked out by arithmetic on int16 and floats, which runs on vector units:
-    comparing to bool and multiplying by bool do not, and take three times as long.
+    They are compared by arithmetic on integers, and the result converted to floats, which runs on
+    vector units: comparing to bool and multiplying by bool do not, and take three times as long.
     """
     kept_levels = min(_LEVELS - 1, round((1 - p) * _LEVELS))
     first_dropped = kept_levels - _LEVELS // 2
     bits = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(1 << 63), None)
     levels = bits.view(torch.int16)[: x.numel()].view(x.shape)
-    # -1 = kept, 0 = dropped: exact in every type of floats.
-    kept = levels.clamp_(first_dropped - 1, first_dropped).sub_(first_dropped).to(x.dtype)
-    return kept.mul_(-_LEVELS / kept_levels)
+    kept = levels.clamp_(first_dropped - 1, first_dropped).sub_(first_dropped)
+    return kept.to(torch.int8), -_LEVELS / kept_levels
+
+
+class _Drop(torch.autograd.Function):
+    """Dropout, perhaps added to a residual, that keeps one byte for each element."""
+
+    @staticmethod
+    def forward(ctx: Any, y: Tensor, p: float, x: Tensor | None) -> Tensor:
+        """Return dropout(y), or x + dropout(y) in the type of `x`."""
+        kept, ctx.scale = _draw(y, p)
+        ctx.dtype = y.dtype
+        ctx.save_for_backward(kept)
+        if x is None:
+            return kept.to(y.dtype).mul_(y).mul_(ctx.scale)
+        # The mask has the type of the residual: under autocast, fp32 keeps the scale exact.
+        return torch.addcmul(x, y, kept.to(x.dtype), value=ctx.scale)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, Tensor | None]:
+        """Return the gradient of `y`, and that of `x`."""
+        (kept,) = ctx.saved_tensors
+        of_y = kept.to(grad.dtype).mul_(grad).mul_(ctx.scale).to(ctx.dtype)
+        return of_y, None, grad if ctx.needs_input_grad[2] else None

@@ -122,6 +122,11 @@ class Plan:
     groups: list[Group]
     placements: tuple[Placement, ...]
 
+    def spread(self, projections: Sequence[Tensor]) -> Iterator[Tensor]:
+        """Return blocks (R, K) of queries, keys and values."""
+        for at, x in zip(self.placements, projections, strict=True):
+            yield from at.spread(x)
+
 
 def make_plan(
     queries: Segments,
@@ -260,60 +265,65 @@ class _GroupedAttention(torch.autograd.Function):
     def forward(ctx: Any, plan: Plan, dropout: float, *projections: Tensor) -> Tensor:
         """Attend group by group: projections (N, parts, H, K) to mixed values (N, H, K)."""
         num_tokens, _, num_heads, head_dim = projections[0].shape
-        ctx.dtype = projections[0].dtype
-        # In bf16 the products are no faster at this size, and softmax is three times slower.
-        exact = torch.promote_types(ctx.dtype, torch.float32)
-        blocks = [
-            at.spread(x.to(exact)) for at, x in zip(plan.placements, projections, strict=True)
-        ]
-        q, k, v = (part for block in blocks for part in block)
+        q, k, v = plan.spread(projections)
         mixed = torch.empty_like(q)
         saved: list[Tensor | None] = []
         for group in plan.groups:
-            q_g, k_g, v_g = group.queries(q), group.keys(k), group.keys(v)
+            q_g, k_g, v_g = _exact(group.queries(q), group.keys(k), group.keys(v))
             scores = torch.baddbmm(
-                group.bias.to(q.dtype), q_g, k_g.transpose(1, 2), alpha=head_dim**-0.5
+                group.bias.to(q_g.dtype), q_g, k_g.transpose(1, 2), alpha=head_dim**-0.5
             )
             weights = torch.softmax(scores, dim=-1, out=scores)
             factors = scaled_mask(weights, dropout) if dropout else None
             kept = weights if factors is None else weights * factors
-            torch.bmm(kept, v_g, out=group.queries(mixed))
+            _multiply(kept, v_g, out=group.queries(mixed))
             saved += [weights, factors]
         ctx.plan = plan
-        ctx.save_for_backward(*blocks, *saved)
-        packed = plan.placements[0].collect_one(mixed).view(num_tokens, num_heads, head_dim)
-        return packed.to(ctx.dtype)
+        # Not the blocks: they are longer by their padding.
+        ctx.save_for_backward(*projections, *saved)
+        return plan.placements[0].collect_one(mixed).view(num_tokens, num_heads, head_dim)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         """Return the gradients of the projections, from that of the mixed values (N, H, K)."""
         with torch.autocast("cpu", enabled=False):
-            return None, None, *_gradients(ctx.plan, ctx.saved_tensors, grad, ctx.dtype)
+            return None, None, *_gradients(ctx.plan, ctx.saved_tensors, grad)
 
 
-def _gradients(
-    plan: Plan, saved: Sequence[Tensor], grad: Tensor, dtype: torch.dtype
-) -> Iterator[Tensor]:
+def _gradients(plan: Plan, saved: Sequence[Tensor], grad: Tensor) -> Iterator[Tensor]:
     """Yield the gradient of each projection."""
     num_heads, head_dim = grad.shape[1:]
-    blocks, saved = saved[: len(plan.placements)], saved[len(plan.placements) :]
-    grad_blocks = [torch.empty_like(block) for block in blocks]
-    q, k, v = (part for block in blocks for part in block)
+    projections, saved = saved[: len(plan.placements)], saved[len(plan.placements) :]
+    q, k, v = plan.spread(projections)
+    grad_blocks = [grad.new_empty(at.num_parts, at.num_rows, head_dim) for at in plan.placements]
     grad_q, grad_k, grad_v = (part for block in grad_blocks for part in block)
-    grad_mixed = plan.placements[0].spread_one(grad.to(q.dtype))
+    grad_mixed = plan.placements[0].spread_one(grad)
     for group, weights, factors in zip(plan.groups, saved[::2], saved[1::2], strict=True):
-        q_g, k_g, v_g = group.queries(q), group.keys(k), group.keys(v)
-        grad_g = group.queries(grad_mixed)
+        q_g, k_g, v_g = _exact(group.queries(q), group.keys(k), group.keys(v))
+        (grad_g,) = _exact(group.queries(grad_mixed))
         kept = weights if factors is None else weights * factors
-        torch.bmm(kept.transpose(1, 2), grad_g, out=group.keys(grad_v))
+        _multiply(kept.transpose(1, 2), grad_g, out=group.keys(grad_v))
         grad_weights = torch.bmm(grad_g, v_g.transpose(1, 2))
         if factors is not None:
             grad_weights.mul_(factors)
         grad_scores = torch.ops.aten._softmax_backward_data(
             grad_weights, weights, -1, weights.dtype
         ).mul_(head_dim**-0.5)
-        torch.bmm(grad_scores, k_g, out=group.queries(grad_q))
-        torch.bmm(grad_scores.transpose(1, 2), q_g, out=group.keys(grad_k))
+        _multiply(grad_scores, k_g, out=group.queries(grad_q))
+        _multiply(grad_scores.transpose(1, 2), q_g, out=group.keys(grad_k))
     for at, block in zip(plan.placements, grad_blocks, strict=True):
-        yield at.collect(block).view(-1, at.num_parts, num_heads, head_dim).to(dtype)
+        yield at.collect(block).view(-1, at.num_parts, num_heads, head_dim)
+
+
+def _exact(*parts: Tensor) -> tuple[Tensor, ...]:
+    """Return bf16 as fp32: products are no faster in bf16 at this size, softmax thrice as slow."""
+    return tuple(part.to(torch.promote_types(part.dtype, torch.float32)) for part in parts)
+
+
+def _multiply(a: Tensor, b: Tensor, *, out: Tensor) -> None:
+    """Write products (B, n, m) x (B, m, l) into `out`, rounded to its type."""
+    if out.dtype == a.dtype:
+        torch.bmm(a, b, out=out)
+    else:
+        out.copy_(a @ b)
