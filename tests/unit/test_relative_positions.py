@@ -109,6 +109,23 @@ def test_attention_with_a_scheme_equals_a_triple_loop(name: str, causal: bool) -
         start += length
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_rotation_in_place_equals_one_that_is_learned_through(dtype: torch.dtype) -> None:
+    torch.manual_seed(1)
+    positions = RotaryPositions(K)
+    positions.embed(torch.zeros(1, 1), torch.zeros(1, dtype=torch.int64), longest=20)
+    for _ in range(2):  # of other places, which must not get the angles of the first ones
+        places, x = torch.randint(20, (7,)), torch.randn(7, 3, H, K, dtype=dtype)
+        expected = positions.rotate(x.clone(), places)
+        with torch.inference_mode():
+            in_place = x.clone()
+            found = positions.rotate(in_place, places.clone())
+        assert found.data_ptr() == in_place.data_ptr()
+        # In bf16 both round on the way, not at the same places.
+        tolerance = 1e-6 if dtype == torch.float32 else 2e-2
+        torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)
+
+
 @pytest.mark.parametrize("name", ["relative", "relative_bias"])
 def test_blocks_of_similar_length_give_the_values_and_gradients_of_one_block(name: str) -> None:
     torch.manual_seed(2)

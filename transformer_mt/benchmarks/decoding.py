@@ -10,7 +10,8 @@ from transformer_mt.decoding.translation import Translation
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import DataError
 
-WARMUP_LINES = 32
+# As many as make each of a few processes start.
+WARMUP_LINES = 256
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ def measure_decoding(
     lines = [line for line in lines if line.strip()]
     if not lines:
         raise DataError("nothing to translate: all lines are blank")
-    translator.translate(lines[:WARMUP_LINES])
+    translator.translate(evenly(lines, WARMUP_LINES))
     passes: list[float] = []
     translations: list[Translation] = []
     while sum(passes) < seconds or not passes:

@@ -15,6 +15,9 @@ logger = logging.getLogger(__name__)
 # CUDA has a class of its own for this error; the CPU and MPS have only words.
 _OTHER_DEVICES = re.compile(r"can't allocate memory|MPS backend out of memory")
 
+# Batches of fewer source tokens take longer for each of them, mostly those of small models.
+_SMALL_BATCH = 512
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -60,13 +63,16 @@ def batches_of_pairs(
 def evenly_shared(lengths: Sequence[int], max_tokens: int, *, num_workers: int) -> int:
     """Return how large batches should be, at most `max_tokens`, so that each worker gets as many.
 
-    What fits into one batch stays together.
+    Each gets at least two, unless these were small: sentences of equal tokens do not take equal
+    time, long ones take more. What fits into one batch stays together.
     """
     total, longest = sum(lengths), max(lengths, default=0)
     if total <= max_tokens:
         return max_tokens
     # A batch may lack up to the longest sentence of being full.
     num_batches = math.ceil(total / max(1, max_tokens - longest))
+    if num_workers > 1:
+        num_batches = max(num_batches, min(2 * num_workers, total // _SMALL_BATCH))
     num_batches += -num_batches % num_workers
     return min(max_tokens, math.ceil(total / num_batches) + longest)
 

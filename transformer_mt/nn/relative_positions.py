@@ -28,6 +28,7 @@ class RotaryPositions(Positions):
         self.head_dim, self.base = head_dim, base
         # No buffers: tables are cheap to compute and have no place among the weights.
         self._cos, self._sin = torch.empty(0, head_dim // 2), torch.empty(0, head_dim // 2)
+        self._last: tuple[Tensor, Tensor, Tensor] | None = None
 
     def embed(self, x: Tensor, positions: Tensor, *, longest: int) -> Tensor:
         """Leave embeddings as they are, and make room in the tables for `longest` positions."""
@@ -40,14 +41,31 @@ class RotaryPositions(Positions):
         return x
 
     def rotate(self, qkv: Tensor, positions: Tensor) -> Tensor:
-        """Turn queries and keys (.., 3, H, K) at `positions` (..)."""
+        """Turn queries and keys (.., 3, H, K) at `positions` (..); in place in inference."""
+        cos, sin = self._turns(positions, qkv.dtype)
+        first, second = qkv[..., :2, :, :].chunk(2, dim=-1)
+        if not qkv.is_inference():
+            turned = torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
+            return torch.cat([turned, qkv[..., 2:, :, :]], dim=-3)
+        turned = torch.addcmul(first * cos, second, sin, value=-1)
+        second.mul_(cos).addcmul_(first, sin)
+        first.copy_(turned)
+        return qkv
+
+    def _turns(self, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """Return cosines and sines (.., 1, 1, K/2); all layers of a pass ask for the same ones."""
+        # Compiled layers must not look at what changes.
+        is_eager = not torch.compiler.is_compiling()
+        last = self._last if is_eager else None
+        if last is not None and last[0] is positions and last[1].dtype == dtype:
+            return last[1:]
         cos, sin = (
-            F.embedding(positions, table).to(qkv.dtype)[..., None, None, :]
+            F.embedding(positions, table).to(dtype)[..., None, None, :]
             for table in (self._cos, self._sin)
         )
-        first, second = qkv[..., :2, :, :].chunk(2, dim=-1)
-        turned = torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
-        return torch.cat([turned, qkv[..., 2:, :, :]], dim=-3)
+        if is_eager:
+            self._last = positions, cos, sin
+        return cos, sin
 
 
 class RelativePositions(Positions):
