@@ -22,7 +22,7 @@ from transformer_mt.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
 MAX_POSITIONS = 512
 
-_BLOCKS = {
+HUGGING_FACE_BLOCKS = {
     "self_attention.qkv": ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"],
     "self_attention.output": ["self_attn.out_proj"],
     "self_attention_norm": ["self_attn_layer_norm"],
@@ -34,7 +34,8 @@ _BLOCKS = {
     "feed_forward.output": ["fc2"],
     "feed_forward_norm": ["final_layer_norm"],
 }
-"""Our name of a layer's part, and those of Hugging Face, which has matrices where we have rows."""
+"""Our name of a layer's part, and those of Hugging Face (and fairseq), which has matrices where
+we have rows."""
 
 
 def plain_transformer(settings: ModelSettings) -> TransformerSettings:
@@ -119,7 +120,7 @@ def to_hugging_face(
         renamed[f"model.{side}.embed_positions.weight"] = _positions(weights, side, max_positions)
     renamed |= rename_layers(
         weights,
-        dict.fromkeys(("encoder", "decoder"), _BLOCKS),
+        dict.fromkeys(("encoder", "decoder"), HUGGING_FACE_BLOCKS),
         stack="model.{side}",
         layers="layers",
     )

@@ -1,7 +1,7 @@
 """Beam search of other programs with our weights, measured as `tmt bench decode` measures ours.
 
 A process for each: `decode_engines.py ENGINE --model DIR ...` prints one JSON object. The toolkits'
-run in interpreters of their own, which need what reads settings and cuts text into pieces as well.
+run in interpreters of their own, where pydantic, PyYAML and sentencepiece have to be, too.
 """
 
 import argparse
@@ -115,7 +115,7 @@ def peak_memory_bytes() -> int:
 def convert(engine: str, model: Path, directory: Path) -> None:
     """Write a bundle in the format of an engine."""
     from peer_models import plain_transformer, save_ctranslate2
-    from toolkit_models import save_eole, save_joeynmt
+    from toolkit_models import save_eole, save_fairseq, save_joeynmt
 
     from transformer_mt.bundle import load_bundle
 
@@ -129,7 +129,7 @@ def convert(engine: str, model: Path, directory: Path) -> None:
             bundle.model, settings, src_pieces=src_pieces, tgt_pieces=pieces, directory=directory
         )
     else:
-        save = {"Eole": save_eole, "Joey NMT": save_joeynmt}[engine]
+        save = {"Eole": save_eole, "Joey NMT": save_joeynmt, "fairseq": save_fairseq}[engine]
         save(bundle.model, settings, pieces=pieces, directory=directory)
 
 

@@ -4,12 +4,12 @@
     .venv/bin/python scripts/bench/peers_decode.py --model runs/multi30k_transformer
 
 Each run is a process of its own; the engines take turns. Ours is `tmt bench decode`; the others are
-Hugging Face `generate`, CTranslate2, and Eole and Joey NMT where an interpreter that has them is
-named, all with copies of our weights, with text in and text out like ours, each in the fastest of
-the ways that `translators` knows for it: sentences at once, workers, kind of attention. A run is
-appended to the file of results as soon as it is there, and the table is made of the whole file, so
-that a long comparison can be made in slices: call it again with other engines, precisions, models
-or inputs, or for more rounds. Translations are compared with ours, too.
+Hugging Face `generate`, CTranslate2, and Eole, Joey NMT and fairseq where an interpreter that has
+them is named, all with copies of our weights, with text in and text out like ours, each in the
+fastest of the ways that `translators` knows for it: sentences at once, workers, kind of attention.
+A run is appended to the file of results as soon as it is there, and the table is made of the whole
+file, so that a long comparison can be made in slices: call it again with other engines, precisions,
+models or inputs, or for more rounds. Translations are compared with ours, too.
 """
 
 import argparse

@@ -1,15 +1,17 @@
 """Our models in the files of other toolkits, weight by weight.
 
-Both keep the values of their positions beside the weights, so ours take their place.
+They keep the values of their positions beside the weights, so ours take their place. Each has the
+special symbols first, in an order of its own.
 """
 
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import toolkits
 import torch
-from peer_models import rename_layers
+from peer_models import HUGGING_FACE_BLOCKS, rename_layers
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -18,8 +20,10 @@ from transformer_mt.models.seq2seq import Seq2Seq
 from transformer_mt.nn.positions import sinusoids
 from transformer_mt.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
+SIDES = ("encoder", "decoder")
 MAX_POSITIONS = 5000
-"""As many as both have by default; Eole refuses any other number."""
+"""As many as Eole and Joey NMT have; Eole refuses any other number."""
+FAIRSEQ_POSITIONS = 1024
 
 _EOLE = {
     "self_attention.qkv": [f"self_attn.linear_{part}" for part in ("query", "keys", "values")],
@@ -72,7 +76,7 @@ def save_eole(
     embedding = weights["encoder.embedding.weight"]
     positions = sinusoids(MAX_POSITIONS, settings.d_model)
     renamed = rename_layers(
-        weights, {"encoder": _EOLE, "decoder": _EOLE}, stack="{side}", layers="transformer_layers"
+        weights, dict.fromkeys(SIDES, _EOLE), stack="{side}", layers="transformer_layers"
     )
     for number in range(settings.num_decoder_layers):
         renamed[f"decoder.transformer_layers.{number}.layer_scalar"] = torch.ones(1)
@@ -107,13 +111,11 @@ def save_eole(
 def save_joeynmt(
     model: Seq2Seq, settings: TransformerSettings, *, pieces: Sequence[str], directory: Path
 ) -> None:
-    """Write the model as Joey NMT does; see `save_eole`.
-
-    Its vocabulary begins with unk and pad, ours with pad and unk.
-    """
+    """Write the model for Joey NMT; see `save_eole`."""
     _check(settings)
+    order = [UNK_ID, PAD_ID, BOS_ID, EOS_ID, *range(4, len(pieces))]
     weights = model.state_dict()
-    embedding = unk_first(weights["encoder.embedding.weight"])
+    embedding = weights["encoder.embedding.weight"][order]
     positions = sinusoids(MAX_POSITIONS, settings.d_model)
     blocks = {
         "encoder": _joeynmt_blocks("src_src_att", "layer_norm"),
@@ -122,20 +124,54 @@ def save_joeynmt(
     renamed = rename_layers(weights, blocks, stack="{side}", layers="layers")
     names = ["src_embed.lut", "trg_embed.lut", "decoder.output_layer"]
     renamed |= {f"{name}.weight": embedding for name in names}
-    renamed |= {f"{side}.pe.pe": positions[None] for side in ("encoder", "decoder")}
+    renamed |= {f"{side}.pe.pe": positions[None] for side in SIDES}
+    _save(renamed, toolkits.joeynmt_model(settings), [pieces[i] for i in order], directory)
+
+
+def save_fairseq(
+    model: Seq2Seq, settings: TransformerSettings, *, pieces: Sequence[str], directory: Path
+) -> None:
+    """Write the model for fairseq; see `save_eole`.
+
+    Ours are learned positions there, for its sinusoids are others: its slowest turns by exactly a
+    ten-thousandth, ours and the paper's by a little more. The first two rows of them are unused.
+    """
+    _check(settings)
+    order = [BOS_ID, PAD_ID, EOS_ID, UNK_ID, *range(4, len(pieces))]
+    weights = model.state_dict()
+    embedding = weights["encoder.embedding.weight"][order]
+    positions = sinusoids(FAIRSEQ_POSITIONS, settings.d_model)
+    renamed = rename_layers(
+        weights, dict.fromkeys(SIDES, HUGGING_FACE_BLOCKS), stack="{side}", layers="layers"
+    )
+    for side in SIDES:
+        renamed[f"{side}.version"] = torch.tensor([3.0])
+        renamed[f"{side}.embed_tokens.weight"] = embedding
+        renamed[f"{side}.embed_positions.weight"] = torch.cat([positions[:2] * 0, positions])
+    renamed["decoder.output_projection.weight"] = embedding
+    arguments: dict[str, object] = {"share_all_embeddings": True, "dropout": 0.0}
+    for side, num_layers in zip(
+        SIDES, (settings.num_encoder_layers, settings.num_decoder_layers), strict=True
+    ):
+        arguments |= {
+            f"{side}_layers": num_layers,
+            f"{side}_embed_dim": settings.d_model,
+            f"{side}_ffn_embed_dim": settings.d_ff,
+            f"{side}_attention_heads": settings.num_heads,
+            f"{side}_normalize_before": settings.norm == "pre",
+            f"{side}_learned_pos": True,
+        }
+    limits = dict.fromkeys(("max_source_positions", "max_target_positions"), FAIRSEQ_POSITIONS)
+    _save(renamed, {**arguments, **limits}, [pieces[i] for i in order], directory)
+
+
+def _save(
+    weights: dict[str, Tensor], model: dict[str, Any], vocabulary: list[str], directory: Path
+) -> None:
     directory.mkdir(parents=True, exist_ok=True)
-    torch.save({"model_state": renamed}, directory / "model.ckpt")
-    config = {
-        "model": toolkits.joeynmt_model(settings),
-        "vocabulary": [pieces[UNK_ID], pieces[PAD_ID], *pieces[2:]],
-    }
+    torch.save({"model": weights}, directory / "model.pt")
+    config = {"model": model, "vocabulary": vocabulary}
     (directory / "config.json").write_text(json.dumps(config), encoding="utf-8")
-
-
-def unk_first(rows: Tensor) -> Tensor:
-    """Return rows in the order of our ids in that of Joey NMT's."""
-    assert (PAD_ID, UNK_ID) == (0, 1)
-    return torch.cat([rows[1:2], rows[:1], rows[2:]])
 
 
 def _check(settings: TransformerSettings) -> None:

@@ -70,6 +70,15 @@ def command_of(
     return [str(python), "-m", "joeynmt", "train", str(path), "--skip-test"]
 
 
+def _counted_vocabulary(folder: Path, separator: str) -> tuple[Path, int]:
+    """Write the vocabulary with counts that keep its order; return the file and its length."""
+    pieces = (folder / "vocabulary").read_text(encoding="utf-8").split("\n")[:-1]
+    path = folder / "counted.vocabulary"
+    lines = (f"{piece}{separator}{len(pieces) - i}\n" for i, piece in enumerate(pieces))
+    path.write_text("".join(lines), encoding="utf-8")
+    return path, len(pieces)
+
+
 def _eole(
     settings: TransformerSettings,
     folder: Path,
@@ -77,9 +86,7 @@ def _eole(
     max_tokens: int,
     precision: str,
 ) -> dict[str, Any]:
-    pieces = (folder / "vocabulary").read_text(encoding="utf-8").split("\n")[:-1]
-    counted = "".join(f"{piece}\t{len(pieces) - i}\n" for i, piece in enumerate(pieces))
-    (folder / "eole.vocabulary").write_text(counted, encoding="utf-8")
+    vocabulary, size = _counted_vocabulary(folder, "\t")
     src, tgt = languages
     sets = {
         name: {
@@ -92,9 +99,9 @@ def _eole(
     return {
         "seed": 1,
         "share_vocab": True,
-        "src_vocab": str(folder / "eole.vocabulary"),
-        "src_vocab_size": len(pieces) + 8,
-        "tgt_vocab_size": len(pieces) + 8,
+        "src_vocab": str(vocabulary),
+        "src_vocab_size": size + 8,
+        "tgt_vocab_size": size + 8,
         "overwrite": True,
         "report_every": 1,
         "n_sample": 0,
@@ -232,6 +239,7 @@ def _fairseq(
     if not binary.exists():
         prepare = [str(python.parent / "fairseq-preprocess"), "--joined-dictionary"]
         prepare += ["--source-lang", src, "--target-lang", tgt, "--destdir", str(binary)]
+        prepare += ["--srcdict", str(_counted_vocabulary(folder, " ")[0])]
         prepare += ["--trainpref", str(folder / "train"), "--validpref", str(folder / "valid")]
         subprocess.run(prepare, check=True, stdout=subprocess.DEVNULL)
     command = [str(python.parent / "fairseq-train"), str(binary), "--arch", "transformer", "--cpu"]

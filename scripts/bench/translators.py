@@ -9,6 +9,7 @@ import argparse
 import importlib
 import itertools
 import json
+import math
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,7 @@ PRECISIONS = {
     "CTranslate2": ("fp32", "int8"),
     "Eole": ("fp32", "bf16"),
     "Joey NMT": ("fp32",),
+    "fairseq": ("fp32",),
 }
 """What they have on a CPU."""
 PACKAGES = {
@@ -31,8 +33,9 @@ PACKAGES = {
     "CTranslate2": "ctranslate2",
     "Eole": "eole",
     "Joey NMT": "joeynmt",
+    "fairseq": "fairseq-fixed",
 }
-TOOLKITS = ("Eole", "Joey NMT")
+TOOLKITS = ("Eole", "Joey NMT", "fairseq")
 """Those in interpreters of their own."""
 
 Setup = dict[str, Any]
@@ -64,7 +67,7 @@ def hugging_face(options: argparse.Namespace) -> tuple[list[Setup], Ready]:
     @torch.inference_mode()
     def translate_batch(sources: Sequence[list[int]], beam_size: int) -> list[list[int]]:
         """Translate sentences of similar length."""
-        src = _padded(sources, PAD_ID)
+        src = _padded(sources, pad_id=PAD_ID, eos_id=EOS_ID)
         output = model.generate(
             input_ids=src,
             attention_mask=(src != PAD_ID).long(),
@@ -176,9 +179,9 @@ def joeynmt(options: argparse.Namespace) -> tuple[list[Setup], Ready]:
         for name in ("batch", "model", "search", "vocabulary")
     )
     decoding = load_config(options.model / "config.yaml").decoding
-    config = json.loads((options.converted / "config.json").read_text(encoding="utf-8"))
-    special = {"unk": 0, "pad": 1, "bos": BOS_ID, "eos": EOS_ID}
+    config, weights, to_theirs, to_ours = _converted(options)
     pieces = config["vocabulary"]
+    special = {"unk": 0, "pad": 1, "bos": BOS_ID, "eos": EOS_ID}
     vocabulary = vocabularies.Vocabulary(
         pieces,
         SimpleNamespace(
@@ -188,16 +191,15 @@ def joeynmt(options: argparse.Namespace) -> tuple[list[Setup], Ready]:
         ),
     )
     model = models.build_model(config["model"], vocabulary, vocabulary).eval()
-    checkpoint = torch.load(options.converted / "model.ckpt", weights_only=True)
-    model.load_state_dict(checkpoint["model_state"])
+    model.load_state_dict(weights)
     for module in model.modules():
         if isinstance(module, torch.nn.LayerNorm):
             module.eps = 1e-5  # ours; it has no setting for it
-    to_theirs = [UNK_ID, PAD_ID, *range(2, len(pieces))]  # and back
 
     def translate_batch(sources: Sequence[list[int]], beam_size: int) -> list[list[int]]:
         """Translate sentences of similar length."""
-        src = _padded([[to_theirs[i] for i in source] for source in sources], special["pad"])
+        rows = [[to_theirs[i] for i in source] for source in sources]
+        src = _padded(rows, pad_id=special["pad"], eos_id=EOS_ID)
         batch = batches.Batch(
             src=src,
             src_length=(src != special["pad"]).sum(1),
@@ -220,8 +222,7 @@ def joeynmt(options: argparse.Namespace) -> tuple[list[Setup], Ready]:
             min_output_length=0,
         )
         return [
-            [to_theirs[i] for i in _until_eos(row) if i != special["pad"]]
-            for row in output.tolist()
+            [to_ours[i] for i in _until_eos(row) if i != special["pad"]] for row in output.tolist()
         ]
 
     def ready(setup: Setup, beam_size: int) -> Translate:
@@ -229,6 +230,67 @@ def joeynmt(options: argparse.Namespace) -> tuple[list[Setup], Ready]:
         return _in_batches(translate_batch, beam_size, setup["batch"])
 
     return [{"batch": batch} for batch in options.batches], ready
+
+
+def fairseq(options: argparse.Namespace) -> tuple[list[Setup], Ready]:
+    """Load the converted model; see `hugging_face`."""
+    data, transformers, generators = (
+        importlib.import_module(f"fairseq.{name}")
+        for name in ("data", "models.transformer", "sequence_generator")
+    )
+    decoding = load_config(options.model / "config.yaml").decoding
+    config, weights, to_theirs, to_ours = _converted(options)
+    bos, pad, eos, unk = config["vocabulary"][:4]
+    dictionary = data.Dictionary(bos=bos, pad=pad, eos=eos, unk=unk)
+    for piece in config["vocabulary"][4:]:
+        dictionary.add_symbol(piece)
+    arguments = argparse.Namespace(**config["model"])
+    transformers.base_architecture(arguments)  # fills in the rest
+    task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
+    model = transformers.TransformerModel.build_model(arguments, task).eval()
+    model.load_state_dict(weights)
+    model.make_generation_fast_()
+
+    def ready(setup: Setup, beam_size: int) -> Translate:
+        """Return a translator with some settings."""
+        generator = generators.SequenceGenerator(
+            [model],
+            dictionary,
+            beam_size=beam_size,
+            max_len_a=decoding.max_length_factor,
+            max_len_b=int(decoding.max_length_offset),
+            min_len=0,
+            len_penalty=decoding.length_penalty,
+            unk_penalty=math.inf,
+            tokens_to_suppress=[bos],
+        )
+
+        def translate_batch(sources: Sequence[list[int]], beam_size: int) -> list[list[int]]:
+            """Translate sentences of similar length."""
+            rows = [[to_theirs[i] for i in source] for source in sources]
+            src = _padded(rows, pad_id=dictionary.pad(), eos_id=dictionary.eos())
+            lengths = (src != dictionary.pad()).sum(1)
+            sample = {"net_input": {"src_tokens": src, "src_lengths": lengths}}
+            found = generator.generate([model], sample, bos_token=dictionary.bos())
+            return [[to_ours[i] for i in best["tokens"].tolist()[:-1]] for best, *_ in found]
+
+        return _in_batches(translate_batch, beam_size, setup["batch"])
+
+    return [{"batch": batch} for batch in options.batches], ready
+
+
+def _converted(
+    options: argparse.Namespace,
+) -> tuple[dict[str, Any], dict[str, "Tensor"], list[int], list[int]]:
+    """Read a model of `toolkit_models`: settings, weights, our ids as theirs, theirs as ours."""
+    import torch
+
+    config = json.loads((options.converted / "config.json").read_text(encoding="utf-8"))
+    weights = torch.load(options.converted / "model.pt", weights_only=True)["model"]
+    ours = Tokenizers.load(options.model).tgt
+    to_ours = [ours.ids[piece] for piece in config["vocabulary"]]
+    to_theirs = sorted(range(len(to_ours)), key=to_ours.__getitem__)
+    return config, weights, to_theirs, to_ours
 
 
 def _in_batches(
@@ -252,10 +314,10 @@ def _in_batches(
     return translate
 
 
-def _padded(sources: Sequence[list[int]], pad_id: int) -> "Tensor":
+def _padded(sources: Sequence[list[int]], *, pad_id: int, eos_id: int) -> "Tensor":
     import torch
 
-    rows = [torch.tensor([*source, EOS_ID]) for source in sources]
+    rows = [torch.tensor([*source, eos_id]) for source in sources]
     return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=pad_id)
 
 
@@ -273,4 +335,5 @@ LOADERS: dict[str, Callable[[argparse.Namespace], tuple[list[Setup], Ready]]] = 
     "CTranslate2": ctranslate2,
     "Eole": eole,
     "Joey NMT": joeynmt,
+    "fairseq": fairseq,
 }

@@ -75,41 +75,58 @@ def test_our_weights_give_ctranslate2_our_translations_and_scores(
     assert [result.hypotheses[0] for result in results] == ours
 
 
-@pytest.mark.parametrize("engine", ["Eole", "Joey NMT"])
+@pytest.mark.parametrize(
+    ("save", "file", "query_key_value", "output"),
+    [
+        (
+            "save_eole",
+            "vocab.json",
+            [f"transformer_layers.1.self_attn.linear_{x}" for x in ("query", "keys", "values")],
+            "generator",
+        ),
+        (
+            "save_joeynmt",
+            "config.json",
+            [f"layers.1.trg_trg_att.{x}_layer" for x in "qkv"],
+            "decoder.output_layer",
+        ),
+        (
+            "save_fairseq",
+            "config.json",
+            [f"layers.1.self_attn.{x}_proj" for x in "qkv"],
+            "decoder.output_projection",
+        ),
+    ],
+)
 def test_toolkits_get_each_of_our_weights_under_a_name_of_its_own(
-    engine: str, tiny_bundle: Path, tmp_path: Path
+    save: str,
+    file: str,
+    query_key_value: list[str],
+    output: str,
+    tiny_bundle: Path,
+    tmp_path: Path,
 ) -> None:
+    import toolkit_models
     import torch
     from safetensors.torch import load_file
-    from toolkit_models import save_eole, save_joeynmt
 
     bundle = load_bundle(tiny_bundle)
     settings, model = _model(bundle, norm="pre", tie_embeddings="all")
     pieces = bundle.tokenizers.tgt.pieces(range(bundle.tokenizers.tgt.vocab_size))
-    if engine == "Eole":
-        save_eole(model, settings, pieces=pieces, directory=tmp_path)
+    getattr(toolkit_models, save)(model, settings, pieces=pieces, directory=tmp_path)
+    if save == "save_eole":
         theirs = load_file(tmp_path / "model.00.safetensors")
-        vocabulary = json.loads((tmp_path / "vocab.json").read_text())["tgt"]
-        query, keys, values = (
-            f"decoder.transformer_layers.1.self_attn.linear_{part}.weight"
-            for part in ("query", "keys", "values")
-        )
-        output = "generator.weight"
     else:
-        save_joeynmt(model, settings, pieces=pieces, directory=tmp_path)
-        theirs = torch.load(tmp_path / "model.ckpt", weights_only=True)["model_state"]
-        vocabulary = json.loads((tmp_path / "config.json").read_text())["vocabulary"]
-        query, keys, values = (
-            f"decoder.layers.1.trg_trg_att.{part}_layer.weight" for part in "qkv"
-        )
-        output = "decoder.output_layer.weight"
+        theirs = torch.load(tmp_path / "model.pt", weights_only=True)["model"]
+    read = json.loads((tmp_path / file).read_text())
+    vocabulary = read["tgt"] if save == "save_eole" else read["vocabulary"]
     ours = model.state_dict()
-    qkv = torch.cat([theirs[name] for name in (query, keys, values)])
+    qkv = torch.cat([theirs[f"decoder.{name}.weight"] for name in query_key_value])
     assert torch.equal(qkv, ours["decoder.layers.1.self_attention.qkv.weight"])
-    rows = {piece: row for piece, row in zip(vocabulary, theirs[output], strict=True)}
+    rows = {piece: row for piece, row in zip(vocabulary, theirs[f"{output}.weight"], strict=True)}
     assert all(map(torch.equal, map(rows.get, pieces), ours["decoder.output.weight"]))
-    # What is not a layer's are embeddings, positions and Eole's factor of a layer, which is one.
-    apart = ("emb", "pe.pe", "decoder.output", "generator", "layer_scalar")
+    # The rest are embeddings, positions, Eole's factor of a layer, which is one, and a version.
+    apart = ("emb", "pe.pe", "decoder.output", "generator", "layer_scalar", "version")
     layers = [weight for name, weight in theirs.items() if not any(part in name for part in apart)]
     mine = [weight for name, weight in ours.items() if "layers" in name or "final_norm" in name]
     assert sum(weight.numel() for weight in layers) == sum(weight.numel() for weight in mine)
@@ -218,7 +235,7 @@ def test_peers_that_fail_or_are_missing_are_named_in_the_table(
     assert "| Hugging Face | bf16 | exit code 1 |" in table
     assert "| CTranslate2 | int8 | not installed: ctranslate2 |" in table
     assert "| Joey NMT | fp32 | not installed: no --joeynmt-python |" in table
-    absent = ("CTranslate2", "Eole", "Joey NMT")
+    absent = ("CTranslate2", "Eole", "Joey NMT", "fairseq")
     assert not any(engine in command for engine in absent for command in commands)
 
 
