@@ -51,9 +51,13 @@ from transformer_mt.versions import installed_versions
 
 sys.path.insert(0, str(ROOT / "scripts"))
 
+LEAN = f"{OURS} lean"
+"""Ours with settings that save memory: small micro-batches, and in bf16 working weights in bf16."""
+LEAN_TOKENS = 1024
+"""Target tokens of its micro-batches."""
 TRAINER = "Seq2SeqTrainer"
 ENGINES = {
-    **dict.fromkeys((OURS, "MarianMT", "nn.Transformer", TRAINER), ("fp32", "bf16")),
+    **dict.fromkeys((OURS, LEAN, "MarianMT", "nn.Transformer", TRAINER), ("fp32", "bf16")),
     **toolkits.PRECISIONS,
 }
 """Which precisions they have on a CPU."""
@@ -76,6 +80,12 @@ def changes_of(size: str, precision: str, max_tokens: int) -> list[str]:
     changes = [f"model.{name}={value}" for name, value in (values | {"norm": "post"}).items()]
     changes += [f"model.dropout={dropout}", f"training.precision={precision}"]
     return [*changes, f"training.max_tokens={max_tokens}"]
+
+
+def lean_changes(precision: str, max_tokens: int) -> list[str]:
+    """Return the settings of `LEAN` that differ from ours as it is by itself."""
+    weights = ["training.weights=bf16"] if precision == "bf16" else []
+    return [f"training.micro_batch_tokens={min(LEAN_TOKENS, max_tokens)}", *weights]
 
 
 def measure_here(options: argparse.Namespace) -> Run:
@@ -144,7 +154,7 @@ def run_engine(engine: str, options: argparse.Namespace, changes: Sequence[str])
     if engine in toolkits.PRECISIONS:
         return run_toolkit(engine, options, changes)
     command = [sys.executable, "-m", "transformer_mt", "--quiet", "bench", "train", "--json"]
-    if engine != OURS:
+    if engine not in (OURS, LEAN):
         if importlib.util.find_spec(PACKAGES[engine]) is None:
             return {"error": f"{NOT_INSTALLED}: {PACKAGES[engine]}"}
         command = [sys.executable, __file__, "--engine", engine]
@@ -207,6 +217,8 @@ def compare(options: argparse.Namespace) -> list[Run]:
     ]
     for number, (size, precision, engine) in turns(contestants, options.rounds):
         changes = [*changes_of(size, precision, options.max_tokens), *options.set]
+        if engine == LEAN:
+            changes += lean_changes(precision, options.max_tokens)
         run = {
             **{"size": size, "precision": precision, "engine": engine},
             **run_engine(engine, options, changes),

@@ -28,6 +28,16 @@ def test_sizes_are_settings(size: str) -> None:
     assert config.model.norm == "post"
 
 
+@pytest.mark.parametrize("precision", peers.PRECISIONS)
+def test_the_lean_engine_has_small_micro_batches_and_its_own_weights(precision: str) -> None:
+    changes = peers.changes_of("base", precision, 4096) + peers.lean_changes(precision, 4096)
+    settings = load_config(
+        ROOT / "configs" / "family" / "multi30k_transformer.yaml", changes
+    ).training
+    assert (settings.micro_batch_tokens, settings.max_tokens) == (1024, 4096)
+    assert settings.weights == precision
+
+
 def test_engines_take_turns_and_results_are_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -169,9 +179,9 @@ def test_all_engines_run_on_the_same_data(run_config, tmp_path) -> None:
     assert peers.main([*arguments, "--threads", "1"]) == 0
     runs = read_runs(path)
     assert [run["engine"] for run in runs] == list(peers.ENGINES)
-    for run in runs[4:]:
+    for run in runs[5:]:
         assert run["error"].startswith("not installed")
-    runs = runs[:4]
+    runs = runs[:5]
     for run in runs:
         assert run["tokens_per_second"] > 0
         assert run["steps"] >= 2
@@ -179,4 +189,4 @@ def test_all_engines_run_on_the_same_data(run_config, tmp_path) -> None:
         assert run["threads"] == 1
     ours, *others = (run["num_parameters"] for run in runs)
     # The peers' layers have norms and biases of their own in places; the matrices are the same.
-    assert others == pytest.approx([ours] * 3, rel=0.02)
+    assert others == pytest.approx([ours] * 4, rel=0.02)

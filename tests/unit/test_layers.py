@@ -195,3 +195,58 @@ def test_dropout_acts_where_the_paper_has_it() -> None:
 def test_heads_that_do_not_divide_the_width_are_refused() -> None:
     with pytest.raises(ValueError, match="d_model 16 does not divide into num_heads 3"):
         CrossAttention(D_MODEL, 3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_layer_keeps_a_bounded_number_of_bytes_for_its_backward_pass(dtype: torch.dtype) -> None:
+    length, d_model, d_ff, num_heads = 16, 64, 256, 4
+    segments = Segments.of([length] * 4)
+    layout, masked = Layout(segments, segments), Layout(segments, segments, causal=True)
+    block = {"residual": post_norm, "dropout": 0.1}
+
+    def attention(kind: type[SelfAttention | CrossAttention], **positions: Positions) -> nn.Module:
+        return kind(d_model, num_heads, **positions)
+
+    encoder = EncoderLayer(
+        d_model,
+        attention(SelfAttention, positions=Positions()),
+        FeedForward(d_model, d_ff),
+        **block,
+    ).to(dtype)
+    decoder = DecoderLayer(
+        d_model,
+        attention(SelfAttention, positions=Positions()),
+        attention(CrossAttention),
+        FeedForward(d_model, d_ff),
+        **block,
+    ).to(dtype)
+    x, memory = (torch.randn(4 * length, d_model, dtype=dtype) for _ in range(2))
+    # Of each token: input, queries, keys, values, mixed values, and at each residual the sum before
+    # its norm; after all norms but the last what the next block reads; feed-forward's channels.
+    numbers_of_encoder = 4 * d_model + d_model + 2 * d_model + d_model + d_ff
+    numbers_of_decoder = numbers_of_encoder + 4 * d_model + 2 * d_model + d_model  # and the memory
+    # A byte for each element that dropout sees; weights of attention and two numbers of a norm.
+    others_of_encoder = 2 * d_model + 4 * num_heads * length + 2 * 2 * 4
+    others_of_decoder = 3 * d_model + 2 * 4 * num_heads * length + 3 * 2 * 4
+    assert saved_bytes(encoder, x, layout) <= 4 * length * (
+        dtype.itemsize * numbers_of_encoder + others_of_encoder
+    )
+    assert saved_bytes(decoder, x, masked, memory=memory, memory_layout=layout) <= 4 * length * (
+        dtype.itemsize * numbers_of_decoder + others_of_decoder
+    )
+
+
+def saved_bytes(module: nn.Module, *inputs: object, **others: object) -> int:
+    """Count the bytes that a pass keeps, weights left out, each block of memory once."""
+    weights = {weight.untyped_storage().data_ptr() for weight in module.parameters()}
+    kept: list[Tensor] = []
+
+    def keep(tensor: Tensor) -> Tensor:
+        kept.append(tensor)
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        output = module(*inputs, **others)
+    del output
+    blocks = {block.data_ptr(): block.nbytes() for block in map(Tensor.untyped_storage, kept)}
+    return sum(size for place, size in blocks.items() if place not in weights)
