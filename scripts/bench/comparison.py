@@ -65,7 +65,8 @@ def _python_option(engine: str) -> str:
 def in_checkout(path: str) -> str:
     """Name a file in this checkout by its place there; leave other names as they are."""
     absolute = Path(path).resolve()
-    return absolute.relative_to(ROOT).as_posix() if absolute.is_relative_to(ROOT) else path
+    is_here = absolute.exists() and absolute.is_relative_to(ROOT)
+    return absolute.relative_to(ROOT).as_posix() if is_here else path
 
 
 def with_threads(threads: int) -> dict[str, str]:

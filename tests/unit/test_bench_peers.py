@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts" / "bench"
 
 import peers
 import toolkits
-from comparison import read_runs
+from comparison import in_checkout, read_runs
 
 from transformer_mt.config.loading import load_config
 
@@ -165,6 +165,14 @@ def test_commands_of_toolkits_have_the_sizes(engine: str, tmp_path: Path, monkey
         assert re.search(rf"(?<![\d.]){number}(?![\d.])", settings)
     for option in ("en", "de", str(tmp_path)):
         assert option in settings
+
+
+def test_results_name_a_config_by_its_place_in_the_checkout(monkeypatch) -> None:
+    monkeypatch.chdir(ROOT / "scripts")
+    assert in_checkout(str(ROOT / "configs" / "base.yaml")) == "configs/base.yaml"
+    assert in_checkout("../configs/base.yaml") == "configs/base.yaml"
+    assert in_checkout("family/multi30k_transformer") == "family/multi30k_transformer"
+    assert in_checkout("/elsewhere/base.yaml") == "/elsewhere/base.yaml"
 
 
 @pytest.mark.slow
