@@ -197,6 +197,7 @@ SECTIONS = (
         25,
         lambda check: measure_training(check, "base", 5, way="CUDA graph"),
     ),
+    Section("translation, compiled", 45, lambda check: measure_translation(check, compiled=True)),
     Section(
         "translation, MarianMT",
         40,

@@ -33,6 +33,7 @@ from transformer_mt.data.stream import BatchStream
 from transformer_mt.decoding.penalties import LengthPenalty
 from transformer_mt.decoding.search import beam_search
 from transformer_mt.models.build import build_model
+from transformer_mt.models.compilation import compile_steps
 from transformer_mt.models.seq2seq import Seq2Seq
 from transformer_mt.nn.packing import pack_tokens
 from transformer_mt.text.tokenizer import EOS_ID
@@ -142,9 +143,11 @@ def _sources(workload: Workload) -> list[list[int]]:
     return sorted(sources, key=len, reverse=True)
 
 
-def measure_translation(check: Check) -> Results:
+def measure_translation(check: Check, *, compiled: bool = False) -> Results:
     """Measure beam search of the base model, every translation of the same length."""
     workload, device = check.workload, check.device
+    if compiled and device.type != "cuda":
+        raise NotHereError("compiled steps are for GPUs")
     torch.manual_seed(1)
     model = build_model(
         workload.models["base"],
@@ -171,8 +174,14 @@ def measure_translation(check: Check) -> Results:
             num_tokens += sum(len(hypotheses[0].tokens) + 1 for hypotheses in found)
         return num_tokens
 
+    batches = workload.translation_batches
     results: Results = {}
-    for batch_size in workload.translation_batches:
+    if compiled:
+        started = time.perf_counter()
+        if not compile_steps(model, functools.partial(translate, batches[-1])):
+            raise NotHereError("torch.compile failed: see the warning")
+        results["compile_seconds"] = time.perf_counter() - started
+    for batch_size in batches[-1:] if compiled else batches:
         reset_peak_memory(device)
         results[f"{batch_size} sentences"] = time_translations(
             functools.partial(translate, batch_size),

@@ -80,7 +80,7 @@ FULL = Workload(
     precision="bf16",
     num_sources=1024,
     output_tokens=27,
-    translation_batches=(64, 256),
+    translation_batches=(64, 256, 1024),
 )
 _TINY = BASE.model_copy(
     update={

@@ -116,6 +116,12 @@ def test_int8_on_a_gpu_is_refused(tiny_bundle: Path, text: Path, monkeypatch) ->
     assert "--precision int8 is for the CPU, not for cuda" in result.stderr
 
 
+def test_a_compiled_step_on_the_cpu_is_refused(tiny_bundle: Path, text: Path) -> None:
+    result = bench("decode", "--model", tiny_bundle, "--input", text, "--compile")
+    assert result.exit_code == 2
+    assert "--compile is for GPUs" in result.stderr
+
+
 @pytest.mark.parametrize(("content", "message"), [(None, "input.txt"), ("\n \n", "all lines")])
 def test_input_without_lines_is_a_data_error(
     tiny_bundle: Path, tmp_path: Path, content: str | None, message: str

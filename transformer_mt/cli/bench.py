@@ -14,6 +14,7 @@ from transformer_mt.cli.device_options import Devices, load_on_devices
 from transformer_mt.cli.help import examples
 from transformer_mt.cli.model_options import (
     BatchTokens,
+    Compile,
     Device,
     ModelPath,
     NumWorkers,
@@ -112,6 +113,7 @@ def decode(
     precision: Precision = "fp32",
     num_workers: NumWorkers = None,
     batch_tokens: BatchTokens = None,
+    compile: Compile = False,
     device: Device = "auto",
     devices: Devices = None,
     seconds: SecondsOfPasses = 30,
@@ -138,7 +140,12 @@ def decode(
         [path], None, device=device, devices=devices, num_workers=num_workers, precision=precision
     )
     place = next(bundle.model.parameters()).device
-    given = {"beam_size": beam_size, "batch_tokens": batch_tokens, "num_workers": num_workers}
+    given = {
+        "beam_size": beam_size,
+        "batch_tokens": batch_tokens,
+        "num_workers": num_workers,
+        "compile": compile,
+    }
     translator = make_translator(bundle, given, copies=copies)
     load_seconds = time.perf_counter() - started
     logger.info("loaded in %.2f s; measuring", load_seconds)
@@ -153,6 +160,7 @@ def decode(
         "beam_size": translator.options.beam_size,
         "batch_tokens": translator.options.batch_tokens,
         "precision": precision,
+        "compile": compile,
         "device": ",".join(name for name, _ in copies) or str(place),
         "threads": torch.get_num_threads(),
         "workers": translator.options.num_workers,

@@ -22,6 +22,7 @@ from transformer_mt.cli.length_options import (
 from transformer_mt.cli.model_options import (
     BatchTokens,
     BeamSize,
+    Compile,
     Device,
     EnsembleWeights,
     LengthPenalty,
@@ -117,6 +118,7 @@ def evaluate(
     beam_size: BeamSize = None,
     length_penalty: LengthPenalty = None,
     batch_tokens: BatchTokens = None,
+    compile: Compile = False,
     device: Device = "auto",
     devices: Devices = None,
     precision: Precision = "fp32",

@@ -110,7 +110,14 @@ BatchTokens: TypeAlias = Annotated[
         help="Source tokens times beam translated at once. Default: the model's config.",
     ),
 ]
-
+Compile: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--compile",
+        help="On a GPU: put the step of a Transformer's decoder through torch.compile, which takes "
+        "some ten seconds before the first line.",
+    ),
+]
 NumWorkers: TypeAlias = Annotated[
     int | None,
     typer.Option(
@@ -255,6 +262,8 @@ def make_translator(
         raise ConfigError(f"--workers is for the CPU, not for {place}: leave it out")
     elif "num_workers" in given and given["num_workers"] is None:
         given = {**given, "num_workers": fitting_num_workers(place)}
+    if given.get("compile") and place.type == "cpu":
+        raise ConfigError("--compile is for GPUs, not for cpu, which it makes slower: leave it out")
     given = {name: value for name, value in given.items() if value is not None}
     settings = bundle.config.decoding
     changes = {name: given[name] for name in given if name in type(settings).model_fields}

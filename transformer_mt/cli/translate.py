@@ -14,6 +14,7 @@ from transformer_mt.cli.help import GroupedCommand, examples
 from transformer_mt.cli.model_options import (
     BatchTokens,
     BeamSize,
+    Compile,
     Device,
     EnsembleWeights,
     LengthPenalty,
@@ -142,6 +143,7 @@ def translate(
     timings: Timings = False,
     as_json: AsJson = False,
     batch_tokens: BatchTokens = None,
+    compile: Compile = False,
     device: Device = "auto",
     devices: Devices = None,
     precision: Precision = "fp32",

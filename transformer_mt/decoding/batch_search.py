@@ -20,8 +20,10 @@ from transformer_mt.decoding.search import beam_search
 from transformer_mt.decoding.shortlist import Shortlist
 from transformer_mt.decoding.writing_order import WritingOrder
 from transformer_mt.errors import ConfigError
+from transformer_mt.models.compilation import compile_steps
 from transformer_mt.models.interfaces import Memory, StepDecoder
 from transformer_mt.models.seq2seq import evaluation_mode
+from transformer_mt.text.tokenizer import UNK_ID
 
 
 class BatchSearch:
@@ -52,6 +54,10 @@ class BatchSearch:
         self._continues_word = words_continued(tokenizer).to(device)
         # Groups may find the same, and coverage ranks anew: so the whole beam is finished first.
         self._looks_at_all = options.coverage_penalty > 0 or options.beam_groups > 1
+        if options.compile:
+            # A number of sentences that nothing else is: equal sizes are taken for always equal.
+            trial = [Request((UNK_ID,) * (i + 5)) for i in range(2 * options.num_slots + 9)]
+            compile_steps(bundle.model, lambda: self(trial))
 
     @torch.inference_mode()
     def __call__(

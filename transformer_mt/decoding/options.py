@@ -45,6 +45,7 @@ class SearchOptions:
         repetition_penalty: Multiplies log-probabilities of tokens that a target has already.
         suppress: Words and phrases that no target has, as far as they are tokenized like this.
         num_workers: Processes that share the batches, on the CPU: see `workers.Workers`.
+        compile: Whether to compile the steps of decoders: see `models.compilation`.
     """
 
     beam_size: int = 4
@@ -69,6 +70,7 @@ class SearchOptions:
     repetition_penalty: float = 1.0
     suppress: tuple[str, ...] = ()
     num_workers: int = 1
+    compile: bool = False
 
     @property
     def num_slots(self) -> int:
