@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from click.testing import Result
 
 from tests.commands import tmt as run
 from tests.conftest import small_text
@@ -36,6 +37,24 @@ def test_two_devices_give_the_text_of_one(tiny_bundle, expected, quick_devices, 
     assert result.exit_code == 0, result.stderr
     assert result.stdout_bytes == expected
     assert "devices: cpu, cpu" in result.stderr
+
+
+def test_under_torchrun_the_first_process_shares_the_text_and_the_others_end(
+    tiny_bundle, expected, quick_devices
+) -> None:
+    def rank(number: int, **more: str) -> Result:
+        places = {"RANK": str(number), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"} | more
+        options = ("--model", tiny_bundle, "--device", "cpu")
+        return run(*COMMAND, *options, data=TEXT.encode(), **places)
+
+    first, second = rank(0), rank(1)
+    assert first.exit_code == 0, first.stderr
+    assert first.stdout_bytes == expected
+    assert "devices: cpu, cpu" in first.stderr
+    assert (second.exit_code, second.stdout, second.stderr) == (0, "", "")
+    elsewhere = rank(0, WORLD_SIZE="4")
+    assert elsewhere.exit_code == 2
+    assert "torchrun on several machines" in elsewhere.stderr
 
 
 def test_a_model_that_changed_meanwhile_is_not_mixed_with_the_first(tiny_bundle) -> None:

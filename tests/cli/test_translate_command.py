@@ -370,7 +370,7 @@ def test_options_without_effect_are_refused(tiny_bundle, arguments, words):
 
 
 def test_several_copies_of_one_process_are_refused(tiny_bundle):
-    result = run("translate", "--model", tiny_bundle, data=b"dog\n", WORLD_SIZE="2")
+    result = run("explain", "--model", tiny_bundle, "dog", WORLD_SIZE="2")
     assert result.exit_code == 2
     assert "torchrun starts copies that would each do all of the work" in result.stderr
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from transformer_mt.cli.device_options import Devices, load_on_devices
+from transformer_mt.cli.device_options import Devices, devices_of, load_on_devices
 from transformer_mt.cli.help import examples
 from transformer_mt.cli.model_options import (
     BatchTokens,
@@ -127,6 +127,7 @@ def decode(
     from transformer_mt.text.lines import read_lines
 
     lines = list(read_lines(input))  # a wrong name is told before torch is loaded
+    device, devices = devices_of(device, devices)
 
     import torch
 

@@ -1,6 +1,7 @@
 """Where a model translates: one device, or several that share the input."""
 
 import logging
+import os
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -27,6 +28,43 @@ Devices: TypeAlias = Annotated[
         "stays.",
     ),
 ]
+
+
+def devices_of(device: str, devices: str | None) -> tuple[str, str | None]:
+    """Return values of --device and --devices; where `torchrun` started several, its share of them.
+
+    The first process then shares the input among as many devices as it was to have processes, as
+    only one can read it; the others end here.
+
+    Args:
+        device: Value of --device.
+        devices: Value of --devices.
+
+    Raises:
+        ConfigError: If there are processes on several machines, or several devices in each.
+    """
+    num_ranks = os.environ.get("WORLD_SIZE", "")
+    if num_ranks in ("", "0", "1"):
+        return device, devices
+    if os.environ.get("LOCAL_WORLD_SIZE", num_ranks) != num_ranks:
+        raise ConfigError(
+            "torchrun on several machines: only one process can read the input, so split it, and "
+            "translate the parts with --devices all on each machine"
+        )
+    if devices is not None:
+        raise ConfigError(
+            "--devices does not go with torchrun, which gives a device to each of its processes: "
+            "leave out one of them"
+        )
+    if os.environ.get("RANK", "0") != "0":
+        raise typer.Exit
+    # This is the only process from here on, and those that it starts are no ranks.
+    del os.environ["WORLD_SIZE"]
+    from transformer_mt.training.devices import choose_device
+
+    kind = choose_device(device, setting="--device").type
+    names = [f"cuda:{i}" if kind == "cuda" else kind for i in range(int(num_ranks))]
+    return "auto", ",".join(names)
 
 
 def load_on_devices(

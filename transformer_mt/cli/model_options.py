@@ -140,9 +140,7 @@ def load_model(model: Path | None, *, device: str, precision: str) -> "Bundle":
     """
     if os.environ.get("WORLD_SIZE", "1") not in ("", "0", "1"):
         raise ConfigError(
-            "torchrun starts copies that would each do all of the work: start one without it; "
-            "`tmt translate` and `tmt evaluate` share it among GPUs with --devices all, and on "
-            "the CPU with --workers N"
+            "torchrun starts copies that would each do all of the work: start one without it"
         )
     import torch
 
