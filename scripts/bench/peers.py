@@ -4,14 +4,15 @@
     scripts/get_corpus.py multi30k          (or, with a local copy: --from DIR)
     .venv/bin/python scripts/bench/peers.py --eole-python PATH --joeynmt-python PATH
 
-Each run is a process of its own; the engines take turns. Ours is `tmt bench train`. MarianMT and
-nn.Transformer are plain loops, as their users write them, over batches sorted by length and padded
-to the same token budget, collated beforehand; Seq2SeqTrainer groups sentences of similar length,
-as many to a batch as the budget holds on average. Eole, Joey NMT and fairseq are their own
-commands (see `toolkits`), each with an interpreter where it is installed. Same sentences, tokens,
-sizes, dropout and label smoothing for all. A run is appended to the file of results as soon as it
-is there, and the table is made of the whole file, so that a long comparison can be made in slices:
-call it again with other engines, sizes or precisions, or for more rounds.
+Each run is a process of its own; the engines take turns. Ours is `tmt bench train`, once as it is
+by itself and once with what saves memory (see `lean_changes`). MarianMT and nn.Transformer are
+plain loops, as their users write them, over batches sorted by length and padded to the same token
+budget, collated beforehand; Seq2SeqTrainer groups sentences of similar length, as many to a batch
+as the budget holds on average. Eole, Joey NMT and fairseq are their own commands (see `toolkits`),
+each with an interpreter where it is installed. Same sentences, tokens, sizes, dropout and label
+smoothing for all. A run is appended to the file of results as soon as it is there, and the table is
+made of the whole file, so that a long comparison can be made in slices: call it again with other
+engines, sizes or precisions, or for more rounds.
 """
 
 import argparse

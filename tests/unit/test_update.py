@@ -99,7 +99,7 @@ def test_gradients_that_are_no_numbers_change_nothing_and_are_counted(run_config
     healthy = updater.facts()
     before = {name: weight.detach().clone() for name, weight in model.named_parameters()}
     broken = model.decoder.layers[0].feed_forward
-    handle = broken.register_forward_hook(lambda *_: torch.tensor(float("nan")))
+    handle = broken.register_forward_hook(lambda *call: torch.full_like(call[-1], float("nan")))
     for _ in range(MAX_UNUSABLE_IN_A_ROW - 1):
         updater(batches, num_tokens=num_tokens, lr=0.01)
     updater.check()

@@ -326,4 +326,4 @@ def _multiply(a: Tensor, b: Tensor, *, out: Tensor) -> None:
     if out.dtype == a.dtype:
         torch.bmm(a, b, out=out)
     else:
-        out.copy_(a @ b)
+        out.copy_(torch.bmm(a, b))
