@@ -17,6 +17,16 @@ def test_share_and_scale_of_kept_elements_are_right(p: float) -> None:
     assert y.mean().item() == pytest.approx(1, abs=5 * deviation / (1 - p))
 
 
+@pytest.mark.parametrize(("p", "rounded"), [(1e-9, 2**-16), (1 - 1e-9, 1 - 2**-16)])
+def test_shares_near_none_and_all_are_rounded_to_what_can_be_drawn(
+    p: float, rounded: float
+) -> None:
+    torch.manual_seed(1)
+    y = Dropout(p)(torch.ones(1 << 20, requires_grad=True))
+    assert 0 < (y == 0).sum() < y.numel()
+    assert y.max().item() == pytest.approx(1 / (1 - rounded))
+
+
 def test_under_autocast_the_residual_stays_in_fp32() -> None:
     x, y = torch.ones(40, 50), torch.ones(40, 50, dtype=torch.bfloat16, requires_grad=True)
     with torch.autocast("cpu", torch.bfloat16):

@@ -15,7 +15,8 @@ class Dropout(nn.Module):
 
     Source: Srivastava et al. 2014; the scale 1 / (1 - p) keeps the expected value.
 
-    differs: on the CPU `p` is rounded to a multiple of 2^-16, and the scale fits the rounded value.
+    differs: on the CPU `p` is rounded to a multiple of 2^-16, neither 0 nor 1, and the scale fits
+    the rounded value.
     """
 
     def __init__(self, p: float) -> None:
@@ -71,7 +72,7 @@ def _draw(x: Tensor, p: float) -> tuple[Tensor, float]:
     They are compared by arithmetic on integers, and the result converted to floats, which runs on
     vector units: comparing to bool and multiplying by bool do not, and take three times as long.
     """
-    kept_levels = min(_LEVELS - 1, round((1 - p) * _LEVELS))
+    kept_levels = min(_LEVELS - 1, max(1, round((1 - p) * _LEVELS)))
     first_dropped = kept_levels - _LEVELS // 2
     bits = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(1 << 63), None)
     levels = bits.view(torch.int16)[: x.numel()].view(x.shape)
