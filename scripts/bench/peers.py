@@ -71,6 +71,8 @@ SIZES = {
 }
 """Values of `TRANSFORMER`, and dropout."""
 PRECISIONS = ("fp32", "bf16")
+CONDITIONS = ("config", "max_tokens", "set", "threads")
+"""What the runs of one table have in common."""
 
 
 def changes_of(size: str, precision: str, max_tokens: int) -> list[str]:
@@ -201,6 +203,14 @@ def table(runs: Sequence[Run]) -> str:
     return markdown(head, rows)
 
 
+def differences(runs: Sequence[Run]) -> list[str]:
+    """Name what runs of one table must have in common, and have not, with the values found."""
+    found = {name: {str(run.get(name)) for run in good(runs)} for name in CONDITIONS}
+    return [
+        f"{name}: {', '.join(sorted(values))}" for name, values in found.items() if len(values) > 1
+    ]
+
+
 def _rank(group: tuple[tuple[str, str, str], list[Run]]) -> tuple[int, int, int]:
     size, precision, engine = group[0]
     return list(SIZES).index(size), PRECISIONS.index(precision), list(ENGINES).index(engine)
@@ -269,7 +279,10 @@ def main(arguments: list[str] | None = None) -> int:
         print(json.dumps(measure_here(options)))
         return 0
     runs = [] if options.table else compare(options)
-    print(table(read_runs(options.output)))
+    all_runs = read_runs(options.output)
+    for difference in differences(all_runs):
+        say(f"{options.output}: the medians are over runs that differ in {difference}")
+    print(table(all_runs))
     return int(any(map(has_failed, runs)))
 
 

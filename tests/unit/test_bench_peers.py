@@ -88,6 +88,13 @@ def test_the_table_has_medians_and_the_share_of_ours() -> None:
     ]
 
 
+def test_runs_under_unequal_conditions_are_named() -> None:
+    run = {"config": "a.yaml", "max_tokens": 4096, "set": [], "threads": 2}
+    assert peers.differences([run, run, {"error": "exit code 1"}]) == []
+    others = [run | {"threads": 1}, run | {"max_tokens": 1024}]
+    assert peers.differences([run, *others]) == ["max_tokens: 1024, 4096", "threads: 1, 2"]
+
+
 REPORTS = {
     "Eole": [
         "Step 5/1000; acc: 1.0; ppl: 80.1; xent: 4.4; aux: 0.0; mtp: 0.0; attn_ent: 0.0; lr: "

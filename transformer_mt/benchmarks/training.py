@@ -100,7 +100,8 @@ class TrainingSpeed:
             attention has some of its own: see `nn.grouped`.
         peak_memory_bytes: On a GPU what tensors took, else all memory of the process.
         mfu: Share of the step that the products of the weights would take alone, at the speed that
-            was measured for their shapes on this machine; attention's own products not counted.
+            was measured for their shapes on this machine; attention's own products not counted,
+            and no layer left out: with `model.layer_dropout` it may be more than one.
         flops_per_second: Operations of these products in the time of the updates.
         matrix_flops_per_second: The measured rate of these products alone.
         precision: Of matrix products.
