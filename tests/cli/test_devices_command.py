@@ -57,6 +57,23 @@ def test_under_torchrun_the_first_process_shares_the_text_and_the_others_end(
     assert "torchrun on several machines" in elsewhere.stderr
 
 
+@pytest.mark.parametrize(
+    ("world", "words"),
+    [
+        ({"WORLD_SIZE": "x"}, "WORLD_SIZE=x, LOCAL_WORLD_SIZE=, RANK=:"),
+        ({"WORLD_SIZE": "2", "RANK": "1"}, "LOCAL_WORLD_SIZE=, RANK=1:"),
+        ({"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "RANK": "-1"}, "RANK=-1:"),
+    ],
+)
+def test_processes_that_torchrun_did_not_start_are_refused_and_lose_no_text(
+    tiny_bundle, world, words
+) -> None:
+    result = run("translate", "--model", tiny_bundle, data=b"dog\n", **world)
+    assert result.exit_code == 2
+    assert words in result.stderr
+    assert result.stdout == ""
+
+
 def test_a_model_that_changed_meanwhile_is_not_mixed_with_the_first(tiny_bundle) -> None:
     _, copies = load_on_devices(
         [tiny_bundle], None,

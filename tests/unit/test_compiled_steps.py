@@ -41,6 +41,7 @@ def test_compiled_steps_translate_like_plain_ones_and_are_compiled_in_one_piece(
     compiler = partial(torch.compile, backend="eager", fullgraph=True)
     monkeypatch.setattr(torch, "compile", compiler)
     torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
     found = translations(bundle, tiny_text[0][:9], compiled=True)
     assert all("step" in vars(layer) for layer in layers(bundle))
     # Before the first fork, few sentences, many, and one: however many layers there are.

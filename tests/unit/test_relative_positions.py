@@ -126,6 +126,28 @@ def test_a_rotation_in_place_equals_one_that_is_learned_through(dtype: torch.dty
         torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)
 
 
+def test_a_compiled_rotation_in_inference_equals_a_plain_one() -> None:
+    positions, places, x = scheme("rotary"), torch.arange(7), torch.randn(7, 3, H, K)
+    with torch.inference_mode():
+        positions.embed(x, places, longest=7)
+        qkv = x.clone()
+        found = torch.compile(positions.rotate, backend="aot_eager")(qkv, places)
+        torch.testing.assert_close(found, positions.rotate(x.clone(), places))
+    torch.testing.assert_close(qkv, x)
+
+
+def test_positions_seen_in_inference_can_be_trained_with() -> None:
+    positions, places = scheme("rotary"), torch.arange(7)
+    x = torch.randn(7, 3, H, K)
+    positions.embed(x, places, longest=7)
+    expected = torch.autograd.functional.vjp(lambda x: positions.rotate(x, places), x, x)[1]
+    with torch.inference_mode():
+        positions.rotate(x.clone(), places.clone())
+        positions.rotate(x.clone(), places)
+    found = torch.autograd.functional.vjp(lambda x: positions.rotate(x, places), x, x)[1]
+    torch.testing.assert_close(found, expected)
+
+
 @pytest.mark.parametrize("name", ["relative", "relative_bias"])
 def test_blocks_of_similar_length_give_the_values_and_gradients_of_one_block(name: str) -> None:
     torch.manual_seed(2)

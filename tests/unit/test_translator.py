@@ -98,7 +98,7 @@ def test_blank_lines_come_back_as_they_are_at_every_place(copying, tiny_text, si
         assert texts(make(copying).translate(lines)) == lines
 
 
-@pytest.mark.parametrize("line", [" ", " " * 100_001])
+@pytest.mark.parametrize("line", [" ", " " * 100_001, "\u200b", "\ufeff \u200e"])
 def test_blank_lines_do_not_reach_the_model(copying, line):
     (translation,) = make(copying, n_best=3).translate([line])
     assert copying.model.batches == []

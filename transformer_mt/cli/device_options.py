@@ -41,12 +41,20 @@ def devices_of(device: str, devices: str | None) -> tuple[str, str | None]:
         devices: Value of --devices.
 
     Raises:
-        ConfigError: If there are processes on several machines, or several devices in each.
+        ConfigError: If there are processes on several machines, or several devices in each, or
+            something other than `torchrun` says that there are several.
     """
-    num_ranks = os.environ.get("WORLD_SIZE", "")
-    if num_ranks in ("", "0", "1"):
+    if os.environ.get("WORLD_SIZE", "") in ("", "0", "1"):
         return device, devices
-    if os.environ.get("LOCAL_WORLD_SIZE", num_ranks) != num_ranks:
+    given = {name: os.environ.get(name, "") for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE", "RANK")}
+    if not all(value.isdecimal() for value in given.values()):
+        found = ", ".join(f"{name}={value}" for name, value in given.items())
+        raise ConfigError(
+            "several processes are expected as torchrun starts them, with numbers in the "
+            f"environment, but there is {found}: unset WORLD_SIZE, or start them with torchrun"
+        )
+    num_ranks, num_here, rank = map(int, given.values())
+    if num_here != num_ranks:
         raise ConfigError(
             "torchrun on several machines: only one process can read the input, so split it, and "
             "translate the parts with --devices all on each machine"
@@ -56,14 +64,14 @@ def devices_of(device: str, devices: str | None) -> tuple[str, str | None]:
             "--devices does not go with torchrun, which gives a device to each of its processes: "
             "leave out one of them"
         )
-    if os.environ.get("RANK", "0") != "0":
+    if rank > 0:
         raise typer.Exit
     # This is the only process from here on, and those that it starts are no ranks.
     del os.environ["WORLD_SIZE"]
     from transformer_mt.training.devices import choose_device
 
     kind = choose_device(device, setting="--device").type
-    names = [f"cuda:{i}" if kind == "cuda" else kind for i in range(int(num_ranks))]
+    names = [f"cuda:{i}" if kind == "cuda" else kind for i in range(num_ranks)]
     return "auto", ",".join(names)
 
 
@@ -98,8 +106,8 @@ def load_on_devices(
     for option, is_given in {"--device": device != "auto", "--workers": num_workers}.items():
         if is_given:
             raise ConfigError(
-                f"--devices does not go with {option}: it names all devices, and each gets a "
-                "process; drop one"
+                f"--devices does not go with {option}: it names all devices, as torchrun does, and "
+                "each gets a process; drop one"
             )
     from transformer_mt.bundle import find_bundle
     from transformer_mt.training.devices import choose_devices

@@ -15,6 +15,7 @@ from transformer_mt.decoding.translation import (
     Translation,
     joined,
 )
+from transformer_mt.text.lines import is_blank
 from transformer_mt.text.tokenizer import Tokenizer, Tokenizers
 
 Choice = Callable[[Sequence[Candidate]], Sequence[Candidate]]
@@ -68,7 +69,7 @@ class Joiner:
         n_best = [
             self._joined([own[min(rank, len(own) - 1)] for own in ranked]) for rank in range(num)
         ]
-        blank = "" if line.text.strip() else line.text.translate(NO_TEXT)
+        blank = line.text.translate(NO_TEXT) if is_blank(line.text) else ""
         every_term = list(dict.fromkeys(itertools.chain(*terms)))
         return Translation(n_best or [joined([], blank)], every_term, num_cut)
 

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from transformer_mt.text.lines import is_blank
 from transformer_mt.text.sentences import Sentence, spacing_in, split_sentences
 from transformer_mt.text.tokenizer import Tokenizer
 
@@ -107,7 +108,7 @@ def split_lines(
 
 
 def _sentences(line: str, languages: tuple[str, str] | None) -> list[Sentence]:
-    if not line.strip():
+    if is_blank(line):
         return []
     return [Sentence(line, "")] if languages is None else split_sentences(line, languages[0])
 

@@ -44,7 +44,8 @@ class RotaryPositions(Positions):
         """Turn queries and keys (.., 3, H, K) at `positions` (..); in place in inference."""
         cos, sin = self._turns(positions, qkv.dtype)
         first, second = qkv[..., :2, :, :].chunk(2, dim=-1)
-        if not qkv.is_inference():
+        # Compilers make one operator of it in any case, and fail where an input is written to.
+        if torch.compiler.is_compiling() or not qkv.is_inference():
             turned = torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
             return torch.cat([turned, qkv[..., 2:, :, :]], dim=-3)
         turned = torch.addcmul(first * cos, second, sin, value=-1)
@@ -57,7 +58,12 @@ class RotaryPositions(Positions):
         # Compiled layers must not look at what changes.
         is_eager = not torch.compiler.is_compiling()
         last = self._last if is_eager else None
-        if last is not None and last[0] is positions and last[1].dtype == dtype:
+        if (
+            last is not None
+            and last[0] is positions
+            and last[1].dtype == dtype
+            and last[1].is_inference() == torch.is_inference_mode_enabled()
+        ):
             return last[1:]
         cos, sin = (
             F.embedding(positions, table).to(dtype)[..., None, None, :]

@@ -10,6 +10,7 @@ import codecs
 import gzip
 import lzma
 import os
+import unicodedata
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -70,6 +71,11 @@ def decode_lines(stream: BinaryIO, name: str) -> Iterator[str]:
             lines = [_strip(line, number) for number, line in enumerate(lines, line_number)]
         yield from lines
         line_number += len(lines)
+
+
+def is_blank(line: str) -> bool:
+    """Return whether nothing is to be seen: white space, controls, characters without width."""
+    return all(c.isspace() or unicodedata.category(c) in ("Cc", "Cf") for c in line)
 
 
 def check_lasting(path: Path) -> None:
