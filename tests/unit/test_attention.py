@@ -130,7 +130,7 @@ def test_gradient_with_attention_dropout_is_exact() -> None:
 
 
 @pytest.mark.parametrize("kind", ["self", "causal", "cross"])
-def test_projections_in_bf16_are_attended_with_scores_in_fp32(kind: str) -> None:
+def test_projections_in_bf16_are_attended_in_fp32(kind: str) -> None:
     """And what comes out is in bf16 again, with and without autocast."""
     projections, layout, definition = case(kind, [3, 1, 4], [2, 5, 1])
     expected = definition(*projections)

@@ -221,13 +221,13 @@ def test_a_layer_keeps_a_bounded_number_of_bytes_for_its_backward_pass(dtype: to
         **block,
     ).to(dtype)
     x, memory = (torch.randn(4 * length, d_model, dtype=dtype) for _ in range(2))
-    # Of each token: input, queries, keys, values, weights of attention, mixed values, and at each
-    # residual the sum before its norm; what feed-forward reads, and its channels.
-    numbers_of_encoder = 4 * d_model + num_heads * length + d_model + 2 * d_model + d_model + d_ff
-    # The memory, too, and what attention to it reads.
-    numbers_of_decoder = numbers_of_encoder + 4 * d_model + num_heads * length + 3 * d_model
-    # A byte for each element that dropout sees, and two numbers in fp32 of each norm.
-    others_of_encoder, others_of_decoder = 2 * (d_model + 2 * 4), 3 * (d_model + 2 * 4)
+    # Of each token: input, queries, keys, values, mixed values, and at each residual the sum before
+    # its norm; after all norms but the last what the next block reads; feed-forward's channels.
+    numbers_of_encoder = 4 * d_model + d_model + 2 * d_model + d_model + d_ff
+    numbers_of_decoder = numbers_of_encoder + 4 * d_model + 2 * d_model + d_model  # and the memory
+    # A byte for each element that dropout sees; weights of attention and two numbers of a norm.
+    others_of_encoder = 2 * d_model + 4 * num_heads * length + 2 * 2 * 4
+    others_of_decoder = 3 * d_model + 2 * 4 * num_heads * length + 3 * 2 * 4
     assert saved_bytes(encoder, x, layout) <= 4 * length * (
         dtype.itemsize * numbers_of_encoder + others_of_encoder
     )

@@ -266,22 +266,18 @@ class _GroupedAttention(torch.autograd.Function):
         """Attend group by group: projections (N, parts, H, K) to mixed values (N, H, K)."""
         num_tokens, _, num_heads, head_dim = projections[0].shape
         q, k, v = plan.spread(projections)
-        exact = torch.promote_types(q.dtype, torch.float32)
         mixed = torch.empty_like(q)
         saved: list[Tensor | None] = []
         for group in plan.groups:
-            q_g, k_g, v_g = group.queries(q), group.keys(k), group.keys(v)
-            # Scores stay in fp32: their exponentials would show each rounding to bf16.
+            q_g, k_g, v_g = _exact(group.queries(q), group.keys(k), group.keys(v))
             scores = torch.baddbmm(
-                group.bias.to(exact),
-                q_g.to(exact),
-                k_g.to(exact).transpose(1, 2),
-                alpha=head_dim**-0.5,
+                group.bias.to(q_g.dtype), q_g, k_g.transpose(1, 2), alpha=head_dim**-0.5
             )
             weights = torch.softmax(scores, dim=-1, out=scores)
             factors = scaled_mask(weights, dropout) if dropout else None
-            torch.bmm(_kept(weights, factors, q.dtype), v_g, out=group.queries(mixed))
-            saved += [weights.to(q.dtype), factors]
+            kept = weights if factors is None else weights * factors
+            _multiply(kept, v_g, out=group.queries(mixed))
+            saved += [weights, factors]
         ctx.plan = plan
         # Not the blocks: they are longer by their padding.
         ctx.save_for_backward(*projections, *saved)
@@ -300,29 +296,34 @@ def _gradients(plan: Plan, saved: Sequence[Tensor], grad: Tensor) -> Iterator[Te
     num_heads, head_dim = grad.shape[1:]
     projections, saved = saved[: len(plan.placements)], saved[len(plan.placements) :]
     q, k, v = plan.spread(projections)
-    exact = torch.promote_types(q.dtype, torch.float32)
     grad_blocks = [grad.new_empty(at.num_parts, at.num_rows, head_dim) for at in plan.placements]
     grad_q, grad_k, grad_v = (part for block in grad_blocks for part in block)
     grad_mixed = plan.placements[0].spread_one(grad)
     for group, weights, factors in zip(plan.groups, saved[::2], saved[1::2], strict=True):
-        q_g, k_g, v_g = group.queries(q), group.keys(k), group.keys(v)
-        grad_g, weights = group.queries(grad_mixed), weights.to(exact)
-        kept = _kept(weights, factors, q.dtype)
-        torch.bmm(kept.transpose(1, 2), grad_g, out=group.keys(grad_v))
-        grad_weights = torch.bmm(grad_g, v_g.transpose(1, 2)).to(exact)
+        q_g, k_g, v_g = _exact(group.queries(q), group.keys(k), group.keys(v))
+        (grad_g,) = _exact(group.queries(grad_mixed))
+        kept = weights if factors is None else weights * factors
+        _multiply(kept.transpose(1, 2), grad_g, out=group.keys(grad_v))
+        grad_weights = torch.bmm(grad_g, v_g.transpose(1, 2))
         if factors is not None:
             grad_weights.mul_(factors)
-        grad_scores = (
-            torch.ops.aten._softmax_backward_data(grad_weights, weights, -1, exact)
-            .mul_(head_dim**-0.5)
-            .to(q.dtype)
-        )
-        torch.bmm(grad_scores, k_g, out=group.queries(grad_q))
-        torch.bmm(grad_scores.transpose(1, 2), q_g, out=group.keys(grad_k))
+        grad_scores = torch.ops.aten._softmax_backward_data(
+            grad_weights, weights, -1, weights.dtype
+        ).mul_(head_dim**-0.5)
+        _multiply(grad_scores, k_g, out=group.queries(grad_q))
+        _multiply(grad_scores.transpose(1, 2), q_g, out=group.keys(grad_k))
     for at, block in zip(plan.placements, grad_blocks, strict=True):
         yield at.collect(block).view(-1, at.num_parts, num_heads, head_dim)
 
 
-def _kept(weights: Tensor, factors: Tensor | None, dtype: torch.dtype) -> Tensor:
-    """Return weights of attention after dropout, rounded to the type of what they mix."""
-    return (weights if factors is None else weights * factors).to(dtype)
+def _exact(*parts: Tensor) -> tuple[Tensor, ...]:
+    """Return bf16 as fp32: products are no faster in bf16 at this size, softmax thrice as slow."""
+    return tuple(part.to(torch.promote_types(part.dtype, torch.float32)) for part in parts)
+
+
+def _multiply(a: Tensor, b: Tensor, *, out: Tensor) -> None:
+    """Write products (B, n, m) x (B, m, l) into `out`, rounded to its type."""
+    if out.dtype == a.dtype:
+        torch.bmm(a, b, out=out)
+    else:
+        out.copy_(torch.bmm(a, b))
