@@ -317,7 +317,11 @@ def _gradients(plan: Plan, saved: Sequence[Tensor], grad: Tensor) -> Iterator[Te
 
 
 def _exact(*parts: Tensor) -> tuple[Tensor, ...]:
-    """Return bf16 as fp32: products are no faster in bf16 at this size, softmax thrice as slow."""
+    """Return bf16 as fp32.
+
+    In bf16 softmax takes three times as long, and products a kernel for each new shape: every batch
+    has some, and they are kept (docs/log.md, 2026-11-28).
+    """
     return tuple(part.to(torch.promote_types(part.dtype, torch.float32)) for part in parts)
 
 
