@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ import torch
 from tests.tiny_runs import metrics_without_times, weights_at
 from transformer_mt.config.loading import dump_config
 from transformer_mt.errors import TmtError
+from transformer_mt.training import distributed
 from transformer_mt.training.distributed import open_world
 from transformer_mt.training.signals import StopRequest
 from transformer_mt.training.trainer import train
@@ -206,6 +208,23 @@ def test_a_lost_rank_ends_the_others_at_once_and_is_named(run_config, tmp_path, 
     assert "rank 1 of 3 does not answer any more: this one, rank 0, stops" in stderr
     assert "this one, rank 2, stops" in other_stderr
     assert "Traceback" not in stderr + other_stderr
+
+
+@pytest.mark.parametrize(
+    ("answered", "line"),
+    [
+        ((0, 3), "rank 2 of 4 does not answer any more"),
+        ((3,), "ranks 0, 2 of 4 do not answer, or do not know yet that one of them is lost"),
+        ((0, 2, 3), "the connection between the ranks was lost"),
+    ],
+)
+def test_a_rank_that_does_not_know_yet_is_not_called_lost(monkeypatch, answered, line):
+    store = torch.distributed.HashStore()
+    for rank in answered:
+        store.set(f"here/{rank}", "")
+    monkeypatch.setattr(distributed, "_store", lambda: store)
+    monkeypatch.setattr(distributed, "_ROLL_CALL", timedelta(milliseconds=1))
+    assert distributed.World(rank=1, size=4).roll_call().startswith(line)
 
 
 def test_a_rank_with_another_config_is_named_before_the_first_update(

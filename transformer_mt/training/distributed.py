@@ -159,7 +159,11 @@ class World:
         return nullcontext()
 
     def roll_call(self) -> str:
-        """Find out which ranks do not answer any more, and say so in a line."""
+        """Find out which ranks do not answer any more, and say so in a line.
+
+        A rank that was not connected to the lost one learns of it only when its own neighbours end,
+        and so may miss their roll call; the last one to end knows all.
+        """
         keys = [f"here/{rank}" for rank in range(self.size)]
         lost = []
         try:
@@ -171,7 +175,12 @@ class World:
             lost = ["0"]
         if not lost:
             return "the connection between the ranks was lost"
-        return f"rank {', '.join(lost)} of {self.size} does not answer any more"
+        if len(lost) == 1:
+            return f"rank {lost[0]} of {self.size} does not answer any more"
+        return (
+            f"ranks {', '.join(lost)} of {self.size} do not answer, or do not know yet that one of "
+            "them is lost (the last rank that stops names the lost ones alone)"
+        )
 
 
 @contextmanager
