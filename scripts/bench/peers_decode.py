@@ -190,6 +190,20 @@ def _lines(path: Path, number: int | None) -> list[str]:
     return lines if number is None else decode_engines.evenly(lines, number)
 
 
+def _check_files(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """End with exit code 2 where files are not there, or do not belong together."""
+    folder: Path = options.model
+    if not any((place / "model.safetensors").is_file() for place in (folder, folder / "best")):
+        parser.error(f"--model: {folder}: expected a trained run or a bundle")
+    for option in ("input", "reference"):
+        path: Path = getattr(options, option)
+        if not path.is_file():
+            parser.error(f"--{option}: {path}: no such file")
+    numbers = [len(_lines(path, None)) for path in (options.input, options.reference)]
+    if numbers[0] != numbers[1]:
+        parser.error(f"--input has {numbers[0]} lines, but --reference has {numbers[1]}")
+
+
 def _hash(lines: Sequence[str]) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:8]
 
@@ -303,6 +317,7 @@ def main(arguments: list[str] | None = None) -> int:
     runs = read_runs(options.output)
     failed = False
     if not options.table:
+        _check_files(parser, options)
         contestants = [
             (engine, precision)
             for engine in options.engines

@@ -249,3 +249,21 @@ def test_a_toolkit_gets_the_converted_model_and_its_own_interpreter(
     assert (run[0], "--convert" in run) == ("/env/bin/python", False)
     assert run[run.index("--converted") + 1] == convert[convert.index("--converted") + 1]
     assert f"3 sentences of {tmp_path.name}/test, beam 4" in capsys.readouterr().out
+
+
+def test_files_that_are_missing_or_do_not_fit_are_told_before_anything_is_measured(
+    tiny_bundle, tmp_path, capsys
+) -> None:
+    one, two = tmp_path / "one.en", tmp_path / "two.de"
+    one.write_text("dog\n")
+    two.write_text("Hund\nHund\n")
+    for model, source, words in [
+        (tmp_path, one, "expected a trained run or a bundle"),
+        (tiny_bundle, tmp_path / "none", "none: no such file"),
+        (tiny_bundle, one, "--input has 1 lines, but --reference has 2"),
+    ]:
+        options = ["--model", model, "--input", source, "--reference", two]
+        with pytest.raises(SystemExit) as end:
+            peers_decode.main([*map(str, options), "--output", str(tmp_path / "runs.jsonl")])
+        assert end.value.code == 2
+        assert words in capsys.readouterr().err
