@@ -173,7 +173,9 @@ def kept_bytes(model: nn.Module, *inputs: Tensor | Segments) -> int:
 
     def note(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
-        if tensor.is_floating_point() and storage.data_ptr() not in weights:
+        # Masks of dropout are int8; other integers are places, which all layers share.
+        counts = tensor.is_floating_point() or tensor.dtype == torch.int8
+        if counts and storage.data_ptr() not in weights:
             kept[storage.data_ptr()] = storage  # held, so that no other takes its address
         return tensor
 

@@ -130,7 +130,7 @@ def estimate_memory(
         weights=weights,
         gradients=weights,
         optimizer=2 * weights,
-        activations=per_token * num_tokens * BYTES_FP32,
+        activations=round(per_token * num_tokens * BYTES_FP32),
     )
 
 

@@ -10,6 +10,9 @@ from transformer_mt.models.build import build_pattern
 from transformer_mt.nn.patterns import Pattern
 from transformer_mt.nn.sparse import is_worthwhile, num_keys
 
+# What dropout keeps of an element is a byte, of the four of a number.
+_MASK = 0.25
+
 
 class FamilyCosts(NamedTuple):
     """Costs of a family of models, as functions of its settings.
@@ -17,12 +20,12 @@ class FamilyCosts(NamedTuple):
     Attributes:
         attention: Multiplications of attention in sentences of so many tokens: for a source token,
             for a target token. What the backward pass computes again is not counted.
-        values_kept: Numbers kept for the backward pass, given also the tokens of a sentence: for a
-            source token, for a target token. An estimate.
+        values_kept: Numbers of 4 bytes kept for the backward pass, given also the tokens of a
+            sentence: for a source token, for a target token. An estimate.
     """
 
     attention: Callable[[Any, int], tuple[float, float]]
-    values_kept: Callable[[Any, int], Iterator[int]]
+    values_kept: Callable[[Any, int], Iterator[float]]
 
 
 def _attention_of_transformer(settings: TransformerSettings, length: int) -> tuple[float, float]:
@@ -58,14 +61,14 @@ def _keys_in_blocks(
     )
 
 
-def _kept_by_transformer(settings: TransformerSettings, length: int) -> Iterator[int]:
+def _kept_by_transformer(settings: TransformerSettings, length: int) -> Iterator[float]:
     d_model = settings.d_model
-    has_dropout = settings.dropout > 0
     of_embedding = settings.embedding_dropout
-    embedding = d_model * (1 + ((settings.dropout if of_embedding is None else of_embedding) > 0))
+    drops_embeddings = (settings.dropout if of_embedding is None else of_embedding) > 0
+    embedding = d_model * (1 + _MASK * drops_embeddings)
     # Of each sublayer: input and output of its norm, and its dropout mask. RMS norm is no one
     # operator on the CPU, and keeps its quotient, too.
-    around = d_model * (2 + has_dropout + (settings.norm_type == "rms"))
+    around = d_model * (2 + _MASK * (settings.dropout > 0) + (settings.norm_type == "rms"))
     # Queries, keys and values, copied for all heads; their mixture.
     of_heads = settings.num_heads * settings.channels_of_head
     self_attention = 4 * of_heads
@@ -80,8 +83,7 @@ def _kept_by_transformer(settings: TransformerSettings, length: int) -> Iterator
     # In blocks, weights are computed again.
     source, target = (0 if met else weights for met in _keys_in_blocks(settings, length))
     inner = {"relu": 1, "gelu": 2, "reglu": 3, "geglu": 4, "swiglu": 4}[settings.activation]
-    inner += 2 * (settings.activation_dropout > 0)
-    feed_forward = inner * settings.d_ff
+    feed_forward = (inner + (1 + _MASK) * (settings.activation_dropout > 0)) * settings.d_ff
     yield (
         embedding
         + settings.num_encoder_layers * (self_attention + source + feed_forward + 2 * around)
@@ -101,12 +103,12 @@ def _attention_of_recurrent(settings: RecurrentSettings, length: int) -> tuple[f
     return 0, (score + 1) * settings.d_model * length if score else 0
 
 
-def _kept_by_recurrent(settings: RecurrentSettings, length: int) -> Iterator[int]:
+def _kept_by_recurrent(settings: RecurrentSettings, length: int) -> Iterator[float]:
     d_model = settings.d_model
-    has_dropout = settings.dropout > 0
+    mask = _MASK * (settings.dropout > 0)
     # Input, gates before and after their functions, state.
-    layer = d_model * ({"rnn": 2, "gru": 8, "lstm": 8}[settings.cell] + has_dropout)
-    embedding = d_model * has_dropout
+    layer = d_model * ({"rnn": 2, "gru": 8, "lstm": 8}[settings.cell] + mask)
+    embedding = d_model * mask
     attention = 0
     if settings.attention != "none":
         # States of both sides, packed and padded; the context; tanh of what was joined.
@@ -125,14 +127,14 @@ def _attention_of_convolutional(
     return 0, 2 * settings.d_model * settings.num_decoder_layers * length
 
 
-def _kept_by_convolutional(settings: ConvolutionalSettings, length: int) -> Iterator[int]:
+def _kept_by_convolutional(settings: ConvolutionalSettings, length: int) -> Iterator[float]:
     d_model = settings.d_model
-    has_dropout = settings.dropout > 0
-    # What it sees side by side; both halves before the gate; dropout with its input.
-    block = d_model * (settings.kernel_size + 2 + 2 * has_dropout)
+    mask = _MASK * (settings.dropout > 0)
+    # What it sees side by side; both halves before the gate; dropout.
+    block = d_model * (settings.kernel_size + 2 + mask)
     # The block's output, the query, and the mixture; weights.
     attention = 3 * d_model + length
-    embedding = d_model * has_dropout
+    embedding = d_model * mask
     yield embedding + settings.num_encoder_layers * block
     yield embedding + settings.num_decoder_layers * (block + attention)
 
