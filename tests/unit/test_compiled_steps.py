@@ -15,6 +15,7 @@ from fake_decoders import CopyModel
 from transformer_mt.bundle import load_bundle
 from transformer_mt.decoding.options import SearchOptions
 from transformer_mt.decoding.translator import Translator
+from transformer_mt.models.build import build_model
 from transformer_mt.nn.layers import DecoderLayer
 
 OPTIONS = SearchOptions(beam_size=2, n_best=2, max_length_offset=6, batch_tokens=400)
@@ -50,6 +51,22 @@ def test_compiled_steps_translate_like_plain_ones_and_are_compiled_in_one_piece(
         assert [one.text for one in own] == [one.text for one in plain]
         scores = [[one.score for one in some] for some in (own, plain)]
         assert scores[0] == pytest.approx(scores[1], abs=1e-4)
+
+
+def test_a_model_of_short_sentences_is_compiled_with_short_ones(bundle, monkeypatch, caplog):
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
+    torch._dynamo.reset()
+    settings = {
+        **bundle.config.model.model_dump(),
+        "positions": {"type": "learned", "max_length": 9},
+    }
+    config = type(bundle.config.model).model_validate(settings)
+    sizes = {f"{side}_vocab_size": bundle.tokenizers.tgt.vocab_size for side in ("src", "tgt")}
+    short = replace(bundle, model=build_model(config, **sizes).eval())
+    with caplog.at_level(logging.WARNING, logger="transformer_mt"):
+        Translator(short, replace(OPTIONS, compile=True))
+    assert not caplog.records
+    assert all("step" in vars(layer) for layer in layers(short))
 
 
 def test_where_compiling_fails_one_warning_says_why_and_plain_steps_stay(

@@ -3,9 +3,10 @@ from functools import partial
 import pytest
 import torch
 from pydantic import TypeAdapter
-from torch import Tensor, nn
+from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from tests.saved import saved_bytes
 from transformer_mt.config.families import ModelSettings
 from transformer_mt.config.model import TransformerSettings
 from transformer_mt.models.build import build_model
@@ -166,24 +167,6 @@ def test_ties_change_no_arithmetic() -> None:
     assert len(found) == 1
 
 
-def kept_bytes(model: nn.Module, *inputs: Tensor | Segments) -> int:
-    """Return the bytes that a forward pass keeps for the backward pass, weights left out."""
-    weights = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
-    kept = {}
-
-    def note(tensor: Tensor) -> Tensor:
-        storage = tensor.untyped_storage()
-        # Masks of dropout are int8; other integers are places, which all layers share.
-        counts = tensor.is_floating_point() or tensor.dtype == torch.int8
-        if counts and storage.data_ptr() not in weights:
-            kept[storage.data_ptr()] = storage  # held, so that no other takes its address
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-        model(*inputs)
-    return sum(storage.nbytes() for storage in kept.values())
-
-
 CONVOLUTIONAL = {
     "type": "convolutional",
     "d_model": 32,
@@ -234,7 +217,7 @@ def check_estimate(changes: dict, *, num_tokens: int, length: int) -> None:
     segments = Segments.of([length - 1, length, length + 1] * (num_tokens // length // 3))
     tokens = torch.randint(4, 50, (num_tokens,))
     memory = estimate_memory(model, settings, num_tokens=num_tokens, length=length)
-    measured = kept_bytes(model, tokens, segments, tokens, segments)
+    measured = saved_bytes(model, tokens, segments, tokens, segments)
     assert memory.activations == pytest.approx(measured, rel=0.1)
     assert memory.weights == 4 * sum(parameter.numel() for parameter in model.parameters())
     assert memory.total == 4 * memory.weights + memory.activations

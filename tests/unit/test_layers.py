@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from tests.saved import saved_bytes
 from transformer_mt.nn.attend import Layout
 from transformer_mt.nn.attention import CrossAttention, SelfAttention
 from transformer_mt.nn.dropout import Dropout
@@ -234,19 +235,3 @@ def test_a_layer_keeps_a_bounded_number_of_bytes_for_its_backward_pass(dtype: to
     assert saved_bytes(decoder, x, masked, memory=memory, memory_layout=layout) <= 4 * length * (
         dtype.itemsize * numbers_of_decoder + others_of_decoder
     )
-
-
-def saved_bytes(module: nn.Module, *inputs: object, **others: object) -> int:
-    """Count the bytes that a pass keeps, weights left out, each block of memory once."""
-    weights = {weight.untyped_storage().data_ptr() for weight in module.parameters()}
-    kept: list[Tensor] = []
-
-    def keep(tensor: Tensor) -> Tensor:
-        kept.append(tensor)
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        output = module(*inputs, **others)
-    del output
-    blocks = {block.data_ptr(): block.nbytes() for block in map(Tensor.untyped_storage, kept)}
-    return sum(size for place, size in blocks.items() if place not in weights)

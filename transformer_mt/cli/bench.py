@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from transformer_mt.cli.device_options import Devices, devices_of, load_on_devices
+from transformer_mt.cli.device_options import Devices, load_on_devices
 from transformer_mt.cli.help import examples
 from transformer_mt.cli.model_options import (
     BatchTokens,
@@ -20,6 +20,7 @@ from transformer_mt.cli.model_options import (
     NumWorkers,
     Precision,
     make_translator,
+    search_options_of,
 )
 from transformer_mt.cli.options import AsJson, ConfigName, Overrides
 from transformer_mt.config.loading import find_config, load_config
@@ -107,6 +108,7 @@ def train(
     )
 )
 def decode(
+    ctx: typer.Context,  # tells the options of the search
     input: Annotated[Path, typer.Option(metavar="FILE", help="Lines to translate.")],
     model: ModelPath = None,
     beam_size: Beam = None,
@@ -127,7 +129,6 @@ def decode(
     from transformer_mt.text.lines import read_lines
 
     lines = list(read_lines(input))  # a wrong name is told before torch is loaded
-    device, devices = devices_of(device, devices)
 
     import torch
 
@@ -141,13 +142,7 @@ def decode(
         [path], None, device=device, devices=devices, num_workers=num_workers, precision=precision
     )
     place = next(bundle.model.parameters()).device
-    given = {
-        "beam_size": beam_size,
-        "batch_tokens": batch_tokens,
-        "num_workers": num_workers,
-        "compile": compile,
-    }
-    translator = make_translator(bundle, given, copies=copies)
+    translator = make_translator(bundle, search_options_of(ctx), copies=copies)
     load_seconds = time.perf_counter() - started
     logger.info("loaded in %.2f s; measuring", load_seconds)
     if copies:

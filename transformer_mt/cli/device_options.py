@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from transformer_mt.cli.model_options import Copies, load_models
+from transformer_mt.cli.model_options import Copies, has_several_ranks, load_models
 from transformer_mt.errors import ConfigError, ModelError
 from transformer_mt.log import configure_logging
 
@@ -30,7 +30,56 @@ Devices: TypeAlias = Annotated[
 ]
 
 
-def devices_of(device: str, devices: str | None) -> tuple[str, str | None]:
+def load_on_devices(
+    models: Sequence[Path] | None,
+    weights: str | None,
+    *,
+    device: str,
+    devices: str | None,
+    num_workers: int | None,
+    precision: str,
+) -> tuple["Bundle", Copies]:
+    """Load models as `load_models`, on the first device, and say how others load them.
+
+    Args:
+        models: See `load_models`.
+        weights: Likewise.
+        device: Value of --device.
+        devices: Value of --devices.
+        num_workers: Value of --workers.
+        precision: Value of --precision.
+
+    Returns:
+        The model, and what `make_translator` takes as copies: none for a single device.
+
+    Raises:
+        ConfigError: If options do not go together, or a device is not there.
+        ModelError: See `load_models`.
+        typer.Exit: In processes of `torchrun` other than the first.
+    """
+    device, devices = _shared_devices(device, devices)
+    if devices is None:
+        return load_models(models, weights, device=device, precision=precision), ()
+    for option, is_given in {"--device": device != "auto", "--workers": num_workers}.items():
+        if is_given:
+            raise ConfigError(
+                f"--devices does not go with {option}: it names all devices, as torchrun does, and "
+                "each gets a process; drop one"
+            )
+    from transformer_mt.bundle import find_bundle
+    from transformer_mt.training.devices import choose_devices
+
+    places = [str(place) for place in choose_devices(devices, setting="--devices")]
+    paths = [find_bundle(path) for path in models] if models else [find_bundle(None)]
+    bundle = load_models(paths, weights, device=places[0], precision=precision)
+    logger.info("devices: %s", ", ".join(places))
+    load = partial(_load_copy, paths, weights, precision=precision, fingerprint=bundle.fingerprint)
+    if len(places) == 1:
+        return bundle, ()
+    return bundle, [(place, partial(load, device=place)) for place in places]
+
+
+def _shared_devices(device: str, devices: str | None) -> tuple[str, str | None]:
     """Return values of --device and --devices; where `torchrun` started several, its share of them.
 
     The first process then shares the input among as many devices as it was to have processes, as
@@ -44,7 +93,7 @@ def devices_of(device: str, devices: str | None) -> tuple[str, str | None]:
         ConfigError: If there are processes on several machines, or several devices in each, or
             something other than `torchrun` says that there are several.
     """
-    if os.environ.get("WORLD_SIZE", "") in ("", "0", "1"):
+    if not has_several_ranks():
         return device, devices
     given = {name: os.environ.get(name, "") for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE", "RANK")}
     if not all(value.isdecimal() for value in given.values()):
@@ -73,53 +122,6 @@ def devices_of(device: str, devices: str | None) -> tuple[str, str | None]:
     kind = choose_device(device, setting="--device").type
     names = [f"cuda:{i}" if kind == "cuda" else kind for i in range(num_ranks)]
     return "auto", ",".join(names)
-
-
-def load_on_devices(
-    models: Sequence[Path] | None,
-    weights: str | None,
-    *,
-    device: str,
-    devices: str | None,
-    num_workers: int | None,
-    precision: str,
-) -> tuple["Bundle", Copies]:
-    """Load models as `load_models`, on the first device, and say how others load them.
-
-    Args:
-        models: See `load_models`.
-        weights: Likewise.
-        device: Value of --device.
-        devices: Value of --devices.
-        num_workers: Value of --workers.
-        precision: Value of --precision.
-
-    Returns:
-        The model, and what `make_translator` takes as copies: none for a single device.
-
-    Raises:
-        ConfigError: If options do not go together, or a device is not there.
-        ModelError: See `load_models`.
-    """
-    if devices is None:
-        return load_models(models, weights, device=device, precision=precision), ()
-    for option, is_given in {"--device": device != "auto", "--workers": num_workers}.items():
-        if is_given:
-            raise ConfigError(
-                f"--devices does not go with {option}: it names all devices, as torchrun does, and "
-                "each gets a process; drop one"
-            )
-    from transformer_mt.bundle import find_bundle
-    from transformer_mt.training.devices import choose_devices
-
-    places = [str(place) for place in choose_devices(devices, setting="--devices")]
-    paths = [find_bundle(path) for path in models] if models else [find_bundle(None)]
-    bundle = load_models(paths, weights, device=places[0], precision=precision)
-    logger.info("devices: %s", ", ".join(places))
-    load = partial(_load_copy, paths, weights, precision=precision, fingerprint=bundle.fingerprint)
-    if len(places) == 1:
-        return bundle, ()
-    return bundle, [(place, partial(load, device=place)) for place in places]
 
 
 def _load_copy(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from transformer_mt.cli.device_options import Devices, devices_of, load_on_devices
+from transformer_mt.cli.device_options import Devices, load_on_devices
 from transformer_mt.cli.help import examples
 from transformer_mt.cli.length_options import (
     SCORE_NAMES,
@@ -137,7 +137,6 @@ def evaluate(
     if src is not None or ref is not None:
         _check_files("--src", ref if src else None, {"--test-set"} if test_set else set())
     edges = check_length_options(by_length, length_edges, figure)
-    device, devices = devices_of(device, devices)
 
     from transformer_mt.data.test_sets import TestSet, read_test_sets
 

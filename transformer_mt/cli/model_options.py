@@ -130,6 +130,11 @@ NumWorkers: TypeAlias = Annotated[
 ]
 
 
+def has_several_ranks() -> bool:
+    """Return whether `torchrun`, or what sets variables as it does, started several processes."""
+    return os.environ.get("WORLD_SIZE", "") not in ("", "0", "1")
+
+
 def load_model(model: Path | None, *, device: str, precision: str) -> "Bundle":
     """Load the named model, or find one, and make it ready to translate; say on stderr which.
 
@@ -138,7 +143,7 @@ def load_model(model: Path | None, *, device: str, precision: str) -> "Bundle":
         ConfigError: If the device is not there, or has no such precision; or there are several
             copies of this process, which would all do the same.
     """
-    if os.environ.get("WORLD_SIZE", "1") not in ("", "0", "1"):
+    if has_several_ranks():
         raise ConfigError(
             "torchrun starts copies that would each do all of the work: start one without it"
         )

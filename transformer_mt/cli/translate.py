@@ -9,7 +9,7 @@ import typer
 
 from transformer_mt.cli.combinations import check_together
 from transformer_mt.cli.demands import with_demands
-from transformer_mt.cli.device_options import Devices, devices_of, load_on_devices
+from transformer_mt.cli.device_options import Devices, load_on_devices
 from transformer_mt.cli.help import GroupedCommand, examples
 from transformer_mt.cli.model_options import (
     BatchTokens,
@@ -24,6 +24,7 @@ from transformer_mt.cli.model_options import (
     ModelPaths,
     NumWorkers,
     Precision,
+    has_several_ranks,
     make_translator,
     search_options_of,
 )
@@ -166,10 +167,9 @@ def translate(
     files = (input, prefix, constraints, glossary, shortlist)
     check_output(output, *files)
     check_output(alignments, output, *files)
-    device, devices = devices_of(device, devices)
     at_terminal = input in (None, STDIN) and sys.stdin is not None and sys.stdin.isatty()
     chunks = with_demands(
-        input_chunks(input, errors, for_many=devices is not None),
+        input_chunks(input, errors, for_many=devices is not None or has_several_ranks()),
         prefix=prefix,
         phrases=constraints,
         tab=tab,

@@ -13,7 +13,7 @@ from transformer_mt.decoding.candidates import Selection
 from transformer_mt.decoding.coverage import rank_by_coverage
 from transformer_mt.decoding.forced import encode
 from transformer_mt.decoding.glossary import cuts_of, words_continued
-from transformer_mt.decoding.options import SearchOptions
+from transformer_mt.decoding.options import MOST_COUNT, SearchOptions
 from transformer_mt.decoding.plan import plan_search
 from transformer_mt.decoding.requests import Request
 from transformer_mt.decoding.search import beam_search
@@ -56,7 +56,9 @@ class BatchSearch:
         self._looks_at_all = options.coverage_penalty > 0 or options.beam_groups > 1
         if options.compile:
             # A number of sentences that nothing else is: equal sizes are taken for always equal.
-            trial = [Request((UNK_ID,) * (i + 5)) for i in range(2 * options.num_slots + 9)]
+            longest = (bundle.model.encoder.max_length or MOST_COUNT) - 1
+            sizes = range(5, 2 * options.num_slots + 14)
+            trial = [Request((UNK_ID,) * min(size, longest)) for size in sizes]
             compile_steps(bundle.model, lambda: self(trial))
 
     @torch.inference_mode()

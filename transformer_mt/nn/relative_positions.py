@@ -28,7 +28,8 @@ class RotaryPositions(Positions):
         self.head_dim, self.base = head_dim, base
         # No buffers: tables are cheap to compute and have no place among the weights.
         self._cos, self._sin = torch.empty(0, head_dim // 2), torch.empty(0, head_dim // 2)
-        self._last: tuple[Tensor, Tensor, Tensor] | None = None
+        # What was looked up last: places, kind, cosines and sines.
+        self._last: tuple[Tensor, tuple[torch.dtype, bool], tuple[Tensor, Tensor]] | None = None
 
     def embed(self, x: Tensor, positions: Tensor, *, longest: int) -> Tensor:
         """Leave embeddings as they are, and make room in the tables for `longest` positions."""
@@ -55,22 +56,18 @@ class RotaryPositions(Positions):
 
     def _turns(self, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """Return cosines and sines (.., 1, 1, K/2); all layers of a pass ask for the same ones."""
-        # Compiled layers must not look at what changes.
-        is_eager = not torch.compiler.is_compiling()
-        last = self._last if is_eager else None
-        if (
-            last is not None
-            and last[0] is positions
-            and last[1].dtype == dtype
-            and last[1].is_inference() == torch.is_inference_mode_enabled()
-        ):
-            return last[1:]
+        if torch.compiler.is_compiling():  # compiled layers must not look at what changes
+            return self._looked_up(positions, dtype)
+        kind = dtype, torch.is_inference_mode_enabled()
+        if self._last is None or self._last[0] is not positions or self._last[1] != kind:
+            self._last = positions, kind, self._looked_up(positions, dtype)
+        return self._last[2]
+
+    def _looked_up(self, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         cos, sin = (
             F.embedding(positions, table).to(dtype)[..., None, None, :]
             for table in (self._cos, self._sin)
         )
-        if is_eager:
-            self._last = positions, cos, sin
         return cos, sin
 
 
