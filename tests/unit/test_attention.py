@@ -105,6 +105,27 @@ def test_neighbours_change_nothing(kind: str) -> None:
     torch.testing.assert_close(attend(tuple(own), alone, dropout=NO_DROPOUT), together[:5])
 
 
+@pytest.mark.parametrize("damaged", [0, 1, 2])
+@pytest.mark.parametrize("kind", ["self", "causal", "cross"])
+@pytest.mark.parametrize("way", WAYS)
+def test_a_sentence_that_is_nan_spoils_no_other(way: str, kind: str, damaged: int) -> None:
+    projections, layout, _ = case(kind, [5, 30, 2], [3, 4, 25])
+    own = [torch.arange(3).repeat_interleave(layout.queries.lengths) == damaged]
+    own += [torch.arange(3).repeat_interleave(layout.keys.lengths) == damaged]
+    others = ~own[0]
+
+    def mixed_and_gradients(*projections: Tensor) -> list[Tensor]:
+        mixed = WAYS[way](projections, layout, dropout=NO_DROPOUT)[others]
+        gradients = torch.autograd.grad(mixed.square().sum(), projections)
+        return [mixed, *(x[~gone] for x, gone in zip(gradients, own, strict=False))]
+
+    spoilt = [
+        x.masked_fill(gone[:, None, None, None], math.nan)
+        for x, gone in zip(projections, own, strict=False)
+    ]
+    torch.testing.assert_close(mixed_and_gradients(*spoilt), mixed_and_gradients(*projections))
+
+
 def test_attention_dropout_drops_weights_and_keeps_their_mean() -> None:
     # Values are one for the first key and zero for the others, and all weights are equal: the
     # result is the weight of the first key.

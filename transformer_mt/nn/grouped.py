@@ -71,19 +71,29 @@ class Placement:
     The rows of a block are ordered by group, sentence, head and token.
     """
 
-    def __init__(self, rows: Tensor, num_rows: int, num_parts: int, *, num_tail_rows: int) -> None:
-        """Take the row in a block of each token and head (N, H); the tail is in no block."""
+    def __init__(
+        self, rows: Tensor, first_tokens: Tensor, num_parts: int, *, num_tail_rows: int
+    ) -> None:
+        """Say where each token and head lies; the tail is in no block.
+
+        Args:
+            rows: Their rows in a block (N, H).
+            first_tokens: That of the sentence to which each row of a block belongs (R,).
+            num_parts: P.
+            num_tail_rows: Packed rows behind the last token.
+        """
         self.num_parts = num_parts
-        self.num_rows = num_rows
+        self.num_rows = num_rows = len(first_tokens)
         self.num_tail_rows = num_tail_rows * rows.shape[1]
         self.rows_of_one = rows.flatten()
         parts = torch.arange(num_parts)[:, None] * num_rows
         self.rows = (rows[:, None, :] + parts).flatten()
-        self.sources = torch.zeros(num_parts * num_rows, dtype=torch.int64)
+        # Not of another sentence, which padding would spoil if it were NaN: so is zero times NaN.
+        self.sources = (first_tokens * (num_parts * rows.shape[1])).repeat(num_parts)
         self.sources[self.rows] = torch.arange(self.rows.numel())
 
     def spread(self, x: Tensor) -> Tensor:
-        """Copy (N, P, H, K) to blocks (P, R, K). Padding is a copy of the first row."""
+        """Copy (N, P, H, K) to blocks (P, R, K). Padding copies a row of its sentence."""
         rows = x.reshape(-1, x.shape[-1])
         return rows.index_select(0, self.sources).view(self.num_parts, self.num_rows, -1)
 
@@ -224,12 +234,14 @@ class _Rows:
     def __init__(self, num_sentences: int, num_heads: int) -> None:
         self.num_heads = num_heads
         self.num_rows = 0
+        self.order: list[int] = []
         self.starts = [0] * num_sentences
         self.widths = [0] * num_sentences
 
     def take(self, sentences: list[int], width: int) -> slice:
         """Give `width` rows for each head to each sentence."""
         start = self.num_rows
+        self.order += sentences
         for sentence in sentences:
             self.starts[sentence] = self.num_rows
             self.widths[sentence] = width
@@ -243,9 +255,14 @@ class _Rows:
         )
         heads = torch.arange(self.num_heads) * widths[:, None]
         first_rows = starts + segments.positions[: segments.num_tokens]
+        sentences = torch.tensor(self.order)
+        num_rows_of = torch.tensor(self.widths)[sentences] * self.num_heads
+        first_tokens = segments.offsets[sentences].repeat_interleave(
+            num_rows_of, output_size=self.num_rows
+        )
         return Placement(
             first_rows[:, None] + heads,
-            self.num_rows,
+            first_tokens.long(),
             num_parts,
             num_tail_rows=segments.num_tail_rows,
         )
