@@ -20,6 +20,7 @@ from gpu_equal import (
 )
 from gpu_peers import is_installed
 from gpu_speed import (
+    measure_looks,
     measure_peer_training,
     measure_peer_translation,
     measure_training,
@@ -198,6 +199,7 @@ SECTIONS = (
         lambda check: measure_training(check, "base", 5, way="CUDA graph"),
     ),
     Section("translation, compiled", 45, lambda check: measure_translation(check, compiled=True)),
+    Section("translation, looks", 35, measure_looks),
     Section(
         "translation, MarianMT",
         40,

@@ -30,6 +30,7 @@ from gpu_workload import (
 from transformer_mt.benchmarks.machine import reset_peak_memory
 from transformer_mt.data.mixture import Mixture
 from transformer_mt.data.stream import BatchStream
+from transformer_mt.decoding.batch_search import LOOK_EVERY
 from transformer_mt.decoding.penalties import LengthPenalty
 from transformer_mt.decoding.search import beam_search
 from transformer_mt.models.build import build_model
@@ -145,51 +146,90 @@ def _sources(workload: Workload) -> list[list[int]]:
 
 def measure_translation(check: Check, *, compiled: bool = False) -> Results:
     """Measure beam search of the base model, every translation of the same length."""
-    workload, device = check.workload, check.device
-    if compiled and device.type != "cuda":
+    if compiled and check.device.type != "cuda":
         raise NotHereError("compiled steps are for GPUs")
+    model, sources = _base_model(check), _sources(check.workload)
+    batches = check.workload.translation_batches
+    results: Results = {}
+    if compiled:
+        started = time.perf_counter()
+        if not compile_steps(
+            model, lambda: _translate(check, model, sources, batch_size=batches[-1])
+        ):
+            raise NotHereError("torch.compile failed: see the warning")
+        results["compile_seconds"] = time.perf_counter() - started
+    for batch_size in batches[-1:] if compiled else batches:
+        reset_peak_memory(check.device)
+        results[f"{batch_size} sentences"] = time_translations(
+            functools.partial(_translate, check, model, sources, batch_size=batch_size),
+            len(sources),
+            device=check.device,
+            seconds=check.seconds(5),
+        )
+    return results
+
+
+def measure_looks(check: Check) -> Results:
+    """Measure beam search whose host looks at every step, or at every few.
+
+    All translations end together, so what a late look costs, in sentences that are done and stay,
+    is not in it.
+    """
+    model, sources = _base_model(check), _sources(check.workload)
+    results: Results = {}
+    for batch_size in check.workload.translation_batches[:2]:
+        for look_every in (1, 2, 4, 8):
+            results[f"{batch_size} sentences, a look every {look_every} steps"] = time_translations(
+                functools.partial(
+                    _translate,
+                    check,
+                    model,
+                    sources,
+                    batch_size=batch_size,
+                    look_every=look_every,
+                ),
+                len(sources),
+                device=check.device,
+                seconds=check.seconds(2),
+            )
+    return results
+
+
+def _base_model(check: Check) -> Seq2Seq:
+    workload = check.workload
     torch.manual_seed(1)
     model = build_model(
         workload.models["base"],
         src_vocab_size=workload.vocab_size,
         tgt_vocab_size=workload.vocab_size,
     )
-    model = model.to(device, DTYPES[workload.precision]).eval()
-    sources = _sources(workload)
+    return model.to(check.device, DTYPES[workload.precision]).eval()
 
-    @torch.inference_mode()
-    def translate(batch_size: int) -> int:
-        """Translate all sources; return the number of tokens."""
-        num_tokens = 0
-        for start in range(0, len(sources), batch_size):
-            batch = [[*source, EOS_ID] for source in sources[start : start + batch_size]]
-            found = beam_search(
-                model.decoder,
-                model.encode(*pack_tokens(batch, device)),
-                beam_size=workload.beam_size,
-                length_penalty=LengthPenalty("gnmt", 0.6),
-                # At the greatest length only eos may follow; a fresh model never says it before.
-                max_lengths=torch.full((len(batch),), workload.output_tokens),
-            )
-            num_tokens += sum(len(hypotheses[0].tokens) + 1 for hypotheses in found)
-        return num_tokens
 
-    batches = workload.translation_batches
-    results: Results = {}
-    if compiled:
-        started = time.perf_counter()
-        if not compile_steps(model, functools.partial(translate, batches[-1])):
-            raise NotHereError("torch.compile failed: see the warning")
-        results["compile_seconds"] = time.perf_counter() - started
-    for batch_size in batches[-1:] if compiled else batches:
-        reset_peak_memory(device)
-        results[f"{batch_size} sentences"] = time_translations(
-            functools.partial(translate, batch_size),
-            len(sources),
-            device=device,
-            seconds=check.seconds(5),
+@torch.inference_mode()
+def _translate(
+    check: Check,
+    model: Seq2Seq,
+    sources: list[list[int]],
+    *,
+    batch_size: int,
+    look_every: int = LOOK_EVERY,
+) -> int:
+    """Translate all sources; return the number of tokens."""
+    workload, num_tokens = check.workload, 0
+    for start in range(0, len(sources), batch_size):
+        batch = [[*source, EOS_ID] for source in sources[start : start + batch_size]]
+        found = beam_search(
+            model.decoder,
+            model.encode(*pack_tokens(batch, check.device)),
+            beam_size=workload.beam_size,
+            length_penalty=LengthPenalty("gnmt", 0.6),
+            # At the greatest length only eos may follow; a fresh model never says it before.
+            max_lengths=torch.full((len(batch),), workload.output_tokens),
+            look_every=look_every,
         )
-    return results
+        num_tokens += sum(len(hypotheses[0].tokens) + 1 for hypotheses in found)
+    return num_tokens
 
 
 def measure_peer_translation(check: Check, peer: str) -> Results:

@@ -3,12 +3,15 @@
 import random
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 import torch
 from fake_decoders import BANNED, BOS, EOS, GruDecoder, TableDecoder, memory_of, packed
 from pydantic import TypeAdapter
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from transformer_mt.config.families import ModelSettings
+from transformer_mt.decoding.candidates import Candidates, Continuations
 from transformer_mt.decoding.forced import score_targets
 from transformer_mt.decoding.penalties import LengthPenalty
 from transformer_mt.decoding.search import beam_search
@@ -80,7 +83,7 @@ def sources_for_search(count: int = 12) -> list[list[int]]:
 
 
 @torch.inference_mode()
-def search(case: Case, sources: list[list[int]], *, beam_size: int, n_best: int = 1):
+def search(case: Case, sources: list[list[int]], *, beam_size: int, n_best: int = 1, **options):
     decoder, encode = case
     return beam_search(
         decoder,
@@ -89,6 +92,7 @@ def search(case: Case, sources: list[list[int]], *, beam_size: int, n_best: int 
         length_penalty=LengthPenalty(),
         max_lengths=torch.tensor([len(source) + 9 for source in sources]),
         n_best=n_best,
+        **options,
     )
 
 
@@ -139,6 +143,78 @@ def test_a_sentence_does_not_notice_its_batch(case, beam_size):
             )
 
 
+def test_what_a_device_chooses_by_itself_is_what_the_host_would_choose(case):
+    sources = sources_for_search()
+    expected = search(case, sources, beam_size=3, n_best=3)
+    found = search(case, sources, beam_size=3, n_best=3, look_every=4)
+    for here, there in zip(expected, found, strict=True):
+        assert [h.tokens for h in there] == [h.tokens for h in here]
+        assert [h.score for h in there] == pytest.approx([h.score for h in here], abs=1e-4)
+
+
+class Copies(TorchDispatchMode):
+    """Counts copies from one device to another that wait for their end."""
+
+    def __init__(self):
+        super().__init__()
+        self.num_waits = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        """Look at one operator."""
+        kwargs = kwargs or {}
+        if func is torch.ops.aten._to_copy.default:
+            moves = kwargs.get("device", args[0].device) != args[0].device
+            self.num_waits += moves and not kwargs.get("non_blocking", False)
+        return func(*args, **kwargs)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"norm": "pre"},
+        {"positions": {"type": "learned", "max_length": 40}},
+        {"positions": {"type": "rotary"}},
+        {"positions": {"type": "alibi"}},
+        {"positions": {"type": "relative_bias"}},
+        {"num_kv_heads": 2},
+        {"type": "recurrent", "attention": "additive", "input_feeding": True},
+        {"type": "recurrent", "attention": "none"},
+        {"type": "convolutional", "num_encoder_layers": 2, "num_decoder_layers": 2},
+    ],
+    ids=str,
+)
+def test_nothing_waits_for_the_device_between_two_looks(settings, monkeypatch):
+    """On the meta device there is nothing to read, so whoever tries fails."""
+    num_steps = []
+
+    def looked_at(steps: Continuations) -> Candidates:
+        """Make up what the device has chosen; in the end, nothing but ends."""
+        num_steps.append(1)
+        shape = steps.slots.shape
+        tokens = np.full(shape, EOS if len(num_steps) > 14 else 7)
+        if len(num_steps) == 5:
+            tokens[0] = EOS  # the first sentence leaves, the last one takes its place
+        return Candidates(np.full(shape, -1, np.float32), np.zeros(shape, np.int64), tokens)
+
+    monkeypatch.setattr(Candidates, "fetched", looked_at)
+    make = built if "type" in settings else transformer
+    _, encode = make(**settings)
+    memory = encode([[5, 6, 7, EOS], [8, EOS], [9, EOS]])
+    memory = Memory(memory.states.to("meta"), memory.segments.to("meta"))
+    decoder, _ = make("meta", **settings)
+    with Copies() as copies:
+        beam_search(
+            decoder,
+            memory,
+            beam_size=3,
+            length_penalty=LengthPenalty(),
+            max_lengths=torch.tensor([16, 14, 12]),
+            look_every=4,
+        )
+    assert len(num_steps) == 16
+    assert copies.num_waits == 0
+
+
 def test_the_cases_end_at_different_lengths(case):
     lengths = {len(best[0].tokens) for best in search(case, sources_for_search(), beam_size=4)}
     assert len(lengths) > 2
@@ -150,7 +226,9 @@ def test_the_cases_end_at_different_lengths(case):
 def test_a_gpu_finds_what_the_cpu_finds(norm):
     sources = sources_for_search()
     expected = search(transformer(norm=norm), sources, beam_size=4, n_best=4)
-    found = search(transformer("cuda", norm=norm), sources, beam_size=4, n_best=4)
-    for here, there in zip(expected, found, strict=True):
-        assert [h.tokens for h in there] == [h.tokens for h in here]
-        assert [h.score for h in there] == pytest.approx([h.score for h in here], abs=1e-3)
+    for look_every in (1, 4):
+        case = transformer("cuda", norm=norm)
+        found = search(case, sources, beam_size=4, n_best=4, look_every=look_every)
+        for here, there in zip(expected, found, strict=True):
+            assert [h.tokens for h in there] == [h.tokens for h in here]
+            assert [h.score for h in there] == pytest.approx([h.score for h in here], abs=1e-3)

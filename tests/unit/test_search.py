@@ -136,6 +136,23 @@ def test_stopping_early_changes_no_result(penalty, beam_size):
     assert early > 0
 
 
+@pytest.mark.parametrize("penalty", [PENALTIES[1], PENALTIES[4], PENALTIES[6]], ids=str)
+@pytest.mark.parametrize("beam_size", [1, 4])
+@pytest.mark.parametrize("look_every", [2, 3, 100])
+def test_looking_at_every_few_steps_changes_no_result(penalty, beam_size, look_every):
+    decoder = TableDecoder(9, spread=2.0)
+    sources = random_sources(20)
+    max_lengths = [len(source) % 3 + 5 for source in sources]
+    for n_best in {1, beam_size}:
+        options = {"beam_size": beam_size, "length_penalty": penalty, "n_best": n_best}
+        expected = run(decoder, sources, max_lengths, **options)
+        steps = decoder.num_steps
+        found = run(decoder, sources, max_lengths, look_every=look_every, **options)
+        assert found == expected
+        assert decoder.num_steps <= max(max_lengths)
+        assert decoder.num_steps in (max(max_lengths), steps + -steps % look_every)
+
+
 def test_search_ends_when_no_open_hypothesis_can_win():
     class Certain(TableDecoder):
         """Ends at once with probability near 1; the other slots could go on for long."""
@@ -323,7 +340,8 @@ def test_no_sentences_give_no_results():
 
 @pytest.mark.parametrize("value", [math.nan, -math.nan, math.inf])
 @pytest.mark.parametrize("place", [4, 250])
-def test_logits_that_are_no_numbers_are_reported(value, place):
+@pytest.mark.parametrize("look_every", [1, 4])
+def test_logits_that_are_no_numbers_are_reported(value, place, look_every):
     class Broken(TableDecoder):
         def step(self, tokens, state):
             logits, state = super().step(tokens, state)
@@ -333,7 +351,7 @@ def test_logits_that_are_no_numbers_are_reported(value, place):
             return logits, state
 
     with pytest.raises(ModelError, match=r"not a number .* at target token 3"):
-        run(Broken(300), random_sources(5), [9] * 5)
+        run(Broken(300), random_sources(5), [9] * 5, look_every=look_every)
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,10 @@ from transformer_mt.models.interfaces import Memory, StepDecoder
 from transformer_mt.models.seq2seq import evaluation_mode
 from transformer_mt.text.tokenizer import UNK_ID
 
+# Steps between two looks of the host at what a GPU has chosen. Each look has the GPU wait; without,
+# sentences that are done stay in the batch. To be tuned: `scripts/gpu_check.sh`, "looks".
+LOOK_EVERY = 4
+
 
 class BatchSearch:
     """Searches for the translations of a batch with a model.
@@ -51,6 +55,7 @@ class BatchSearch:
             self._order.turned(cut) for word in options.suppress for cut in cuts_of(word, tokenizer)
         ]
         device = next(bundle.model.parameters()).device
+        self._look_every = 1 if device.type == "cpu" else LOOK_EVERY
         self._continues_word = words_continued(tokenizer).to(device)
         # Groups may find the same, and coverage ranks anew: so the whole beam is finished first.
         self._looks_at_all = options.coverage_penalty > 0 or options.beam_groups > 1
@@ -118,6 +123,7 @@ class BatchSearch:
             n_best=options.num_slots if self._looks_at_all else options.n_best,
             rules=plan.rules,
             select=watch(plan.select),
+            look_every=self._look_every,
         )
         return found if shortlist is None else shortlist.restored(found)
 

@@ -3,6 +3,7 @@
 Letters: B sentences, W slots of the beam.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,8 +52,8 @@ class Move:
 class Beams:
     """The slots of all sentences that are not done, and what has been finished.
 
-    All of this is small and lives on the host: the device is asked once a step, for the
-    candidates.
+    All of this is small and lives on the host, which is told the candidates of a step, or of a
+    few.
     """
 
     def __init__(
@@ -94,34 +95,30 @@ class Beams:
             keeps_rows=True,
         )
 
-    def sentences_at_limit(self) -> NDArray[np.int64]:
-        """Return which sentences must end with the next token."""
-        return np.flatnonzero(self._limits == self._length + 1)
+    @property
+    def steps_left(self) -> int:
+        """How many steps at most lie ahead."""
+        return int(self._limits.max()) - self._length
+
+    def sentences_at_limit(self, step: int = 0) -> NDArray[np.int64]:
+        """Return which sentences must end with the next token, or with the one `step` later."""
+        return np.flatnonzero(self._limits == self._length + 1 + step)
 
     def prefixes(self) -> Prefixes:
         """Return what rules and selections may know."""
         return Prefixes(self._sentences, self._tokens, self._num_open, self._groups)
 
-    def advance(self, candidates: Candidates) -> Move | None:
-        """Put the candidates into the slots; None when all sentences are done."""
+    def advance(self, steps: Sequence[Candidates]) -> Move | None:
+        """Put the candidates of a step into the slots, or those of a few steps in turn.
+
+        Returns:
+            What the next step starts from; None when all sentences are done.
+        """
+        for candidates in steps:
+            num_slots = self._tokens.shape[1]
+            is_open = self._take(candidates)
+        lines = np.arange(len(is_open))[:, None]
         scores = candidates.scores
-        if not (scores <= 0).all():
-            raise ModelError(
-                f"the model's output is not a number (NaN or infinite) at target token "
-                f"{self._length + 1}: its weights are damaged, it diverged in training, or the "
-                f"precision is too low for it"
-            )
-        chosen = scores > -np.inf
-        ended = chosen & (candidates.tokens == EOS_ID)
-        is_open = chosen & ~ended
-        lines = np.arange(len(scores))[:, None]
-        num_slots = self._tokens.shape[1]
-        self._tokens = np.concatenate(
-            (self._tokens[lines, candidates.slots], candidates.tokens[:, :, None]), axis=2
-        )
-        self._groups = candidates.groups
-        if ended.any():
-            self._collect(ended, scores)
         open_scores = np.where(is_open, scores, np.float32(-np.inf))
         bounds = self._length_penalty.scores(open_scores.max(axis=1), self._limits)
         goes_on = bounds > self._best[:, -1]
@@ -146,6 +143,27 @@ class Beams:
                 self._groups = self._groups[lines, places]
         keeps_rows = sentences is None and width == num_slots == 1
         return Move(rows, tokens, open_scores, sentences, keeps_rows)
+
+    def _take(self, candidates: Candidates) -> NDArray[np.bool_]:
+        """Put candidates into the slots; return which of these are open now (B, W)."""
+        scores = candidates.scores
+        if not (scores <= 0).all():
+            raise ModelError(
+                f"the model's output is not a number (NaN or infinite) at target token "
+                f"{self._length + 1}: its weights are damaged, it diverged in training, or the "
+                f"precision is too low for it"
+            )
+        chosen = scores > -np.inf
+        ended = chosen & (candidates.tokens == EOS_ID)
+        lines = np.arange(len(scores))[:, None]
+        self._tokens = np.concatenate(
+            (self._tokens[lines, candidates.slots], candidates.tokens[:, :, None]), axis=2
+        )
+        self._groups = candidates.groups
+        if ended.any():
+            self._collect(ended, scores)
+        is_open: NDArray[np.bool_] = chosen & ~ended
+        return is_open
 
     def results(self) -> list[list[Hypothesis]]:
         """Return the best hypotheses of each sentence, best first."""

@@ -4,7 +4,7 @@ Letters: B sentences, W slots of the beam, V vocabulary, K candidates.
 """
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -32,6 +32,26 @@ class Candidates:
     slots: NDArray[np.int64]
     tokens: NDArray[np.int64]
     groups: NDArray[np.int64] | None = None
+
+    @classmethod
+    def fetched(cls, best: "Continuations") -> "Candidates":
+        """Wait for the device and bring continuations to the host."""
+        # One transfer, in one type: the bits of the scores travel as integers.
+        numbers = torch.stack((best.scores.view(torch.int32), best.slots.int(), best.tokens.int()))
+        host = numbers.cpu().numpy()
+        return cls(
+            scores=host[0].view(np.float32),
+            slots=host[1].astype(np.int64),
+            tokens=host[2].astype(np.int64),
+        )
+
+
+class Continuations(NamedTuple):
+    """What `Candidates` holds, where the model is: all (B, K)."""
+
+    scores: Tensor
+    slots: Tensor
+    tokens: Tensor
 
 
 @dataclass(frozen=True)
@@ -74,6 +94,11 @@ def select_best(log_probs: Tensor, scores: Tensor, prefixes: Prefixes) -> Candid
 
 
 def best_continuations(log_probs: Tensor, scores: Tensor, num: int) -> Candidates:
+    """Wait for the device and return the `num` best continuations: see `top_continuations`."""
+    return Candidates.fetched(top_continuations(log_probs, scores, num))
+
+
+def top_continuations(log_probs: Tensor, scores: Tensor, num: int) -> Continuations:
     """Return the `num` best continuations of each sentence, best first, or as many as there are.
 
     Args:
@@ -96,19 +121,10 @@ def best_continuations(log_probs: Tensor, scores: Tensor, num: int) -> Candidate
     values = values + scores.gather(1, slots)[:, :, None]
     values = values.masked_fill(places != tokens, -torch.inf).flatten(1)
     best = _top(values, min(num, values.shape[1]))
-    # One transfer, in one type: the bits of the scores travel as integers.
-    numbers = torch.stack(
-        (
-            values.gather(1, best).view(torch.int32),
-            slots.gather(1, best // BLOCK).int(),
-            tokens.flatten(1).gather(1, best).int(),
-        )
-    )
-    host = numbers.cpu().numpy()
-    return Candidates(
-        scores=host[0].view(np.float32),
-        slots=host[1].astype(np.int64),
-        tokens=host[2].astype(np.int64),
+    return Continuations(
+        scores=values.gather(1, best),
+        slots=slots.gather(1, best // BLOCK),
+        tokens=tokens.flatten(1).gather(1, best),
     )
 
 

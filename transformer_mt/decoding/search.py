@@ -6,12 +6,21 @@ Letters: B sentences, W slots of the beam, V vocabulary.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from transformer_mt.decoding.beams import Beams, Hypothesis, Move
-from transformer_mt.decoding.candidates import Prefixes, Selection, select_best
+from transformer_mt.decoding.candidates import (
+    Candidates,
+    Continuations,
+    Selection,
+    select_best,
+    top_continuations,
+)
 from transformer_mt.decoding.penalties import LengthPenalty
 from transformer_mt.decoding.rules import Rule
 from transformer_mt.models.interfaces import DecoderState, Memory, StepDecoder
@@ -29,6 +38,7 @@ def beam_search(
     n_best: int = 1,
     rules: Sequence[Rule] = (),
     select: Selection = select_best,
+    look_every: int = 1,
 ) -> list[list[Hypothesis]]:
     """Find the most probable targets of each sentence; a beam of 1 is greedy search.
 
@@ -51,6 +61,9 @@ def beam_search(
         n_best: Hypotheses to return for each sentence, at most `beam_size`.
         rules: Edit the log-probabilities of each step.
         select: Chooses the continuations that are kept.
+        look_every: Let the device take so many steps by itself before the host looks at what it
+            chose: see `_steps_ahead`. No matter for results, nor where there are rules or another
+            selection, which need to look at every step.
 
     Returns:
         For each sentence its hypotheses, best first; equal scores in the order of their ends.
@@ -64,40 +77,87 @@ def beam_search(
         return []
     device = memory.states.device
     state = decoder.init_state(memory, max_length=int(max_lengths.max()))
+    if rules or select is not select_best:
+        look_every = 1
     move: Move | None = beams.first_move()
     while move is not None:
-        logits, state = decoder.step(torch.from_numpy(move.tokens).to(device), state)
-        prefixes = beams.prefixes()
-        log_probs = _log_probs(logits, beams, rules, prefixes)
-        scores = torch.from_numpy(move.scores).to(device)
-        move = beams.advance(select(log_probs, scores, prefixes))
+        if look_every > 1:
+            num = min(look_every, beams.steps_left)
+            ahead, state = _steps_ahead(decoder, state, move, beams, num=num, device=device)
+            steps = [Candidates.fetched(best) for best in ahead]
+        else:
+            logits, state = decoder.step(_sent(move.tokens, device), state)
+            log_probs, prefixes = _log_probs(logits), beams.prefixes()
+            for rule in rules:
+                rule(log_probs, prefixes)
+            _end(log_probs, beams.sentences_at_limit())
+            steps = [select(log_probs, _sent(move.scores, device), prefixes)]
+        move = beams.advance(steps)
         if move is not None and not move.keeps_rows:
-            state = _moved(state, move, device)
+            rows = _sent(move.rows, device)
+            sentences = None if move.sentences is None else torch.from_numpy(move.sentences)
+            state = state.select(rows, sentences)
     return beams.results()
 
 
-def _log_probs(logits: Tensor, beams: Beams, rules: Sequence[Rule], prefixes: Prefixes) -> Tensor:
-    """Make log-probabilities (B, W, V) of logits, -inf for what must not follow."""
+def _steps_ahead(
+    decoder: StepDecoder,
+    state: DecoderState,
+    move: Move,
+    beams: Beams,
+    *,
+    num: int,
+    device: torch.device,
+) -> tuple[list[Continuations], DecoderState]:
+    """Take plain steps, each from what the one before it chose, and wait for none of them.
+
+    A host that looks at each choice waits for the device, which then waits for orders. Until it
+    looks, no sentence leaves the batch and no beam gets narrower: what is done is carried on, and
+    changes no result.
+
+    Returns:
+        What each step chose, and the state after the last of them.
+    """
+    open_slots = beams.prefixes().num_open
+    width = int(open_slots.max())
+    tokens, scores, num_open = (_sent(x, device) for x in (move.tokens, move.scores, open_slots))
+    steps: list[Continuations] = []
+    while True:
+        logits, state = decoder.step(tokens, state)
+        log_probs = _log_probs(logits)
+        _end(log_probs, beams.sentences_at_limit(len(steps)))
+        best = top_continuations(log_probs, scores, width)
+        is_surplus = torch.arange(best.slots.shape[1], device=device) >= num_open[:, None]
+        best = best._replace(scores=best.scores.masked_fill(is_surplus, -torch.inf))
+        steps.append(best)
+        if len(steps) == num:
+            return steps, state
+        has_ended = best.tokens == EOS_ID
+        num_open = num_open - (has_ended & (best.scores > -torch.inf)).sum(1)
+        first_rows = torch.arange(len(tokens), device=device) * tokens.shape[1]
+        state = state.select(first_rows[:, None] + best.slots)
+        tokens, scores = best.tokens, best.scores.masked_fill(has_ended, -torch.inf)
+
+
+def _log_probs(logits: Tensor) -> Tensor:
+    """Make log-probabilities (B, W, V) of logits, -inf for what never follows."""
     # In place, as fresh memory costs as much as the arithmetic. Faster than `logsumexp`, which
     # makes three passes where this is one fused kernel.
     log_probs = logits.float()
     torch.log_softmax(log_probs, dim=-1, out=log_probs)
     log_probs[..., :EOS_ID] = -torch.inf  # padding, unknown, bos: they keep their probability
-    for rule in rules:
-        rule(log_probs, prefixes)
-    at_limit = beams.sentences_at_limit()
-    if at_limit.size:
-        sentences = torch.from_numpy(at_limit).to(log_probs.device)
-        kept = log_probs[sentences, :, EOS_ID]
-        log_probs[sentences] = -torch.inf
-        log_probs[sentences, :, EOS_ID] = kept
     return log_probs
 
 
-def _moved(state: DecoderState, move: Move, device: torch.device) -> DecoderState:
-    """Bring the decoder's state to what the next step starts from."""
-    sentences = move.sentences
-    return state.select(
-        torch.from_numpy(move.rows).to(device),
-        None if sentences is None else torch.from_numpy(sentences),
-    )
+def _end(log_probs: Tensor, at_limit: NDArray[np.int64]) -> None:
+    """Let nothing but eos follow in sentences that have reached their greatest length."""
+    if at_limit.size:
+        sentences = _sent(at_limit, log_probs.device)
+        kept = log_probs[sentences, :, EOS_ID]
+        log_probs[sentences] = -torch.inf
+        log_probs[sentences, :, EOS_ID] = kept
+
+
+def _sent(numbers: NDArray[Any], device: torch.device) -> Tensor:
+    """Send numbers to the device without waiting until they are there."""
+    return torch.from_numpy(numbers).to(device, non_blocking=True)

@@ -102,7 +102,7 @@ class _State:
         """Keep, repeat and reorder hypotheses: see `models.interfaces.DecoderState`."""
         forbidden = self.forbidden
         if sentences is not None:
-            forbidden = forbidden.index_select(0, sentences.to(forbidden.device))
+            forbidden = forbidden.index_select(0, sentences.to(forbidden.device, non_blocking=True))
         return _State(self.inner.select(rows, sentences), forbidden)
 
 

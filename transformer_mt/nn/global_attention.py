@@ -35,7 +35,7 @@ class Source(NamedTuple):
 
     def select(self, sentences: Tensor) -> "Source":
         """Return copies of the sentences that are named (B',)."""
-        sentences = sentences.to(self.keys.device)
+        sentences = sentences.to(self.keys.device, non_blocking=True)
         return Source(*(part.index_select(0, sentences) for part in self))
 
     def first(self, num_sentences: int) -> "Source":
