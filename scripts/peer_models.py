@@ -16,6 +16,7 @@ from torch import Tensor
 
 from transformer_mt.config.families import ModelSettings
 from transformer_mt.config.model import TransformerSettings
+from transformer_mt.errors import ConfigError
 from transformer_mt.models.seq2seq import Seq2Seq
 from transformer_mt.nn.positions import sinusoids
 from transformer_mt.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
@@ -42,10 +43,12 @@ def plain_transformer(settings: ModelSettings) -> TransformerSettings:
     """Return settings of a model that other programs have, too.
 
     Raises:
-        ValueError: If it is of another family, or a Transformer with parts they lack.
+        ConfigError: If it is of another family, or a Transformer with parts they lack.
     """
     if not isinstance(settings, TransformerSettings):
-        raise ValueError(f"only Transformers can be compared here, not type {settings.type}")
+        raise ConfigError(
+            f"model.type {settings.type}: other programs have no such model; expected transformer"
+        )
     plain = TransformerSettings()
     parts = ["norm_type", "encoder_pattern", "decoder_pattern", "head_dim", "num_kv_heads"]
     parts += ["share_layers"]
@@ -53,7 +56,7 @@ def plain_transformer(settings: ModelSettings) -> TransformerSettings:
     if settings.positions.type not in ("sinusoidal", "learned"):
         other.append("positions")
     if other:
-        raise ValueError(f"other programs have no counterpart of model.{', model.'.join(other)}")
+        raise ConfigError(f"other programs have no counterpart of model.{', model.'.join(other)}")
     return settings
 
 
@@ -63,10 +66,10 @@ def fresh_hugging_face(
     """Build MarianMT, or Pegasus for pre-norm, in the same size with fresh weights.
 
     Raises:
-        ValueError: If these settings have no counterpart there.
+        ConfigError: If these settings have no counterpart there.
     """
     if settings.tie_embeddings != "all" or settings.activation == "swiglu":
-        raise ValueError(
+        raise ConfigError(
             "Hugging Face's models have one matrix for all embeddings, and no gates; got "
             f"tie_embeddings {settings.tie_embeddings}, activation {settings.activation}"
         )
@@ -107,7 +110,7 @@ def to_hugging_face(
     """Build the same model there, in evaluation mode, with copies of all weights.
 
     Raises:
-        ValueError: If these settings have no counterpart there.
+        ConfigError: If these settings have no counterpart there.
     """
     weights = model.state_dict()
     embedding = weights["encoder.embedding.weight"]
@@ -187,10 +190,10 @@ def save_ctranslate2(
         directory: Made where it is missing.
 
     Raises:
-        ValueError: If these settings have no counterpart there.
+        ConfigError: If these settings have no counterpart there.
     """
     if settings.activation == "swiglu":
-        raise ValueError("activation swiglu: not written for CTranslate2 yet")
+        raise ConfigError("model.activation swiglu: not written for CTranslate2 yet")
     specs = importlib.import_module("ctranslate2.specs")
     spec = specs.TransformerSpec.from_config(
         (settings.num_encoder_layers, settings.num_decoder_layers),

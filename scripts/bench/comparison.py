@@ -5,14 +5,17 @@ import contextlib
 import importlib.metadata
 import json
 import os
+import re
 import resource
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
+
+from transformer_mt.errors import TmtError
 
 ROOT = Path(__file__).resolve().parents[2]
 OURS = "transformer_mt"
@@ -39,6 +42,27 @@ def run_child(command: Sequence[str], *, threads: int) -> Run:
     if result.returncode:
         return {"error": f"exit code {result.returncode}", **about}
     return {**json.loads(result.stdout), **about}
+
+
+def mistake_as_error(measure: Callable[[], Run]) -> Run:
+    """Measure; of a model that an engine cannot hold, or another mistake of settings, report it."""
+    try:
+        return measure()
+    except TmtError as error:
+        return {"error": str(error)}
+
+
+def peak_memory_bytes(process: int | str = "self") -> int | None:
+    """Return the greatest memory that a process has had; None where the system does not tell.
+
+    As `benchmarks.machine` of this one, but that imports torch.
+    """
+    try:
+        status = Path(f"/proc/{process}/status").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return None
+    found = re.search(r"VmHWM:\s*(\d+) kB", status)
+    return int(found[1]) * 1024 if found else None
 
 
 def add_python_options(parser: argparse.ArgumentParser, engines: Iterable[str]) -> None:

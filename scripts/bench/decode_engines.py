@@ -9,7 +9,6 @@ import contextlib
 import importlib.metadata
 import json
 import math
-import re
 import statistics
 import sys
 import time
@@ -19,8 +18,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # for the toolkits' interpreters
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from comparison import Run, mistake_as_error, peak_memory_bytes
 from translators import LOADERS, PACKAGES, Ready, Setup, Translate
 
+from transformer_mt.config.loading import load_config
 from transformer_mt.text.tokenizer import Tokenizers
 
 TRIAL_LINES = 96
@@ -37,7 +38,7 @@ def measure(
     translators: tuple[list[Setup], Ready],
     lines: Sequence[str],
     options: argparse.Namespace,
-) -> dict[str, object]:
+) -> Run:
     """Translate the lines for some seconds, and some of them alone; text in, text out."""
     tokenizers = Tokenizers.load(options.model)
     setups, ready = translators
@@ -104,23 +105,15 @@ def _thread_choices(setups: Sequence[Setup], chosen: Setup) -> list[Setup]:
     return [choice for i, choice in enumerate(choices) if choice not in choices[:i]] or [chosen]
 
 
-def peak_memory_bytes() -> int:
-    """Return the greatest memory of this process; as `benchmarks.machine`, which imports torch."""
-    status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
-    found = re.search(r"VmHWM:\s*(\d+) kB", status)
-    assert found is not None
-    return int(found[1]) * 1024
-
-
-def convert(engine: str, model: Path, directory: Path) -> None:
-    """Write a bundle in the format of an engine."""
+def convert(engine: str, model: Path, directory: Path) -> Run:
+    """Write a bundle in the format of an engine; there is nothing to report."""
     from peer_models import plain_transformer, save_ctranslate2
     from toolkit_models import save_eole, save_fairseq, save_joeynmt
 
     from transformer_mt.bundle import load_bundle
 
+    settings = plain_transformer(load_config(model / "config.yaml").model)
     bundle = load_bundle(model)
-    settings = plain_transformer(bundle.config.model)
     src, tgt = bundle.tokenizers.src, bundle.tokenizers.tgt
     pieces = tgt.pieces(range(tgt.vocab_size))
     if engine == "CTranslate2":
@@ -131,6 +124,16 @@ def convert(engine: str, model: Path, directory: Path) -> None:
     else:
         save = {"Eole": save_eole, "Joey NMT": save_joeynmt, "fairseq": save_fairseq}[engine]
         save(bundle.model, settings, pieces=pieces, directory=directory)
+    return {}
+
+
+def run(options: argparse.Namespace) -> Run:
+    """Load the model with an engine, and measure it."""
+    lines = options.input.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    with contextlib.redirect_stdout(sys.stderr):  # some talk
+        found = measure(LOADERS[options.engine](options), lines, options)
+    package = PACKAGES[options.engine]
+    return {**found, "versions": {package: importlib.metadata.version(package)}}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -152,14 +155,10 @@ def main(arguments: list[str] | None = None) -> int:
     add("--convert", action="store_true", help="write the model to --converted, and no more")
     options = parser.parse_args(arguments)
     if options.convert:
-        convert(options.engine, options.model, options.converted)
-        print("{}")
-        return 0
-    lines = options.input.read_text(encoding="utf-8").removesuffix("\n").split("\n")
-    with contextlib.redirect_stdout(sys.stderr):  # some talk
-        run = measure(LOADERS[options.engine](options), lines, options)
-    package = PACKAGES[options.engine]
-    print(json.dumps({**run, "versions": {package: importlib.metadata.version(package)}}))
+        found = mistake_as_error(lambda: convert(options.engine, options.model, options.converted))
+    else:
+        found = mistake_as_error(lambda: run(options))
+    print(json.dumps(found))
     return 0
 
 

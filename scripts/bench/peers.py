@@ -36,6 +36,7 @@ from comparison import (
     in_checkout,
     markdown,
     median,
+    mistake_as_error,
     num_runs,
     others_load,
     python_of,
@@ -155,7 +156,7 @@ def write_text(folder: Path, config_path: str) -> None:
 def run_engine(engine: str, options: argparse.Namespace, changes: Sequence[str]) -> Run:
     """Measure an engine in a process of its own."""
     if engine in toolkits.PRECISIONS:
-        return run_toolkit(engine, options, changes)
+        return mistake_as_error(lambda: run_toolkit(engine, options, changes))
     command = [sys.executable, "-m", "transformer_mt", "--quiet", "bench", "train", "--json"]
     if engine not in (OURS, LEAN):
         if importlib.util.find_spec(PACKAGES[engine]) is None:
@@ -276,7 +277,7 @@ def main(arguments: list[str] | None = None) -> int:
         print("{}")
         return 0
     if options.engine is not None:
-        print(json.dumps(measure_here(options)))
+        print(json.dumps(mistake_as_error(lambda: measure_here(options))))
         return 0
     runs = [] if options.table else compare(options)
     all_runs = read_runs(options.output)

@@ -16,6 +16,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from transformer_mt.config.model import TransformerSettings
+from transformer_mt.errors import ConfigError
 from transformer_mt.models.seq2seq import Seq2Seq
 from transformer_mt.nn.positions import sinusoids
 from transformer_mt.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
@@ -67,11 +68,11 @@ def save_eole(
         directory: Made where it is missing.
 
     Raises:
-        ValueError: If these settings have no counterpart there.
+        ConfigError: If these settings have no counterpart there.
     """
     _check(settings)
     if settings.norm != "pre":
-        raise ValueError("Eole's decoder is pre-norm; got norm post")
+        raise ConfigError("Eole's decoder is pre-norm; got norm post")
     weights = model.state_dict()
     embedding = weights["encoder.embedding.weight"]
     positions = sinusoids(MAX_POSITIONS, settings.d_model)
@@ -177,7 +178,7 @@ def _save(
 def _check(settings: TransformerSettings) -> None:
     got = (settings.tie_embeddings, settings.activation, settings.positions.type)
     if got != ("all", "relu", "sinusoidal"):
-        raise ValueError(
+        raise ConfigError(
             "the toolkits' models are made with one matrix for all embeddings, relu and sinusoidal "
             f"positions here; got {', '.join(got)}"
         )

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from comparison import Run
+from comparison import Run, peak_memory_bytes
 
 from transformer_mt.config.model import TransformerSettings
 
@@ -334,16 +334,6 @@ def speed_of(reports: Sequence[re.Match[str]]) -> Run | None:
         "tokens_per_step": sum(tokens) / len(tokens) if told else None,
         "steps": len(reports),
     }
-
-
-def peak_memory_bytes(pid: int) -> int | None:
-    """Return the greatest memory that a process has had; None where the system does not tell."""
-    try:
-        status = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace")
-    except OSError:
-        return None
-    found = re.search(r"VmHWM:\s*(\d+) kB", status)
-    return int(found[1]) * 1024 if found else None
 
 
 def _stop(program: subprocess.Popen[bytes]) -> None:

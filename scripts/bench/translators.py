@@ -52,11 +52,10 @@ def hugging_face(options: argparse.Namespace) -> tuple[list[Setup], Ready]:
 
     from transformer_mt.bundle import load_bundle
 
-    bundle = load_bundle(options.model)
-    settings = bundle.config
+    settings = load_config(options.model / "config.yaml")
+    architecture = plain_transformer(settings.model)
     dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[options.precision]
-    model = to_hugging_face(bundle.model, plain_transformer(settings.model)).to(dtype)
-    del bundle
+    model = to_hugging_face(load_bundle(options.model).model, architecture).to(dtype)
     # Fused attention is slow in bf16 on CPUs (see `gpu_peers.fastest_attention`).
     attentions = ("sdpa", "eager") if options.precision == "bf16" else ("sdpa",)
     setups = [

@@ -9,12 +9,15 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts" / "bench"))
 
 import comparison
+import decode_engines
 import peers_decode
 
 from transformer_mt.bundle import Bundle, load_bundle
+from transformer_mt.config.loading import dump_config, load_config
 from transformer_mt.config.model import TransformerSettings
 from transformer_mt.decoding.options import SearchOptions
 from transformer_mt.decoding.translator import Translator
+from transformer_mt.errors import ConfigError
 from transformer_mt.models.seq2seq import Seq2Seq
 
 
@@ -149,9 +152,36 @@ def test_models_that_toolkits_cannot_hold_are_refused(
     import toolkit_models
 
     settings, model = _model(load_bundle(tiny_bundle), **{"tie_embeddings": "all", **changes})
-    with pytest.raises(ValueError, match=next(iter(changes.values()))):
+    with pytest.raises(ConfigError, match=next(iter(changes.values()))):
         getattr(toolkit_models, save)(model, settings, pieces=[], directory=tmp_path / "new")
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("recipe", "changes", "words"),
+    [
+        ("family/multi30k_gru_dot", [], "model.type recurrent"),
+        ("base", ["model.positions.type=rotary"], "no counterpart of model.positions"),
+    ],
+)
+@pytest.mark.parametrize("engine", ["Hugging Face", "CTranslate2"])
+def test_a_model_that_a_peer_cannot_hold_is_its_error_before_anything_is_loaded(
+    engine: str,
+    recipe: str,
+    changes: list[str],
+    words: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    config = load_config(peers_decode.ROOT / f"configs/{recipe}.yaml", changes)
+    (tmp_path / "config.yaml").write_text(dump_config(config))
+    (tmp_path / "lines").write_text("a dog\n")
+    arguments = ["--model", str(tmp_path), "--input", str(tmp_path / "lines")]
+    arguments += ["--converted", str(tmp_path / "new")]
+    if engine != "Hugging Face":
+        arguments.append("--convert")
+    assert decode_engines.main([engine, *arguments]) == 0
+    assert words in json.loads(capsys.readouterr().out)["error"]
 
 
 def _options(tmp_path: Path, **changes: object) -> list[str]:
