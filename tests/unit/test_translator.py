@@ -347,6 +347,9 @@ def test_chunks_grow_and_keep_all_lines():
     sizes = [len(chunk) for chunk in chunks.chunks_of(lines)]
     assert sizes == [64, 256, 1024, 1024, 632]
     assert [len(chunk) for chunk in chunks.chunks_of(lines, 1500)] == [64, 256, 1024, 1500, 156]
+    assert chunks.fitting_size(None, for_many=False) == chunks.LAST_SIZE
+    assert chunks.fitting_size(64 * 1024, for_many=False) == 8 * chunks.LAST_SIZE
+    assert chunks.fitting_size(512, for_many=True) == 8 * chunks.LAST_SIZE
     assert list(itertools.chain(*chunks.chunks_of(lines))) == lines
     assert list(itertools.chain(*chunks.chunks_as_they_come(lines))) == lines
 

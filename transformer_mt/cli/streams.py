@@ -66,14 +66,19 @@ class _Replacing:
 
 
 def input_chunks(
-    path: Path | None, errors: Literal["strict", "replace"], *, for_many: bool = False
+    path: Path | None,
+    errors: Literal["strict", "replace"],
+    *,
+    batch_tokens: int | None = None,
+    for_many: bool = False,
 ) -> Iterator[list[str]]:
     """Open an input, stdin without a path; from what is not a file, lines are taken as they come.
 
     Args:
         path: A file; `-` is stdin.
         errors: Whether bytes that are not UTF-8 are refused or replaced.
-        for_many: Whether several devices share the lines.
+        batch_tokens: See `chunks.fitting_size`.
+        for_many: Likewise.
 
     Raises:
         DataError: If it cannot be read.
@@ -86,7 +91,7 @@ def input_chunks(
     all_there = is_regular_file(stream) if path is None else path.is_file()
     lines = _lines(stream, "stdin" if path is None else str(path), errors)
     cut = chunks.chunks_of if all_there else chunks.chunks_as_they_come
-    return cut(lines, chunks.LAST_SIZE_OF_MANY if for_many else chunks.LAST_SIZE)
+    return cut(lines, chunks.fitting_size(batch_tokens, for_many=for_many))
 
 
 def prompted(chunks: Iterable[Chunk]) -> Iterator[Chunk]:

@@ -169,7 +169,12 @@ def translate(
     check_output(alignments, output, *files)
     at_terminal = input in (None, STDIN) and sys.stdin is not None and sys.stdin.isatty()
     chunks = with_demands(
-        input_chunks(input, errors, for_many=devices is not None or has_several_ranks()),
+        input_chunks(
+            input,
+            errors,
+            batch_tokens=batch_tokens,
+            for_many=devices is not None or has_several_ranks(),
+        ),
         prefix=prefix,
         phrases=constraints,
         tab=tab,

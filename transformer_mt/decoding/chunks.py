@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
+from transformer_mt.config.schema import DecodingSettings
 from transformer_mt.errors import DataError
 
 # The first chunks are small, so that output begins soon; later ones are large enough for batches
@@ -14,8 +15,7 @@ from transformer_mt.errors import DataError
 FIRST_SIZE = 64
 GROWTH = 4
 LAST_SIZE = 1024
-LAST_SIZE_OF_MANY = 8 * LAST_SIZE
-"""For several devices: at the end of each chunk, most of them wait for one."""
+MOST_LINES = 64 * LAST_SIZE
 
 # Bounds the memory that a chunk of very long lines takes.
 MAX_CHARACTERS = 1_000_000
@@ -23,6 +23,20 @@ MAX_CHARACTERS = 1_000_000
 # How long to wait for a second line after the first. A program that writes a text line by line
 # needs microseconds for each; a person does not notice the delay.
 LINGER_SECONDS = 0.02
+
+
+def fitting_size(batch_tokens: int | None, *, for_many: bool) -> int:
+    """Return how many lines later chunks should have, so that each is many batches.
+
+    Within a chunk, batches are of like length, and at its end all devices but one wait.
+
+    Args:
+        batch_tokens: Size of a batch: see `config.schema.DecodingSettings`; None: the usual one.
+        for_many: Whether several devices share the lines.
+    """
+    usual = DecodingSettings().batch_tokens
+    wanted = LAST_SIZE * max(1, (batch_tokens or usual) // usual) * (8 if for_many else 1)
+    return min(wanted, MOST_LINES)
 
 
 def chunks_of(lines: Iterable[str], last_size: int = LAST_SIZE) -> Iterator[list[str]]:
