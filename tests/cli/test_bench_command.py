@@ -54,7 +54,7 @@ def test_training_speed_is_one_json_object(config: Path) -> None:
         found["flops_per_second"] / found["matrix_flops_per_second"]
     )
     assert found["peak_memory_bytes"] > 10_000_000
-    assert (found["precision"], found["device"]) == ("fp32", "cpu")
+    assert (found["precision"], found["weights"], found["device"]) == ("fp32", "fp32", "cpu")
     assert found["threads"] >= 1
     assert found["num_parameters"] > 1000
     assert "torch" in found["versions"]
@@ -66,14 +66,14 @@ def test_training_leaves_nothing_behind(config: Path, tmp_path: Path) -> None:
 
 
 def test_settings_can_be_changed_and_the_table_shows_them(config: Path) -> None:
-    change = "training.precision=bf16"
-    result = bench("train", "--config", config, "--seconds", 0, "--set", change)
+    changes = ["--set", "training.precision=bf16", "--set", "training.weights=bf16"]
+    result = bench("train", "--config", config, "--seconds", 0, *changes)
     names = [line[:16].strip() for line in result.stdout.splitlines()]
     assert names == [
         "tokens/s", "source tokens/s", "step", "data", "forward", "backward", "optimizer",
         "padding", "peak memory", "matrix products", "measured", "with",
     ]  # fmt: skip
-    assert "bf16, cpu" in result.stdout.splitlines()[-1]
+    assert "weights in bf16, bf16, cpu" in result.stdout.splitlines()[-1]
 
 
 def test_decoding_speed_is_one_json_object(tiny_bundle: Path, text: Path) -> None:

@@ -105,6 +105,7 @@ class TrainingSpeed:
         flops_per_second: Operations of these products in the time of the updates.
         matrix_flops_per_second: The measured rate of these products alone.
         precision: Of matrix products.
+        weights: Type of the weights that the layers compute with.
         device: Where.
         threads: Of torch on the processor.
         num_parameters: Of the model.
@@ -126,6 +127,7 @@ class TrainingSpeed:
     flops_per_second: float
     matrix_flops_per_second: float
     precision: str
+    weights: str
     device: str
     threads: int
     num_parameters: int
@@ -186,6 +188,7 @@ def measure_training(config: Config, *, seconds: float) -> TrainingSpeed:
         flops_per_second=num_flops / elapsed,
         matrix_flops_per_second=num_flops / alone,
         precision=config.training.precision,
+        weights=config.training.weights,
         device=str(device),
         threads=torch.get_num_threads(),
         num_parameters=sum(weight.numel() for weight in bench.model.parameters()),

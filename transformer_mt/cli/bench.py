@@ -193,7 +193,9 @@ def _training_table(speed: "TrainingSpeed") -> Iterator[tuple[str, str]]:
         f"{speed.matrix_flops_per_second / 1e9:,.0f} GFLOP/s",
     )
     yield "measured", f"{speed.steps} updates in {speed.seconds:.1f} s"
-    yield "with", _setting(speed.precision, speed.device, speed.threads, speed.num_parameters)
+    weights = "" if speed.weights == "fp32" else f"weights in {speed.weights}, "
+    setting = (speed.precision, speed.device, speed.threads, speed.num_parameters)
+    yield "with", f"{weights}{_setting(*setting)}"
 
 
 def _decoding_table(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
