@@ -298,6 +298,7 @@ from {module} import {function}
         (["trian"], "No such command 'trian'. Did you mean 'train'"),
         (["--quiet", "--verbose", "config", "schema"], "exclude each other"),
         (["config", "show"], "Missing argument 'CONFIG'"),
+        (["config", "check", "--config"], "Missing argument 'CONFIG'"),
         (["config", "show", "a", "b"], "unexpected extra argument"),
         (["config", "show", "--sett", "x"], "No such option: --sett"),
     ],
@@ -335,6 +336,16 @@ def test_config_check_reports_all_files(tmp_path: Path) -> None:
     assert lines[0].startswith(f"tmt: error: {bad}:7:23: training.max_steps: ")
     assert sum(line.startswith(f"{worse}:") for line in lines) == 3
     assert "none.yaml: no such config file" in lines[-1]
+
+
+@pytest.mark.parametrize("given", [["--config", "{}"], ["-c", "{}"], ["--config={}"]])
+def test_configs_can_be_named_as_for_other_commands(given: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "good.yaml"
+    path.write_text(GOOD)
+    arguments = [text.format(path) for text in given]
+    checked = CliRunner().invoke(app, ["config", "check", "--set", "seed=7", *arguments])
+    assert (checked.exit_code, checked.output) == (0, f"{path}: ok\n")
+    assert "seed: 1\n" in CliRunner().invoke(app, ["config", "show", *arguments]).stdout
 
 
 def test_config_check_warns_of_settings_without_effect(

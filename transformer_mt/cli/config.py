@@ -2,9 +2,10 @@
 
 import json
 import logging
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from transformer_mt.cli.help import examples
 from transformer_mt.cli.options import Overrides
@@ -32,11 +33,21 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group, name="config")
 
 
+class ConfigArgument(TyperCommand):
+    """A command whose configs may also be named as other commands want it, with `--config`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the command line without the name of that option."""
+        named = [argument.removeprefix("--config=") for argument in args]
+        return super().parse_args(ctx, [name for name in named if name not in ("--config", "-c")])
+
+
 @group.command(
+    cls=ConfigArgument,
     epilog=examples(
         "tmt config show base.yaml",
         "tmt config show base.yaml --set training.max_steps=1000 > mine.yaml",
-    )
+    ),
 )
 def show(
     config: Annotated[
@@ -49,10 +60,11 @@ def show(
 
 
 @group.command(
+    cls=ConfigArgument,
     epilog=examples(
         "tmt config check base.yaml",
         "tmt config check configs/*.yaml --set training.max_steps=1000",
-    )
+    ),
 )
 def check(
     configs: Annotated[
