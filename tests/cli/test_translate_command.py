@@ -191,7 +191,7 @@ def test_half_precision_gives_lines_too(tiny_bundle, tiny_text):
 @pytest.mark.parametrize(
     ("options", "bad", "words"),
     [
-        ([], b"c\xe4t\n", "stdin:3: byte 2"),
+        ([], b"c\xe4t\n", "convert the text to UTF-8, or take --errors replace"),
         (["--tab", "prefix"], b"The cat.\tdie\tKatze\n", "line 3: expected a text, one tab"),
         (["--tab", "prefix"], b"The cat.\t" + 99 * b"der Hund ", "line 3: the prefix and the"),
     ],

@@ -115,6 +115,15 @@ def test_bad_bytes_are_named_with_file_line_and_byte(data: bytes, place: str, re
     assert "\n" not in message
 
 
+@pytest.mark.parametrize(
+    ("data", "helps"), [(b"M\xfcller", True), (b"a\0", True), ("a".encode("utf-16"), False)]
+)
+def test_another_way_out_is_told_where_it_helps(data: bytes, helps: bool) -> None:
+    with pytest.raises(DataError) as caught:
+        list(decode_lines(io.BytesIO(data), "text", way_out=", or else"))
+    assert str(caught.value).endswith(", or else") == helps
+
+
 def test_lines_before_a_bad_one_are_given() -> None:
     reader = decode_lines(io.BytesIO(b"eins\nzwei\n\xff\nvier\n"), "text")
     assert [next(reader), next(reader)] == ["eins", "zwei"]

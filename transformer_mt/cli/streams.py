@@ -67,7 +67,7 @@ class _Replacing:
 
 def input_chunks(
     path: Path | None,
-    errors: Literal["strict", "replace"],
+    errors: Literal["strict", "replace"] | None = None,
     *,
     batch_tokens: int | None = None,
     for_many: bool = False,
@@ -76,7 +76,8 @@ def input_chunks(
 
     Args:
         path: A file; `-` is stdin.
-        errors: Whether bytes that are not UTF-8 are refused or replaced.
+        errors: Whether bytes that are not UTF-8 are refused or replaced; None: refused, and the
+            command has no option for it.
         batch_tokens: See `chunks.fitting_size`.
         for_many: Likewise.
 
@@ -107,12 +108,15 @@ def prompted(chunks: Iterable[Chunk]) -> Iterator[Chunk]:
         yield chunk
 
 
-def _lines(stream: BinaryIO, name: str, errors: Literal["strict", "replace"]) -> Iterator[str]:
+def _lines(
+    stream: BinaryIO, name: str, errors: Literal["strict", "replace"] | None = None
+) -> Iterator[str]:
     from transformer_mt.text.lines import decode_lines
 
     with stream:
         good = replacing_bad_bytes(stream) if errors == "replace" else stream
-        yield from decode_lines(good, name)
+        way_out = "" if errors is None else ", or take --errors replace"
+        yield from decode_lines(good, name, way_out=way_out)
 
 
 def parallel_lines(first: Path, second: Path) -> tuple[list[str], list[str]]:
@@ -127,7 +131,7 @@ def parallel_lines(first: Path, second: Path) -> tuple[list[str], list[str]]:
     if first == second == STDIN:
         raise ConfigError("- stands for stdin, and stdin can be one of the two files only")
     pair = [
-        list(_lines(standard_input(), "stdin", "strict") if path == STDIN else read_lines(path))
+        list(_lines(standard_input(), "stdin") if path == STDIN else read_lines(path))
         for path in (first, second)
     ]
     if len(pair[0]) != len(pair[1]):

@@ -38,7 +38,7 @@ def read_lines(path: Path) -> Iterator[str]:
         yield from decode_lines(stream, str(path))
 
 
-def decode_lines(stream: BinaryIO, name: str) -> Iterator[str]:
+def decode_lines(stream: BinaryIO, name: str, *, way_out: str = "") -> Iterator[str]:
     """Read the lines of a binary stream, each as soon as it has arrived.
 
     UTF-8 is strict; a line ends at LF; one CR before it is dropped, and so is a byte order mark at
@@ -47,6 +47,7 @@ def decode_lines(stream: BinaryIO, name: str) -> Iterator[str]:
     Args:
         stream: File, archive or pipe, open for reading.
         name: What errors call it.
+        way_out: What else can be done about single bytes that are no text; ends their errors.
 
     Yields:
         Each line without its end.
@@ -64,7 +65,7 @@ def decode_lines(stream: BinaryIO, name: str) -> Iterator[str]:
         if "\0" in text:
             # One of these lines is bad: give those before it, then say where.
             for number, line in enumerate(block.split(b"\n"), line_number):
-                _check_line(line, name, number)
+                _check_line(line, name, number, way_out)
                 yield _strip(line.decode("utf-8"), number)
         lines = text.split("\n")
         if line_number == 1 or "\r" in text:
@@ -194,7 +195,7 @@ def _strip(line: str, line_number: int) -> str:
     return line.removesuffix("\r")
 
 
-def _check_line(line: bytes, name: str, line_number: int) -> None:
+def _check_line(line: bytes, name: str, line_number: int, way_out: str) -> None:
     """Refuse bytes that are not UTF-8, and NUL."""
     nul = line.find(b"\0")
     try:
@@ -204,9 +205,9 @@ def _check_line(line: bytes, name: str, line_number: int) -> None:
         kind = "it looks like UTF-16" if utf16 else f"0x{line[error.start]:02x}: {error.reason}"
         raise DataError(
             f"{name}:{line_number}: byte {error.start + 1}: not UTF-8 ({kind}); "
-            "convert the text to UTF-8"
+            f"convert the text to UTF-8{'' if utf16 else way_out}"
         ) from error
     if nul >= 0:
         raise DataError(
-            f"{name}:{line_number}: byte {nul + 1}: NUL; expected text, not binary data"
+            f"{name}:{line_number}: byte {nul + 1}: NUL; expected text, not binary data{way_out}"
         )
