@@ -4,6 +4,8 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 from functools import partial
 from multiprocessing import active_children
 from pathlib import Path
@@ -132,6 +134,21 @@ def test_a_model_that_cannot_be_loaded_on_a_device_is_told_with_its_name(quick_d
     shared = Workers(len, 2, elsewhere=[("gpu0", failing), ("gpu1", failing)])
     with pytest.raises(ModelError, match=r"^gpu\d: no weights$"):
         list(shared.map([1, 2]))
+
+
+def test_workers_that_are_stopped_or_killed_print_no_stack(monkeypatch) -> None:
+    before = set(threading.enumerate())
+    stacks: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", stacks.append)
+    results = Workers(time.sleep, 2).map([0.0, *[60.0] * 9])
+    next(results)
+    with pytest.raises(KeyboardInterrupt):
+        results.throw(KeyboardInterrupt)
+    with pytest.raises(TmtError, match="killed"):
+        list(Workers(die_at_three, 2).map(range(500)))
+    for thread in set(threading.enumerate()) - before:  # those of the two pools
+        thread.join(10)
+    assert not stacks
 
 
 SLOW = """

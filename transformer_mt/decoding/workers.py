@@ -5,6 +5,7 @@ import queue
 import signal
 import sys
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -83,7 +84,7 @@ class Workers(Generic[Batch, Result]):
             # Left to the end of the program, a pool may be closed there twice at once: a stack.
             weakref.finalize(self, self._pool.shutdown)
         try:
-            yield from cast("Iterator[Result]", self._pool.map(_run, batches))
+            yield from cast("Iterator[Result]", self._pool.in_order(_run, batches))
         except BaseException as error:  # a batch that failed, Ctrl-C: do not wait for the others
             self._pool.end()
             self._pool = None
@@ -104,6 +105,18 @@ class _Copies(ProcessPoolExecutor):
             initializer=_begin,
             initargs=(function,),  # not pickled: a copied process has it already
         )
+
+    def in_order(
+        self, function: Callable[[object], object], batches: Sequence[object]
+    ) -> Iterator[object]:
+        """Yield the results in the order of the batches.
+
+        Not as `map`, which cancels what is left when it is interrupted: a pool whose processes end
+        then prints a stack, as it cannot fail what was cancelled.
+        """
+        futures = deque(self.submit(function, batch) for batch in batches)
+        while futures:
+            yield futures.popleft().result()
 
     def end(self) -> None:
         """End all processes in the middle of their work."""
@@ -133,7 +146,7 @@ class _OnDevices:
         # reach them while they are still importing.
         self._threads = ThreadPoolExecutor(len(makers), initializer=_block_interrupts)
 
-    def map(
+    def in_order(
         self, function: Callable[[object], object], batches: Sequence[object]
     ) -> Iterator[object]:
         """Yield the results in the order of the batches."""
