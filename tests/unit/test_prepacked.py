@@ -103,9 +103,16 @@ def test_an_int8_row_does_not_depend_on_its_neighbours():
 
 @pytest.mark.usefixtures("int8_kernel")
 @torch.inference_mode()
-def test_int8_of_zeros_is_the_bias():
-    plain = linear(16, 8)
-    torch.testing.assert_close(Int8Linear(plain)(torch.zeros(3, 16)), plain.bias.expand(3, 8))
+@pytest.mark.parametrize("num_inputs", [13, 16])
+@pytest.mark.parametrize("num_rows", [1, 3, 40])
+def test_int8_of_zeros_is_the_bias_and_of_no_numbers_no_numbers(num_inputs, num_rows):
+    plain = linear(num_inputs, 8)
+    x = torch.zeros(num_rows, num_inputs)
+    assert torch.equal(Int8Linear(plain)(x), plain.bias.expand(num_rows, 8))
+    x[-1, 2] = torch.nan
+    found = Int8Linear(plain)(x)
+    assert found[-1].isnan().all()
+    assert torch.equal(found[:-1], plain.bias.expand(num_rows - 1, 8))
 
 
 @pytest.mark.parametrize(("out_size", "gains"), [(512, False), (513, True)])

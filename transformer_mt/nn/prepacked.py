@@ -26,6 +26,9 @@ _FBGEMM_PRODUCT = "linear_with_input_q_dq_qweight_dq_output_fp32"
 # hundreds of rows either may be faster, by up to two times.
 _SMALL_WEIGHT = 1 << 16
 
+# Up to so many rows, products are not filled up with rows: see `_by_rows`.
+_FEW_ROWS = 16
+
 
 def prepack(model: nn.Module, *, int8: bool = False) -> None:
     """Replace the linear maps and norms of a model, for inference only: nothing can be trained.
@@ -199,7 +202,8 @@ class Int8Linear:
         return self._product(torch.eye(self._num_inputs), None).T.contiguous()
 
     def _product(self, rows: Tensor, bias: Tensor | None) -> Tensor:
-        greatest = rows.abs().amax(-1, keepdim=True).clamp_(min=1e-10)
+        # Where all are 0 the quotients are no numbers; in 8 bits they are some, and 0 times that.
+        greatest = rows.abs().amax(-1, keepdim=True)
         y = self._multiply(rows / greatest)
         return y.mul_(greatest) if bias is None else torch.addcmul(bias, y, greatest)
 
@@ -256,6 +260,8 @@ def _by_rows(product: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     At most 1/8 more: oneDNN generates code for each number of rows that it has not seen, which
     takes half a millisecond, and in decoding that number falls from step to step.
     """
+    if x.dim() == 2 and x.shape[0] <= _FEW_ROWS:
+        return product(x)
     rows = x.flatten(0, -2)
     num = rows.shape[0]
     step = 1 << max(0, (num - 1).bit_length() - 4)
