@@ -202,6 +202,7 @@ def read_manifest(
     newest_version: int,
     needs: Collection[str] = (),
     hashes: FileHashes = NO_HASHES,
+    if_newer: str = ": upgrade transformer_mt",
 ) -> dict[str, Any]:
     """Read the manifest of a folder and check all its files against it.
 
@@ -211,6 +212,7 @@ def read_manifest(
         newest_version: Greatest `format_version` that the caller understands.
         needs: Files that the caller is going to read.
         hashes: May know the hashes of large files.
+        if_newer: Ends the error of a version that is greater.
 
     Returns:
         The manifest.
@@ -235,7 +237,7 @@ def read_manifest(
     if not isinstance(version, int) or version > newest_version:
         raise ModelError(
             f"{path}: format_version {version} is newer than {newest_version}, the newest that "
-            "this version of transformer_mt reads: upgrade transformer_mt"
+            f"this version of transformer_mt reads{if_newer}"
         )
     if CHECKSUM in manifest and manifest[CHECKSUM] != _checksum(manifest):
         raise ModelError(f"{path}: damaged: it does not match its own checksum")

@@ -80,15 +80,23 @@ class Corpus(TokenPairs):
             raise ValueError(f"{len(self)} pairs, but num_pairs says {manifest['num_pairs']}")
 
     @classmethod
-    def open(cls, directory: Path) -> "Corpus":
+    def open(
+        cls,
+        directory: Path,
+        *,
+        remedy: str = "remove the folder and repeat the command that made it",
+    ) -> "Corpus":
         """Open a corpus and check every file against the manifest.
 
         Large files that were sound and have not changed since are not read again: see `hashes`.
 
+        Args:
+            directory: Its folder.
+            remedy: What is done about one that cannot be opened; ends the error.
+
         Raises:
             DataError: If the folder is missing, half-written, damaged or of another version.
         """
-        remedy = "remove the folder and repeat the command that made it"
         try:
             manifest = read_manifest(
                 directory,
@@ -96,6 +104,7 @@ class Corpus(TokenPairs):
                 newest_version=FORMAT_VERSION,
                 needs=FILES,
                 hashes=FileHashes(directory.parent / HASHES),
+                if_newer="",
             )
         except ModelError as error:
             raise DataError(f"{error}; {remedy}") from error
@@ -160,7 +169,7 @@ def prepare_corpus(
             try:
                 corpus = _open(directory, source)  # another process has made it meanwhile
             except DataError as error:
-                logger.warning("%s. It is made again now", error)
+                logger.warning("%s", error)
             else:
                 shutil.rmtree(unfinished, ignore_errors=True)
                 return corpus
@@ -221,7 +230,7 @@ def _check_unchanged(source: PairSource, texts: object, hashes: FileHashes) -> N
 
 
 def _open(directory: Path, source: PairSource) -> Corpus:
-    corpus = Corpus.open(directory)
+    corpus = Corpus.open(directory, remedy="it is made again now")
     logger.info("%s: found its corpus %s", source.describe(), directory)
     return corpus
 
