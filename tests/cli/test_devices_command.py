@@ -52,6 +52,11 @@ def test_under_torchrun_the_first_process_shares_the_text_and_the_others_end(
     assert first.stdout_bytes == expected
     assert "devices: cpu, cpu" in first.stderr
     assert (second.exit_code, second.stdout, second.stderr) == (0, "", "")
+    one_for_all = run(
+        "translate", "--device", "cuda:1", RANK="0", WORLD_SIZE="2", LOCAL_WORLD_SIZE="2"
+    )
+    assert one_for_all.exit_code == 2
+    assert "--device cuda:1 does not go with torchrun" in one_for_all.stderr
     elsewhere = rank(0, WORLD_SIZE="4")
     assert elsewhere.exit_code == 2
     assert "torchrun on several machines" in elsewhere.stderr
@@ -120,9 +125,24 @@ def test_devices_of_two_kinds_are_refused(monkeypatch) -> None:
         names("0,4")
 
 
+def test_sigterm_is_an_exit_that_leaves_no_lock(tiny_bundle) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        load_on_devices(
+            [tiny_bundle], None,
+            device="auto", devices="cpu,cpu", num_workers=None, precision="fp32",
+        )  # fmt: skip
+        with pytest.raises(SystemExit) as stop:
+            signal.raise_signal(signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert stop.value.code == 143
+
+
 @pytest.mark.slow
-def test_results_come_while_more_is_awaited_and_ctrl_c_ends_all_processes(
-    tiny_bundle, expected
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_results_come_while_more_is_awaited_and_a_signal_ends_all_processes(
+    tiny_bundle, expected, number: int, code: int
 ) -> None:
     command = [sys.executable, "-m", "transformer_mt", *COMMAND, "--model", str(tiny_bundle)]
     process = subprocess.Popen(
@@ -138,11 +158,12 @@ def test_results_come_while_more_is_awaited_and_ctrl_c_ends_all_processes(
     process.stdin.write(TEXT.encode())
     process.stdin.flush()
     found = b"".join(process.stdout.readline() for _ in LINES)
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+    # A terminal sends Ctrl-C to all processes.
+    (os.killpg if number == signal.SIGINT else os.kill)(process.pid, number)
     rest, errors = process.communicate(timeout=60)  # until nobody holds its output any more
-    assert process.returncode == 130
+    assert process.returncode == code
     assert (found, rest) == (expected, b"")
-    assert b"Traceback" not in errors
+    assert not any(word in errors for word in (b"Traceback", b"resource_tracker"))
 
 
 @pytest.mark.gpu

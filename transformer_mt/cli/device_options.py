@@ -2,6 +2,8 @@
 
 import logging
 import os
+import signal
+import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -76,6 +78,8 @@ def load_on_devices(
     load = partial(_load_copy, paths, weights, precision=precision, fingerprint=bundle.fingerprint)
     if len(places) == 1:
         return bundle, ()
+    # Killed at once, it would leave locks behind, of which a helper of Python's warns.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     return bundle, [(place, partial(load, device=place)) for place in places]
 
 
@@ -112,6 +116,11 @@ def _shared_devices(device: str, devices: str | None) -> tuple[str, str | None]:
         raise ConfigError(
             "--devices does not go with torchrun, which gives a device to each of its processes: "
             "leave out one of them"
+        )
+    if ":" in device:
+        raise ConfigError(
+            f"--device {device} does not go with torchrun, which gives a device of its own to each "
+            f"of its processes: set --device {device.partition(':')[0]}"
         )
     if rank > 0:
         raise typer.Exit
