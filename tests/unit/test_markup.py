@@ -2,7 +2,7 @@
 
 import pytest
 
-from transformer_mt.text.markup import marks_in, missing, take_out, well_nested
+from transformer_mt.text.markup import marks_in, missing, nesting, take_out
 
 
 @pytest.mark.parametrize(
@@ -34,6 +34,9 @@ def test_marks_are_found_and_text_is_left(line, marks):
         ("I wait for {x}.", "I wait for.", [10]),
         ("{x} came", "came", [0]),
         ("plain  text ", "plain  text ", []),
+        ("a dog {x} {y}", "a dog", [5, 5]),
+        ("<li>a</li><li>dog<br></li>.", "a dog.", [0, 1, 1, 5, 5]),
+        ("a<b>b</b>c&nbsp;d &nbsp;e", "abc d e", [1, 2, 3, 6]),
         ("x {a} {b} . {c}, y", "x ., y", [2, 2, 3]),
     ],
 )
@@ -46,8 +49,8 @@ def test_text_without_marks_has_no_gaps(line, text, places):
 def test_time_grows_with_the_line_and_not_with_its_square():
     num = 30_000  # minutes, if each mark looked at those before it
     text, marks = take_out(", ".join(["{x}"] * num))
-    assert text == "," * (num - 1) + " "
-    assert [mark.place for mark in marks] == [*range(num - 1), num]
+    assert text == "," * (num - 1)
+    assert [mark.place for mark in marks] == [*range(num - 1), num - 1]
     assert marks_in("x" * 10**6 + " {a} %" + "0" * 10**5) == ["{a}", "%" + "0" * 10**5]
 
 
@@ -63,7 +66,14 @@ def test_marks_are_counted():
 
 @pytest.mark.parametrize(
     ("line", "expected"),
-    [("<a><b></b></a>", True), ("<a><b></a></b>", False), ("</a>", False), ("<a>", False)],
+    [
+        ("<a x='1'><b></b></a>", {("</a>", 0): 1, ("</b>", 0): 1}),
+        ("<a><b></a></b>", {("</b>", 0): 1}),
+        ("</a> <a>", {}),
+        ("<p></p><p></p>", {("</p>", 0): 2}),
+        ("<p><p></p></p>", {("</p>", 0): 1, ("</p>", 1): 1}),
+        ("<b><br><IMG src='x'></b>", {("</b>", 0): 1}),
+    ],
 )
 def test_nesting_is_known(line, expected):
-    assert well_nested(marks_in(line)) is expected
+    assert nesting(marks_in(line)) == expected

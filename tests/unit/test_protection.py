@@ -54,6 +54,9 @@ def attention(source: str, target: str, links: dict[int, int]) -> Attention:
         ("<p><i>Come {a}</i> in</p>", "Komm herein", {0: 0, 1: 1}, "<p><i>Komm {a}</i> herein</p>"),
         ("<b>{x} a</b> c", "A C", {0: 0, 1: 1}, "<b>{x} A</b> C"),
         ("say <b>{x}</b> now", "sag jetzt", {0: 0, 1: 1}, "sag <b>{x}</b> jetzt"),
+        ("<b>a<br>x</b> c", "A X C", {0: 0, 1: 1, 2: 2}, "<b>A<br>X</b> C"),
+        ("<p>a.</p><p>c</p>", "A. C", {0: 0, 1: 1, 2: 2}, "<p>A.</p><p>C</p>"),
+        ("a&nbsp;c {x} {x}", "A C", {0: 0, 1: 1}, "A&nbsp;C {x} {x}"),
         ("<b>red</b> dog", "हिन्दी कुत्ता", {0: 0, 1: 1}, "<b>हिन्दी</b> कुत्ता"),
         # no word of the translation comes from `of`: the one that attends to it most
         ("box <b>of</b> wine", "Kiste Wein", {0: 0, 1: 2}, "<b>Kiste</b> Wein"),
@@ -64,9 +67,18 @@ def test_marks_go_where_their_neighbours_went(line, target, links, expected):
     assert put_back(text, marks, attention(text, target, links)) == expected
 
 
-def test_tags_that_would_cross_are_not_put_back():
-    text, marks = take_out("<b>a x</b> <i>c d</i>")
-    assert put_back(text, marks, attention(text, "A C X D", {0: 0, 1: 2, 2: 1, 3: 3})) is None
+@pytest.mark.parametrize(
+    ("line", "target", "links"),
+    [
+        ("<b>a x</b> <i>c d</i>", "A C X D", {0: 0, 1: 2, 2: 1, 3: 3}),
+        ("<b>a x<br></b> <i>c d</i>", "A C X D", {0: 0, 1: 2, 2: 1, 3: 3}),
+        ("<a>a x</a> <a>c</a>", "A C X", {0: 0, 1: 2, 2: 1}),
+    ],
+    ids=["crossed", "crossed beside a tag that stands alone", "a link in a link"],
+)
+def test_tags_that_would_nest_otherwise_are_not_put_back(line, target, links):
+    text, marks = take_out(line)
+    assert put_back(text, marks, attention(text, target, links)) is None
 
 
 LINES = [

@@ -10,10 +10,11 @@ from transformer_mt.decoding.alignment import Attention, Span
 from transformer_mt.text.markup import (
     CLOSING,
     CLOSING_SIGNS,
+    SEPARATING,
     Mark,
     marks_in,
     missing,
-    well_nested,
+    nesting,
 )
 from transformer_mt.text.words import WORD_OR_SIGN
 
@@ -57,7 +58,7 @@ def put_back(text: str, marks: Sequence[Mark], attention: Attention) -> str | No
     punctuation.
 
     Returns:
-        None if attention does not say where, or tags would cross each other.
+        None if attention does not say where, or tags would nest otherwise than in the source.
     """
     if attention.source != text:
         return None
@@ -86,12 +87,15 @@ def put_back(text: str, marks: Sequence[Mark], attention: Attention) -> str | No
             place, rank = _place(marks[number], last, words), 1
         inserts.append((place, rank, number, _spaced(marks, cluster, attention.target, place)))
     pieces, end = [], 0
-    for place, _, _, insert in sorted(inserts):
-        pieces += [attention.target[end:place], insert]
+    for place, _, number, insert in sorted(inserts):
+        before = attention.target[end:place]
+        if SEPARATING.match(marks[number].text) and not marks[number].space_before:
+            before = before.rstrip()  # it stood for the space
+        pieces += [before, insert]
         end = place
     result = "".join([*pieces, attention.target[end:]])
     expected = [mark.text for mark in marks]
-    if missing(expected, result) or (well_nested(expected) and not well_nested(marks_in(result))):
+    if missing(expected, result) or nesting(expected) != nesting(marks_in(result)):
         return None
     return result
 

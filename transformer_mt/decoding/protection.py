@@ -22,8 +22,8 @@ from transformer_mt.text.markup import (
     is_address,
     marks_in,
     missing,
+    nesting,
     take_out,
-    well_nested,
 )
 
 logger = logging.getLogger(__name__)
@@ -152,12 +152,11 @@ class Protector:
 
 def _holding(translation: Translation, marks: Sequence[str]) -> list[Candidate]:
     """Return the candidates that hold just these marks; none if the best does not."""
-    nested = well_nested(marks)
+    expected = nesting(marks)
     kept = [
         candidate
         for candidate in translation.n_best
-        if not missing(marks, candidate.text)
-        and (not nested or well_nested(marks_in(candidate.text)))
+        if not missing(marks, candidate.text) and nesting(marks_in(candidate.text)) == expected
     ]
     return kept if kept[:1] == translation.n_best[:1] else []
 

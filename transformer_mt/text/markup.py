@@ -32,6 +32,22 @@ CLOSING = re.compile(f"[{re.escape(CLOSING_SIGNS)}]")
 """What no space stands before."""
 
 TAG = re.compile(r"<(/?)([A-Za-z][\w:.-]*)[^>]*?(/?)>")
+NEVER_CLOSED = frozenset(
+    ("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track",
+     "wbr")
+)  # fmt: skip
+"""Tags of HTML that stand alone, also without a slash at their end."""
+
+SEPARATING = re.compile(
+    r"""
+      </?(?:address|article|aside|blockquote|br|center|dd|div|dl|dt|figcaption|figure|footer|form
+         |h[1-6]|header|hr|li|main|nav|ol|option|p|pre|section|table|tbody|td|tfoot|th|thead|tr|ul)
+      (?![\w:.-])[^>]*>
+    | &(?:nbsp|ensp|emsp|thinsp|\#160|\#x0*a0);
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+"""What parts words although no space stands beside it: new lines and blocks of HTML, its spaces."""
 
 
 @dataclass(frozen=True)
@@ -70,35 +86,38 @@ def missing(source: Sequence[str], translation: str) -> list[str]:
     return sorted(differing.elements())
 
 
-def well_nested(marks: Sequence[str]) -> bool:
-    """Return whether each tag that closes closes the one opened last."""
-    open_tags: list[str] = []
-    for text in marks:
-        tag = TAG.fullmatch(text)
-        if tag is None or tag[3]:
-            continue
-        if not tag[1]:
-            open_tags.append(tag[2])
-        elif open_tags and open_tags[-1] == tag[2]:
-            open_tags.pop()
-        else:
-            return False
-    return not open_tags
+def nesting(marks: Sequence[str]) -> Counter[tuple[str, int]]:
+    """Count the pairs of tags by their name and by in how many pairs of that name they stand.
+
+    A translation keeps it, unless tags cross or a pair came into another of its kind, as no link
+    or paragraph may.
+    """
+    pairs: Counter[tuple[str, int]] = Counter()
+    depths: Counter[str] = Counter()
+    for number, partner in sorted(_partners(marks).items()):
+        name = marks[max(number, partner)]  # as it closes: without attributes
+        if number < partner:
+            pairs[name, depths[name]] += 1
+        depths[name] += 1 if number < partner else -1
+    return pairs
 
 
 def take_out(line: str) -> tuple[str, list[Mark]]:
     """Return the text of a line without its marks, and the marks.
 
     Of two spaces that would come together one goes with the mark, and so does one before a full
-    stop or comma.
+    stop or comma. Words that only such marks part as are `SEPARATING` get one.
     """
     text = ""
     marks: list[Mark] = []
     end = 0
+    parted = False
     matches = list(PROTECTED.finditer(line))
     for match in matches:
         begin = match.start()
-        text = _joined(text, line[end:begin], marks)
+        between = line[end:begin]
+        text = _joined(text, between, marks, parted=parted)
+        parted = (parted and not between) or SEPARATING.match(match[0]) is not None
         end = match.end()
         marks.append(
             Mark(
@@ -109,34 +128,50 @@ def take_out(line: str) -> tuple[str, list[Mark]]:
             )
         )
     if matches:
-        text = _joined(text, line[end:], marks)
+        text = _joined(text, line[end:], marks, parted=parted)
+    if matches and end == len(line):
+        text = _stripped(text, marks)
     return text if matches else line, _paired(marks)
 
 
-def _joined(before: str, after: str, marks: list[Mark]) -> str:
+def _joined(before: str, after: str, marks: list[Mark], *, parted: bool) -> str:
     """Join what stood on both sides of a mark; the last marks keep to the end of `before`."""
     if marks and CLOSING.match(after):
-        before = before.rstrip()
-        for number in reversed(range(len(marks))):
-            if marks[number].place <= len(before):
-                break
-            marks[number] = replace(marks[number], place=len(before))
+        before = _stripped(before, marks)
     elif not before or before[-1].isspace():
         after = after.lstrip() if marks else after
+    elif parted and after and not after[0].isspace():
+        after = " " + after
     return before + after
+
+
+def _stripped(text: str, marks: list[Mark]) -> str:
+    """Take the spaces off the end of a text; the last marks keep to its end."""
+    text = text.rstrip()
+    for number in reversed(range(len(marks))):
+        if marks[number].place <= len(text):
+            break
+        marks[number] = replace(marks[number], place=len(text))
+    return text
 
 
 def _paired(marks: Sequence[Mark]) -> list[Mark]:
     """Tell the tags of each pair of each other."""
+    partners = _partners([mark.text for mark in marks])
+    return [replace(mark, partner=partners.get(number)) for number, mark in enumerate(marks)]
+
+
+def _partners(marks: Sequence[str]) -> dict[int, int]:
+    """Return the number of the other tag by that of each tag of a pair."""
     partners: dict[int, int] = {}
     open_tags: list[tuple[str, int]] = []
-    for number, mark in enumerate(marks):
-        tag = TAG.fullmatch(mark.text)
-        if tag is None or tag[3]:
+    for number, text in enumerate(marks):
+        tag = TAG.fullmatch(text)
+        if tag is None or tag[3] or tag[2].lower() in NEVER_CLOSED:
             continue
         if not tag[1]:
             open_tags.append((tag[2], number))
         elif open_tags and open_tags[-1][0] == tag[2]:
             partners[number] = open_tags.pop()[1]
             partners[partners[number]] = number
-    return [replace(mark, partner=partners.get(number)) for number, mark in enumerate(marks)]
+    return partners
