@@ -571,6 +571,16 @@ def test_the_default_type_can_be_changed() -> None:
         ("training.lr=x", "expected a number, got 'x'"),
         ("training.lrr=1", "unknown setting; did you mean 'lr'?"),
         ("trianing.lr=1", "trianing: unknown setting; did you mean 'training'?"),
+        ("training.name=x", "unknown setting; did you mean 'name'?"),
+        ("warmup_steps=1", "unknown setting; did you mean 'training.schedule.warmup_steps'?"),
+        (
+            "beam=4",
+            "unknown setting; did you mean 'training.validation.beam_size' or "
+            "'decoding.beam_size'?",
+        ),
+        ("model.lable_smoothing=0", "unknown setting; did you mean 'training.label_smoothing'?"),
+        ("max=1", "unknown setting; known here: name, seed, data"),
+        ("batch_size=64", "no such setting: updates are counted in target tokens; set training."),
         ("training.lr", "expected PATH=VALUE, such as training.lr=1e-3"),
         ("=5", "expected PATH=VALUE, such as training.lr=1e-3"),
         ("training..lr=5", "expected PATH=VALUE, such as training.lr=1e-3"),

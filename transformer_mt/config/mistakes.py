@@ -10,7 +10,14 @@ from pydantic_core import ErrorDetails
 from transformer_mt.config.base import Settings
 from transformer_mt.config.reader import Node, Place
 from transformer_mt.config.schema import Config
-from transformer_mt.config.structure import below, choices, group_of_type, groups, type_names
+from transformer_mt.config.structure import (
+    below,
+    choices,
+    group_of_type,
+    groups,
+    paths_below,
+    type_names,
+)
 
 EXPECTED = {
     "int_type": "an integer",
@@ -29,6 +36,9 @@ EXPECTED = {
     "too_short": "at least {min_length} item(s)",
     "string_too_short": "at least {min_length} character(s)",
 }
+CLOSE = 0.8
+"""How like a name elsewhere must be to be offered; less is asked of those in the same group."""
+MOST_PLACES = 3
 LIMITS = ("gt", "ge", "lt", "le", "min_length")
 
 
@@ -147,15 +157,25 @@ def _unknown_setting(spot: _Spot) -> str:
     if group is not None and others:
         own = " or ".join(type_names(group))
         return f"type {own} has no such setting: remove it, or take type {' or '.join(others)}"
-    places = [
-        f"{part}.{name}"
-        for part, field in Config.model_fields.items()
-        if any(name in other.model_fields for other in groups(field.annotation))
-    ]
-    if places and name != "type":
-        return f"unknown setting; did you mean {' or '.join(map(repr, places))}?"
-    near = "" if group is None else suggestion(name, list(group.model_fields))
-    return f"unknown setting{near or _known_in(group)}"
+    exact, near = _settings_called(name)
+    own = "" if group is None or exact else suggestion(name, list(group.model_fields))
+    places = [] if own else exact or near
+    hint = f"; did you mean {' or '.join(map(repr, places))}?" if places else own
+    return f"unknown setting{hint or _known_in(group)}"
+
+
+def _settings_called(name: str) -> tuple[list[str], list[str]]:
+    """Find all settings of this name, and those of names that are near; none if they are many."""
+    named: dict[str, list[str]] = {}
+    for path in paths_below(Config):
+        named.setdefault(path.rpartition(".")[2], []).append(path)
+    close = difflib.get_close_matches(name.lower(), named, n=1, cutoff=CLOSE)
+    parts = [other for other in named if f"_{name.lower()}_" in f"_{other}_"]
+    near = [path for other in parts or close for path in named[other]]
+    exact, near = (
+        places if len(places) <= MOST_PLACES else [] for places in (named.get(name, []), near)
+    )
+    return exact, near
 
 
 def _known_in(group: type[Settings] | None) -> str:

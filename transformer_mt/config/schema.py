@@ -14,7 +14,7 @@ from transformer_mt.config.data import DataSettings, TokenizerSettings
 from transformer_mt.config.families import ModelSettings
 from transformer_mt.config.model import TransformerSettings, not_recordable
 from transformer_mt.config.patterns import patterns_of
-from transformer_mt.config.training import FOLDERS_ELSEWHERE, TrainingSettings
+from transformer_mt.config.training import NAMES_ELSEWHERE, TrainingSettings
 
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 # File systems allow 255 bytes; the names of folders put aside and of temporary ones are longer.
@@ -45,7 +45,7 @@ class DecodingSettings(Settings):
 class Config(Settings):
     """A whole run."""
 
-    absent = FOLDERS_ELSEWHERE
+    absent = NAMES_ELSEWHERE
 
     name: Annotated[str, Field(json_schema_extra={"pattern": f"^{NAME_PATTERN.pattern}$"})]
     """Name of the run, used for its folder."""

@@ -39,6 +39,15 @@ def type_names(group: type[Settings]) -> list[str]:
     return [] if field is None else choices(field.annotation)
 
 
+def paths_below(group: type[Settings]) -> dict[str, None]:
+    """List all settings of a group, and of the groups in it, with dots between the names."""
+    found: dict[str, None] = {}  # a set that keeps its order
+    for name, field in group.model_fields.items():
+        below_it = (paths_below(inner) for inner in groups(field.annotation))
+        found |= {name: None, **{f"{name}.{path}": None for paths in below_it for path in paths}}
+    return found
+
+
 def choices(annotation: Any) -> list[str]:
     """List the words that a declared type allows; nothing if it is not a choice."""
     return [
