@@ -253,6 +253,14 @@ def test_mistakes_are_named_in_one_line(
     assert result.stdout == ""
 
 
+def test_a_dash_is_stdin_and_stdout(tiny_bundle, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    dashes = ("--input", "-", "--output", "-")
+    result = run("translate", "--model", tiny_bundle, *dashes, data=b"dog\n")
+    assert result.stdout == run("translate", "--model", tiny_bundle, data=b"dog\n").stdout != ""
+    assert not list(tmp_path.iterdir())
+
+
 def test_an_output_that_is_the_input_is_refused_before_it_is_emptied(tiny_bundle, tmp_path):
     text = tmp_path / "text"
     text.write_bytes(b"dog\n")

@@ -48,6 +48,16 @@ def test_damage_is_named_and_the_exit_code_is_4(run: Path, name: str) -> None:
     assert "1 of what was checked is not as it was made" in result.stderr
 
 
+@pytest.mark.parametrize("name", ["manifest.json", "config.yaml", "model.safetensors"])
+def test_a_bundle_that_lost_a_file_is_a_bundle_still(tiny_bundle, tmp_path, name: str) -> None:
+    bundle = shutil.copytree(tiny_bundle, tmp_path / "bundle")
+    (bundle / name).unlink()
+    result = verify(str(bundle))
+    assert result.exit_code == 4
+    assert f"{bundle}: bundle NOT OK: {bundle}" in result.stdout
+    assert name in result.stdout
+
+
 def test_a_model_that_scores_otherwise_is_noticed(run: Path) -> None:
     """As another version of a library might make it."""
     other = run.with_name("other")

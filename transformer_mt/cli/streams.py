@@ -15,7 +15,7 @@ from typing import BinaryIO, Literal, TextIO, TypeVar, cast
 from transformer_mt.errors import ConfigError, DataError, TmtError, reason_of
 from transformer_mt.log import counted
 
-STDIN = Path("-")
+STDIN = STDOUT = Path("-")
 
 Chunk = TypeVar("Chunk")
 
@@ -151,7 +151,7 @@ def check_output(path: Path | None, *others: Path | None) -> None:
     """
     from transformer_mt.text.lines import ARCHIVES
 
-    if path is None:
+    if path is None or path == STDOUT:
         return
     for other in others:
         # Opening it for writing would empty it before it is read. A device is no such file.
@@ -178,7 +178,7 @@ def check_output(path: Path | None, *others: Path | None) -> None:
 
 @contextmanager
 def results_to(path: Path | None) -> Iterator[TextIO]:
-    """Open a file for results, UTF-8 with bare line feeds; stdout when there is no path.
+    """Open a file for results, UTF-8 with bare line feeds; stdout without a path, or for `-`.
 
     Folders that are not there are made.
 
@@ -186,7 +186,7 @@ def results_to(path: Path | None) -> Iterator[TextIO]:
         ConfigError: If the file cannot be opened.
         TmtError: If the disk refuses what is written.
     """
-    if path is None:
+    if path is None or path == STDOUT:
         if sys.stdout is None:
             raise ConfigError("stdout is closed: name a file with --output")
         yield sys.stdout

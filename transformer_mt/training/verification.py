@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from transformer_mt.bundle import Bundle, bundle_scores, load_bundle
+from transformer_mt.bundle import WEIGHTS, Bundle, bundle_scores, load_bundle
 from transformer_mt.data.corpus import Corpus
 from transformer_mt.data.sources import open_source, read_pairs
 from transformer_mt.decoding.translator import Translator
@@ -54,7 +54,7 @@ def verify(directory: Path, *, rescore: bool = True) -> Iterator[Finding]:
         yield _check(directory, "corpus", lambda: Corpus.open(directory))
     elif kind_of(directory) == TOKENIZER_KIND:
         yield _check(directory, "tokenizer", lambda: load_tokenizers(directory))
-    elif (directory / MANIFEST).exists() and not run.checkpoints_dir.is_dir():
+    elif _is_bundle(directory) and not run.checkpoints_dir.is_dir():
         yield from _verify_bundle(directory, rescore=rescore)
     elif run.config_path.exists():
         yield _check(run.tokenizer_dir, "tokenizer", lambda: load_tokenizers(run.tokenizer_dir))
@@ -65,6 +65,11 @@ def verify(directory: Path, *, rescore: bool = True) -> Iterator[Finding]:
                 yield from _verify_bundle(bundle, rescore=rescore)
     else:
         raise ModelError(f"{directory}: expected a model bundle, a run, a corpus or a tokenizer")
+
+
+def _is_bundle(directory: Path) -> bool:
+    """Whether a folder is a bundle, be it one that lost a file."""
+    return any((directory / name).exists() for name in (MANIFEST, WEIGHTS))
 
 
 def _verify_bundle(directory: Path, *, rescore: bool) -> Iterator[Finding]:
