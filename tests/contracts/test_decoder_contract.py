@@ -16,7 +16,9 @@ from transformer_mt.models.ensemble import ensemble
 from transformer_mt.models.interfaces import Memory
 from transformer_mt.models.recurrent import RecurrentDecoder
 from transformer_mt.models.seq2seq import Seq2Seq
+from transformer_mt.nn import attention
 from transformer_mt.nn.packing import Segments, pack, unpack
+from transformer_mt.text.tokenizer import PAD_ID
 
 SMALL = {
     "d_model": 24,
@@ -246,6 +248,24 @@ def test_select_continues_the_rows_it_names(model, batch) -> None:
 
 
 @torch.no_grad()
+def test_rows_that_are_no_hypothesis_change_no_other(model, batch, monkeypatch) -> None:
+    monkeypatch.setattr(attention, "_MANY_ROWS", 1)
+    src, src_segments, _, _ = batch
+    memory = model.encode(src, src_segments)
+    state = model.decoder.init_state(memory, max_length=3)
+    _, state = model.decoder.step(torch.full((3, 1), 2), state)
+    state = state.select(torch.tensor([[0, 0], [1, 1], [2, 2]]))
+    _, state = model.decoder.step(torch.tensor([[5, 6], [PAD_ID, 7], [8, PAD_ID]]), state)
+    state = state.select(torch.tensor([[1, 0], [3, 3], [4, 4]]))
+    logits, _ = model.decoder.step(torch.tensor([[9, PAD_ID], [PAD_ID, 10], [11, 12]]), state)
+    histories = {(0, 0): [2, 6, 9], (1, 1): [2, 7, 10], (2, 0): [2, 8, 11], (2, 1): [2, 8, 12]}
+    for (b, w), tokens in histories.items():
+        expected = run(model, memory, torch.tensor(tokens).expand(3, -1))[b]
+        torch.testing.assert_close(logits[b, w], expected)
+    assert logits.isfinite().all()
+
+
+@torch.no_grad()
 def test_attention_to_the_source_is_a_distribution_over_its_tokens(model, batch) -> None:
     src, src_segments, tgt_in, segments = batch
     memory = model.encode(src, src_segments)
@@ -283,7 +303,7 @@ def test_self_attention_is_what_values_are_mixed_by(model, batch) -> None:
         model(*batch)
         torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]).double())
         # A shared layer was called several times: the last one counts.
-        qkv = unpack(block._project(seen[-2], layout.positions), layout)
+        qkv = unpack(block._project(seen[-2]), layout)
         mixed = weights[:, -1] @ qkv[:, :, 2].transpose(1, 2)
         expected = block.output(mixed.transpose(1, 2).flatten(2))
         torch.testing.assert_close(pack(expected, layout), seen[-1])

@@ -11,12 +11,14 @@ from pydantic import TypeAdapter
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from transformer_mt.config.families import ModelSettings
-from transformer_mt.decoding.candidates import Candidates, Continuations
+from transformer_mt.decoding.candidates import Candidates, Continuations, Prefixes
 from transformer_mt.decoding.forced import score_targets
 from transformer_mt.decoding.penalties import LengthPenalty
 from transformer_mt.decoding.search import beam_search
 from transformer_mt.models.build import build_model
 from transformer_mt.models.interfaces import Decoder, Memory
+from transformer_mt.nn import attention
+from transformer_mt.nn.attention import StepLayout
 from transformer_mt.nn.prepacked import prepack
 
 VOCAB_SIZE = 100
@@ -141,6 +143,33 @@ def test_a_sentence_does_not_notice_its_batch(case, beam_size):
             assert [h.score for h in found] == pytest.approx(
                 [h.score for h in expected[line]], abs=1e-4
             )
+
+
+@pytest.mark.parametrize("name", ["post-norm", "prepacked"])
+def test_steps_over_open_hypotheses_alone_find_the_same(name, monkeypatch):
+    case, sources = CASES[name](), sources_for_search()
+    num_rows: list[int] = []
+
+    def watched(layout: StepLayout, block: torch.Tensor) -> torch.Tensor:
+        num_rows.append(len(rows(layout, block)) - len(block))
+        return rows(layout, block)
+
+    rows = StepLayout.rows
+    monkeypatch.setattr(StepLayout, "rows", watched)
+    found = []
+    for least in (1, 1000):
+        monkeypatch.setattr(attention, "_MANY_ROWS", least)
+        found.append(search(case, sources, beam_size=4, n_best=4, rules=[ends_are_likelier]))
+        assert (min(num_rows) < 0) == (least == 1)
+        num_rows.clear()
+    for one, other in zip(*found, strict=True):
+        assert [h.tokens for h in one] == [h.tokens for h in other]
+        assert [h.score for h in one] == pytest.approx([h.score for h in other], abs=1e-5)
+
+
+def ends_are_likelier(log_probs: torch.Tensor, prefixes: Prefixes) -> None:
+    """Let hypotheses of a sentence end one after another."""
+    log_probs[..., EOS].div_(4)
 
 
 def test_what_a_device_chooses_by_itself_is_what_the_host_would_choose(case):

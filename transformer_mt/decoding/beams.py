@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from transformer_mt.decoding.candidates import Candidates, Prefixes
 from transformer_mt.decoding.penalties import LengthPenalty
 from transformer_mt.errors import ModelError
-from transformer_mt.text.tokenizer import BOS_ID, EOS_ID
+from transformer_mt.text.tokenizer import BOS_ID, EOS_ID, PAD_ID
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Move:
 
     Attributes:
         rows: Rows of the decoder's state that go on (B', W'), counted over all slots.
-        tokens: What each of them reads next (B', W').
+        tokens: What each of them reads next (B', W'); padding in a slot that is not open.
         scores: Their sums of log-probabilities (B', W'); -inf for a slot that is not open.
         sentences: Those that go on (B',); None: all.
         keeps_rows: Whether `rows` and `sentences` leave the state as it is.
@@ -141,6 +141,7 @@ class Beams:
             )
             if self._groups is not None:
                 self._groups = self._groups[lines, places]
+        tokens = np.where(open_scores > -np.inf, tokens, PAD_ID)
         keeps_rows = sentences is None and width == num_slots == 1
         return Move(rows, tokens, open_scores, sentences, keeps_rows)
 

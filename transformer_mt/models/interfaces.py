@@ -81,7 +81,8 @@ class StepDecoder(Protocol):
         """Read one more token of each hypothesis; `state` is spent, the new one replaces it.
 
         Args:
-            tokens: Last token of each hypothesis (B, W), int64; bos in the first step.
+            tokens: Last token of each hypothesis (B, W), int64; bos in the first step. Padding in a
+                row that is no hypothesis: its logits mean nothing, and it need not be computed.
             state: What came before them.
 
         Returns:

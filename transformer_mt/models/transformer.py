@@ -13,10 +13,11 @@ from torch import Tensor, nn
 from transformer_mt.models.interfaces import Memory
 from transformer_mt.models.projection import ProjectingDecoder
 from transformer_mt.nn.attend import Layout
-from transformer_mt.nn.attention import KeysValues, StepLayout
+from transformer_mt.nn.attention import KeysValues, OpenRows, StepLayout
 from transformer_mt.nn.layers import DecoderLayer, EncoderLayer, LayerDropout, TokenEmbedding
 from transformer_mt.nn.packing import Segments
 from transformer_mt.nn.patterns import Pattern
+from transformer_mt.text.tokenizer import PAD_ID
 
 # Room for 12 tokens of 5 hypotheses; it doubles when it is full.
 _FIRST_SLOTS = 64
@@ -164,11 +165,12 @@ class TransformerDecoder(ProjectingDecoder):
     def step(self, tokens: Tensor, state: "TransformerState") -> tuple[Tensor, "TransformerState"]:
         """Read tokens (B, W); return logits of the next ones (B, W, V) and the new state."""
         state = state.with_slots_for(tokens.shape[1])
-        layout = self._with_pattern(state.layout(tokens.shape[1]))
-        x = self.embedding(tokens, layout.positions, longest=state.position + 1).flatten(0, 1)
+        layout = self._with_pattern(state.layout(tokens))
+        x = self.embedding(tokens, layout.positions, longest=state.position + 1)
+        x = layout.rows(x.flatten(0, 1))
         for layer, past, memory in zip(self.layers, state.pasts, state.memories, strict=True):
             x = layer.step(x, layout, past=past, memory=memory)
-        logits = self.project(self.final_norm(x)).view(*tokens.shape, -1)
+        logits = layout.block(self.project(self.final_norm(x))).view(*tokens.shape, -1)
         return logits, replace(state, num_slots=layout.slots.stop, position=state.position + 1)
 
     def _with_pattern(self, layout: StepLayout) -> StepLayout:
@@ -245,9 +247,9 @@ class TransformerState:
             past_bias=None if mask is None else F.pad(mask, (0, extra)),
         )
 
-    def layout(self, num_hypotheses: int) -> StepLayout:
-        """Give the next slots to one more token of each hypothesis, which sees its own alone."""
-        slots = slice(self.num_slots, self.num_slots + num_hypotheses)
+    def layout(self, tokens: Tensor) -> StepLayout:
+        """Give the next slots to one more token (B, W) of each row, which sees its own alone."""
+        slots = slice(self.num_slots, self.num_slots + tokens.shape[1])
         self.slot_positions[slots] = self.position
         past_bias = None
         if self.past_bias is not None:
@@ -260,6 +262,7 @@ class TransformerState:
             slot_positions=self.slot_positions[: slots.stop],
             past_bias=past_bias,
             memory_bias=self.memory_bias,
+            open_rows=OpenRows.among(tokens, padding=PAD_ID),
         )
 
 

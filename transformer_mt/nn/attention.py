@@ -1,6 +1,6 @@
 """Multi-head attention over packed sentences, and one step at a time.
 
-Letters: B sentences, N packed tokens, S source length, T target length, D d_model, H heads,
+Letters: B sentences, N packed tokens, R rows, S source length, T target length, D d_model, H heads,
 G heads of keys and values, K head size, W beam.
 """
 
@@ -18,6 +18,11 @@ from transformer_mt.nn.positions import Positions
 
 # From so many on, a step's attention on the CPU is faster as two products and a softmax.
 _MANY_SENTENCES = 8
+
+# The rows of a step are gathered from so many on, and if no greater part of them are hypotheses:
+# else that takes longer than it saves.
+_MANY_ROWS = 16
+_MOST_OPEN = 0.9
 
 
 class KeysValues(NamedTuple):
@@ -52,6 +57,30 @@ class KeysValues(NamedTuple):
         return result
 
 
+class OpenRows(NamedTuple):
+    """Which of the B * W rows of a step are hypotheses; a beam that closes up leaves others.
+
+    Attributes:
+        places: Where hypotheses stand (R,).
+        sources: For each row the hypothesis that stands in it, or in one before it (B * W,).
+    """
+
+    places: Tensor
+    sources: Tensor
+
+    @classmethod
+    def among(cls, tokens: Tensor, *, padding: int) -> "OpenRows | None":
+        """Find them by what they read (B, W); None: all rows are better taken as they are."""
+        # A GPU would have to be waited for.
+        if tokens.device.type != "cpu" or tokens.numel() < _MANY_ROWS:
+            return None
+        is_open = tokens.flatten() != padding
+        places = is_open.nonzero()[:, 0]
+        if len(places) > _MOST_OPEN * len(is_open):
+            return None
+        return cls(places, (is_open.cumsum(0) - 1).clamp_(min=0))
+
+
 @dataclass(frozen=True)
 class StepLayout:
     """Who may attend to whom when W hypotheses of each of B sentences read one more token.
@@ -60,6 +89,8 @@ class StepLayout:
     that sentence, and a bias says which slots are the past of which hypothesis. So keys and values
     are never moved when hypotheses fork and change places, and one product serves all of them.
 
+    The B * W rows are a block in attention alone. All else takes the R of them that are hypotheses.
+
     Attributes:
         slots: Where the W new tokens go; all slots before are filled.
         positions: Place in their sentence of the new tokens (W,).
@@ -67,6 +98,7 @@ class StepLayout:
         past_bias: Added to scores (B or 1, H or 1, W, slots.stop): 0 = may attend, else -inf; None:
             all may.
         memory_bias: Added to scores (B, 1, 1, S), likewise.
+        open_rows: Which rows are hypotheses; None: R = B * W.
     """
 
     slots: slice
@@ -74,6 +106,15 @@ class StepLayout:
     slot_positions: Tensor
     past_bias: Tensor | None
     memory_bias: Tensor | None
+    open_rows: OpenRows | None = None
+
+    def block(self, rows: Tensor) -> Tensor:
+        """Copy rows (R, ..) to where they stand (B * W, ..), and some to where none does."""
+        return rows if self.open_rows is None else rows.index_select(0, self.open_rows.sources)
+
+    def rows(self, block: Tensor) -> Tensor:
+        """Take the rows (R, ..) out of (B * W, ..)."""
+        return block if self.open_rows is None else block.index_select(0, self.open_rows.places)
 
 
 class SelfAttention(nn.Module):
@@ -112,14 +153,15 @@ class SelfAttention(nn.Module):
 
     def forward(self, x: Tensor, layout: Layout) -> Tensor:
         """Attend among packed tokens (N, D)."""
-        qkv = self._project(x, layout.queries.positions)
+        qkv = self.positions.rotate(self._project(x), layout.queries.positions)
         mixed = attend((qkv,), layout, dropout=self.dropout, bias=self.positions.bias)
         output: Tensor = self.output(mixed.flatten(1))
         return output
 
     def weights(self, x: Tensor, layout: Layout) -> Tensor:
         """Return the weights (B, H, T, T) by which `forward` mixes; 0 just for what is not seen."""
-        qkv = unpack(self._project(x, layout.queries.positions), layout.queries)
+        qkv = self.positions.rotate(self._project(x), layout.queries.positions)
+        qkv = unpack(qkv, layout.queries)
         q, k, _ = qkv.permute(2, 0, 3, 1, 4)
         scores = q @ k.transpose(2, 3) * self.head_dim**-0.5
         places = torch.arange(layout.keys.max_length, device=x.device)
@@ -134,12 +176,13 @@ class SelfAttention(nn.Module):
         )  # a softmax gives 0 for scores that are far below, too
 
     def step(self, x: Tensor, layout: StepLayout, *, past: KeysValues) -> Tensor:
-        """Attend from the next token of each hypothesis (B * W, D) to it and those before it.
+        """Attend from the next token of each hypothesis (R, D) to it and those before it.
 
         `past` (B, G, slots, K) takes up the new keys and values.
         """
-        num_sentences, num_hypotheses = past.keys.shape[0], layout.positions.shape[0]
-        qkv = self._project(x, layout.positions, (num_sentences, num_hypotheses))
+        shape = (past.keys.shape[0], layout.positions.shape[0], 3, self.num_heads, self.head_dim)
+        qkv = layout.block(self._project(x)).view(shape)
+        qkv = self.positions.rotate(qkv, layout.positions)
         q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind()
         if self.num_kv_heads < self.num_heads:
             k, v = (part[:, :: self.num_heads // self.num_kv_heads] for part in (k, v))
@@ -148,7 +191,7 @@ class SelfAttention(nn.Module):
             of_positions = self.positions.bias(q, layout.positions, layout.slot_positions)
             bias = of_positions if bias is None else bias + of_positions
         mixed = _attend_step(q, *past.written(layout.slots, k, v), bias)
-        output: Tensor = self.output(mixed.transpose(1, 2).reshape(x.shape[0], -1))
+        output: Tensor = self.output(layout.rows(_by_hypothesis(mixed)))
         return output
 
     @property
@@ -161,18 +204,17 @@ class SelfAttention(nn.Module):
         shape = (num_sentences, self.num_kv_heads, num_slots, self.head_dim)
         return KeysValues(like.new_empty(shape), like.new_empty(shape))
 
-    def _project(self, x: Tensor, positions: Tensor, shape: tuple[int, ...] = (-1,)) -> Tensor:
-        """Return queries, keys and values (.., 3, H, K) of tokens (N, D); `shape` stands for `..`.
+    def _project(self, x: Tensor) -> Tensor:
+        """Return queries, keys and values (N, 3, H, K) of tokens (N, D), not yet turned.
 
         Heads that share keys have copies.
         """
         if self.num_kv_heads == self.num_heads:
-            qkv = self.qkv(x).view(*shape, 3, self.num_heads, self.head_dim)
-        else:
-            q = self.query(x).view(*shape, 1, self.num_heads, self.head_dim)
-            kv = self.key_value(x).view(*shape, 2, self.num_kv_heads, self.head_dim)
-            qkv = torch.cat([q, _for_each_head(kv, self.num_heads)], dim=-3)
-        return self.positions.rotate(qkv, positions)
+            qkv: Tensor = self.qkv(x).view(-1, 3, self.num_heads, self.head_dim)
+            return qkv
+        q = self.query(x).view(-1, 1, self.num_heads, self.head_dim)
+        kv = self.key_value(x).view(-1, 2, self.num_kv_heads, self.head_dim)
+        return torch.cat([q, _for_each_head(kv, self.num_heads)], dim=1)
 
 
 class CrossAttention(nn.Module):
@@ -225,10 +267,11 @@ class CrossAttention(nn.Module):
         return KeysValues(*kv.permute(2, 0, 3, 1, 4).contiguous())
 
     def step(self, x: Tensor, layout: StepLayout, *, memory: KeysValues) -> Tensor:
-        """Attend from the next token of each hypothesis (B * W, D) to `memory` (B, G, S, K)."""
-        q = self.query(x).view(memory.keys.shape[0], -1, self.num_heads, self.head_dim)
+        """Attend from the next token of each hypothesis (R, D) to `memory` (B, G, S, K)."""
+        q = layout.block(self.query(x))
+        q = q.view(memory.keys.shape[0], -1, self.num_heads, self.head_dim)
         mixed = _attend_step(q.transpose(1, 2), *memory, layout.memory_bias)
-        output: Tensor = self.output(mixed.transpose(1, 2).reshape(x.shape[0], -1))
+        output: Tensor = self.output(layout.rows(_by_hypothesis(mixed)))
         return output
 
     def _keys_values(self, memory: Tensor) -> Tensor:
@@ -268,6 +311,12 @@ def _attend_step_of_heads(q: Tensor, keys: Tensor, values: Tensor, bias: Tensor 
         scores += bias
     mixed: Tensor = scores.softmax(-1) @ values
     return mixed
+
+
+def _by_hypothesis(mixed: Tensor) -> Tensor:
+    """Return mixed values (B, H, W, K) as (B * W, HK)."""
+    num_sentences, num_heads, num_hypotheses, head_dim = mixed.shape
+    return mixed.transpose(1, 2).reshape(num_sentences * num_hypotheses, num_heads * head_dim)
 
 
 def _for_each_head(kv: Tensor, num_heads: int) -> Tensor:

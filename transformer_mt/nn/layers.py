@@ -210,7 +210,7 @@ class DecoderLayer(nn.Module):
     def step(
         self, x: Tensor, layout: StepLayout, *, past: KeysValues, memory: KeysValues
     ) -> Tensor:
-        """Map the next token of each hypothesis (B * W, D) to (B * W, D).
+        """Map the next token of each hypothesis (R, D) to (R, D).
 
         Args:
             x: The new tokens.
