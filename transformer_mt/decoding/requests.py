@@ -155,14 +155,12 @@ def _fitting(
                 _short(term.target),
             )
             continue
-        room -= len(tokens)
-        if room < 0:
+        if len(tokens) > room:
             logger.warning(
-                "line %d: no room for the term '%s' and those behind it",
-                number,
-                _short(term.target),
+                "line %d: no room for the term '%s'; left out", number, _short(term.target)
             )
-            break
+            continue
+        room -= len(tokens)
         found.append(tokens)
     return found
 
