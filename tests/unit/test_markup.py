@@ -19,6 +19,7 @@ from transformer_mt.text.markup import marks_in, missing, nesting, take_out
         ),
         ("a < b and c > d; {two words}", []),
         ("See https://a.b/c?d=1, (www.x.org).", ["https://a.b/c?d=1", "www.x.org"]),
+        ("(https://a.b/c_(d), www.e.f/(g)_h.)", ["https://a.b/c_(d)", "www.e.f/(g)_h"]),
         ("Mail me.too+1@mail.example.org.", ["me.too+1@mail.example.org"]),
     ],
 )
@@ -51,6 +52,8 @@ def test_time_grows_with_the_line_and_not_with_its_square():
     text, marks = take_out(", ".join(["{x}"] * num))
     assert text == "," * (num - 1)
     assert [mark.place for mark in marks] == [*range(num - 1), num - 1]
+    brackets = "http://" + "(." * 10**5 + "." * 10**5
+    assert marks_in(brackets) == [brackets[: 7 + 2 * 10**5 - 1]]
     assert marks_in("x" * 10**6 + " {a} %" + "0" * 10**5) == ["{a}", "%" + "0" * 10**5]
 
 

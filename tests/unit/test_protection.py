@@ -55,6 +55,8 @@ def attention(source: str, target: str, links: dict[int, int]) -> Attention:
         ("<b>{x} a</b> c", "A C", {0: 0, 1: 1}, "<b>{x} A</b> C"),
         ("say <b>{x}</b> now", "sag jetzt", {0: 0, 1: 1}, "sag <b>{x}</b> jetzt"),
         ("<b>a<br>x</b> c", "A X C", {0: 0, 1: 1, 2: 2}, "<b>A<br>X</b> C"),
+        ('a "{x}" c', "A C", {0: 0, 1: 3}, "A {x} C"),
+        ('a "{x}" c', 'A "" C', {0: 0, 1: 1, 2: 2, 3: 3}, 'A "{x}" C'),
         ("<p>a.</p><p>c</p>", "A. C", {0: 0, 1: 1, 2: 2}, "<p>A.</p><p>C</p>"),
         ("a&nbsp;c {x} {x}", "A C", {0: 0, 1: 1}, "A&nbsp;C {x} {x}"),
         ("<b>red</b> dog", "हिन्दी कुत्ता", {0: 0, 1: 1}, "<b>हिन्दी</b> कुत्ता"),

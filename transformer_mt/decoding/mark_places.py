@@ -85,7 +85,7 @@ def put_back(text: str, marks: Sequence[Mark], attention: Attention) -> str | No
         else:
             last = marks[cluster[-1]]
             place, rank = _place(marks[number], last, words), 1
-        inserts.append((place, rank, number, _spaced(marks, cluster, attention.target, place)))
+        inserts.append((place, rank, number, _spaced(marks, cluster, attention, place)))
     pieces, end = [], 0
     for place, _, number, insert in sorted(inserts):
         before = attention.target[end:place]
@@ -165,17 +165,28 @@ def _place(first: Mark, last: Mark, words: _Words) -> int:
     return place
 
 
-def _spaced(marks: Sequence[Mark], cluster: Sequence[int], target: str, place: int) -> str:
+def _spaced(marks: Sequence[Mark], cluster: Sequence[int], attention: Attention, place: int) -> str:
     """Return the text of marks that stand together, with the spaces they need at their place."""
-    inner = marks[cluster[0]].text
-    for last, number in pairwise(cluster):
-        space = marks[last].space_after and marks[number].space_before
-        inner += (" " if space else "") + marks[number].text
-    before, behind = target[:place][-1:], target[place : place + 1]
+    first, last = marks[cluster[0]], marks[cluster[-1]]
+    inner = first.text
+    for number, following in pairwise(cluster):
+        space = marks[number].space_after and marks[following].space_before
+        inner += (" " if space else "") + marks[following].text
+    before, behind = attention.target[:place][-1:], attention.target[place : place + 1]
     needs_before = before.strip() and before not in "([{«„“¿¡"
     needs_behind = behind.strip() and not CLOSING.match(behind)
+    parts_before, parts_behind = first.space_before, last.space_after
+    if not first.text.startswith("<"):
+        # What stood in quotes or brackets must not stick to a word where the translation has none.
+        left, right = attention.source[: first.place][-1:], attention.source[last.place :][:1]
+        parts_before |= before.isalnum() and _is_sign(left)
+        parts_behind |= behind.isalnum() and _is_sign(right)
     return (
-        (" " if marks[cluster[0]].space_before and needs_before else "")
+        (" " if parts_before and needs_before else "")
         + inner
-        + (" " if marks[cluster[-1]].space_after and needs_behind else "")
+        + (" " if parts_behind and needs_behind else "")
     )
+
+
+def _is_sign(character: str) -> bool:
+    return bool(character.strip()) and not character.isalnum()
