@@ -56,6 +56,8 @@ def attention(source: str, target: str, links: dict[int, int]) -> Attention:
         ("say <b>{x}</b> now", "sag jetzt", {0: 0, 1: 1}, "sag <b>{x}</b> jetzt"),
         ("<b>a<br>x</b> c", "A X C", {0: 0, 1: 1, 2: 2}, "<b>A<br>X</b> C"),
         ('a "{x}" c', "A C", {0: 0, 1: 3}, "A {x} C"),
+        ("你好%s吗", "Hi C", {0: 0, 1: 0}, "Hi C %s"),
+        ("%s人", "C", {0: 0}, "%s C"),
         ('a "{x}" c', 'A "" C', {0: 0, 1: 1, 2: 2, 3: 3}, 'A "{x}" C'),
         ("<p>a.</p><p>c</p>", "A. C", {0: 0, 1: 1, 2: 2}, "<p>A.</p><p>C</p>"),
         ("a&nbsp;c {x} {x}", "A C", {0: 0, 1: 1}, "A&nbsp;C {x} {x}"),
@@ -113,6 +115,22 @@ def test_a_model_that_crosses_tags_translates_the_pieces(copying, monkeypatch):
     (result,) = protector.translate([line])
     assert result.text == line
     assert protector.counts.in_pieces == 3
+
+
+def test_pieces_do_not_stick_to_marks_that_touched_no_word(copying, monkeypatch):
+    monkeypatch.setattr("transformer_mt.decoding.protection.put_back", lambda *_: None)
+    translator = Translator(copying, SearchOptions())
+    translate = translator.translate
+
+    def in_english(lines):
+        return translate(
+            [replace(line, text="dog") if line.text in "人吗" else line for line in lines]
+        )
+
+    monkeypatch.setattr(translator, "translate", in_english)
+    lines = ["人%s吗", "red%s cat", "人<b>吗</b>"]
+    found = [result.text for result in Protector(translator).translate([*map(Line, lines)])]
+    assert found == ["dog %s dog", "red%s cat", "dog<b>dog</b>"]
 
 
 def test_pieces_begin_as_their_line_should_and_are_told_by_its_number(copying, monkeypatch, caplog):

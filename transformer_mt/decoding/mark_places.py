@@ -16,7 +16,7 @@ from transformer_mt.text.markup import (
     missing,
     nesting,
 )
-from transformer_mt.text.words import WORD_OR_SIGN
+from transformer_mt.text.words import PART_OF_WORD, WORD_OR_SIGN
 
 _begin, _end = itemgetter(0), itemgetter(1)
 
@@ -175,12 +175,9 @@ def _spaced(marks: Sequence[Mark], cluster: Sequence[int], attention: Attention,
     before, behind = attention.target[:place][-1:], attention.target[place : place + 1]
     needs_before = before.strip() and before not in "([{«„“¿¡"
     needs_behind = behind.strip() and not CLOSING.match(behind)
-    parts_before, parts_behind = first.space_before, last.space_after
-    if not first.text.startswith("<"):
-        # What stood in quotes or brackets must not stick to a word where the translation has none.
-        left, right = attention.source[: first.place][-1:], attention.source[last.place :][:1]
-        parts_before |= before.isalnum() and _is_sign(left)
-        parts_behind |= behind.isalnum() and _is_sign(right)
+    left, right = attention.source[: first.place][-1:], attention.source[last.place :][:1]
+    parts_before = first.space_before or comes_apart(first.text, left, before)
+    parts_behind = last.space_after or comes_apart(last.text, right, behind)
     return (
         (" " if parts_before and needs_before else "")
         + inner
@@ -188,5 +185,10 @@ def _spaced(marks: Sequence[Mark], cluster: Sequence[int], attention: Attention,
     )
 
 
-def _is_sign(character: str) -> bool:
-    return bool(character.strip()) and not character.isalnum()
+def comes_apart(mark: str, there: str, here: str) -> bool:
+    """Return whether a mark that touched a character in the source needs a space before another.
+
+    What stood in quotes, or in a script without spaces, must not stick to a word. Tags may.
+    """
+    touched_a_word = not there.strip() or PART_OF_WORD.match(there)
+    return not (mark.startswith("<") or touched_a_word) and PART_OF_WORD.match(here) is not None

@@ -8,10 +8,10 @@ import logging
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, pairwise
 
 from transformer_mt.decoding.alignment import Attention, attention_of
-from transformer_mt.decoding.mark_places import put_back
+from transformer_mt.decoding.mark_places import comes_apart, put_back
 from transformer_mt.decoding.requests import Line, numbered
 from transformer_mt.decoding.translation import Candidate, Translation, joined
 from transformer_mt.decoding.translator import Translator
@@ -188,12 +188,16 @@ def _translated_in_pieces(
     for pieces in cut:
         whole = ""
         candidates = []
-        for text, is_text in pieces:
+        for (before, was_text), (text, is_text) in pairwise([("", False), *pieces]):
+            written = text
             if is_text:
                 candidates.append(next(found).n_best[0])
                 indent = len(text) - len(text.lstrip())
-                text = text[:indent] + candidates[-1].text + text[len(text.rstrip()) :]
-            whole += text
+                written = text[:indent] + candidates[-1].text + text[len(text.rstrip()) :]
+                is_apart = comes_apart(before, text[:1], written[:1])
+            else:
+                is_apart = was_text and comes_apart(text, before[-1:], whole[-1:])
+            whole += " " + written if whole and is_apart else written
         translations.append(Translation([joined(candidates, whole)]))
     return translations
 
