@@ -223,5 +223,5 @@ def _mb(num_bytes: int) -> str:
 
 
 def _setting(precision: str, device: str, threads: int, num_parameters: int) -> str:
-    on = f"{device}, {threads} threads" if device.startswith("cpu") else device
+    on = f"{device}, {threads} thread{'s' * (threads > 1)}" if device.startswith("cpu") else device
     return f"{precision}, {on}, {num_parameters:,} parameters"
