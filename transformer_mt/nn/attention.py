@@ -71,8 +71,8 @@ class OpenRows(NamedTuple):
     @classmethod
     def among(cls, tokens: Tensor, *, padding: int) -> "OpenRows | None":
         """Find them by what they read (B, W); None: all rows are better taken as they are."""
-        # A GPU would have to be waited for.
-        if tokens.device.type != "cpu" or tokens.numel() < _MANY_ROWS:
+        # To ask a GPU is to wait for it.
+        if tokens.numel() < _MANY_ROWS or tokens.device.type != "cpu":
             return None
         is_open = tokens.flatten() != padding
         places = is_open.nonzero()[:, 0]
@@ -153,15 +153,14 @@ class SelfAttention(nn.Module):
 
     def forward(self, x: Tensor, layout: Layout) -> Tensor:
         """Attend among packed tokens (N, D)."""
-        qkv = self.positions.rotate(self._project(x), layout.queries.positions)
+        qkv = self._project(x, layout.queries.positions)
         mixed = attend((qkv,), layout, dropout=self.dropout, bias=self.positions.bias)
         output: Tensor = self.output(mixed.flatten(1))
         return output
 
     def weights(self, x: Tensor, layout: Layout) -> Tensor:
         """Return the weights (B, H, T, T) by which `forward` mixes; 0 just for what is not seen."""
-        qkv = self.positions.rotate(self._project(x), layout.queries.positions)
-        qkv = unpack(qkv, layout.queries)
+        qkv = unpack(self._project(x, layout.queries.positions), layout.queries)
         q, k, _ = qkv.permute(2, 0, 3, 1, 4)
         scores = q @ k.transpose(2, 3) * self.head_dim**-0.5
         places = torch.arange(layout.keys.max_length, device=x.device)
@@ -181,8 +180,7 @@ class SelfAttention(nn.Module):
         `past` (B, G, slots, K) takes up the new keys and values.
         """
         shape = (past.keys.shape[0], layout.positions.shape[0], 3, self.num_heads, self.head_dim)
-        qkv = layout.block(self._project(x)).view(shape)
-        qkv = self.positions.rotate(qkv, layout.positions)
+        qkv = self.positions.rotate(layout.block(self._products(x)).view(shape), layout.positions)
         q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind()
         if self.num_kv_heads < self.num_heads:
             k, v = (part[:, :: self.num_heads // self.num_kv_heads] for part in (k, v))
@@ -191,7 +189,8 @@ class SelfAttention(nn.Module):
             of_positions = self.positions.bias(q, layout.positions, layout.slot_positions)
             bias = of_positions if bias is None else bias + of_positions
         mixed = _attend_step(q, *past.written(layout.slots, k, v), bias)
-        output: Tensor = self.output(layout.rows(_by_hypothesis(mixed)))
+        block = mixed.transpose(1, 2).reshape(-1, self.num_heads * self.head_dim)
+        output: Tensor = self.output(layout.rows(block))
         return output
 
     @property
@@ -204,17 +203,18 @@ class SelfAttention(nn.Module):
         shape = (num_sentences, self.num_kv_heads, num_slots, self.head_dim)
         return KeysValues(like.new_empty(shape), like.new_empty(shape))
 
-    def _project(self, x: Tensor) -> Tensor:
-        """Return queries, keys and values (N, 3, H, K) of tokens (N, D), not yet turned.
+    def _project(self, x: Tensor, positions: Tensor) -> Tensor:
+        """Return queries, keys and values (N, 3, H, K) of tokens (N, D)."""
+        qkv = self._products(x).view(-1, 3, self.num_heads, self.head_dim)
+        return self.positions.rotate(qkv, positions)
 
-        Heads that share keys have copies.
-        """
+    def _products(self, x: Tensor) -> Tensor:
+        """Return (N, 3HK) of tokens (N, D). Heads that share keys have copies."""
         if self.num_kv_heads == self.num_heads:
-            qkv: Tensor = self.qkv(x).view(-1, 3, self.num_heads, self.head_dim)
+            qkv: Tensor = self.qkv(x)
             return qkv
-        q = self.query(x).view(-1, 1, self.num_heads, self.head_dim)
         kv = self.key_value(x).view(-1, 2, self.num_kv_heads, self.head_dim)
-        return torch.cat([q, _for_each_head(kv, self.num_heads)], dim=1)
+        return torch.cat([self.query(x), _for_each_head(kv, self.num_heads).flatten(1)], dim=1)
 
 
 class CrossAttention(nn.Module):
@@ -271,7 +271,8 @@ class CrossAttention(nn.Module):
         q = layout.block(self.query(x))
         q = q.view(memory.keys.shape[0], -1, self.num_heads, self.head_dim)
         mixed = _attend_step(q.transpose(1, 2), *memory, layout.memory_bias)
-        output: Tensor = self.output(layout.rows(_by_hypothesis(mixed)))
+        block = mixed.transpose(1, 2).reshape(-1, self.num_heads * self.head_dim)
+        output: Tensor = self.output(layout.rows(block))
         return output
 
     def _keys_values(self, memory: Tensor) -> Tensor:
@@ -311,12 +312,6 @@ def _attend_step_of_heads(q: Tensor, keys: Tensor, values: Tensor, bias: Tensor 
         scores += bias
     mixed: Tensor = scores.softmax(-1) @ values
     return mixed
-
-
-def _by_hypothesis(mixed: Tensor) -> Tensor:
-    """Return mixed values (B, H, W, K) as (B * W, HK)."""
-    num_sentences, num_heads, num_hypotheses, head_dim = mixed.shape
-    return mixed.transpose(1, 2).reshape(num_sentences * num_hypotheses, num_heads * head_dim)
 
 
 def _for_each_head(kv: Tensor, num_heads: int) -> Tensor:
