@@ -59,7 +59,9 @@ def measure(
         """Measure a translation of some lines with a setup, after a warm-up."""
         translate = ready(setup, options.beam)
         text_to_text(translate, evenly(lines, WARMUP_LINES))
-        return seconds_of(translate, evenly(lines, max(TRIAL_LINES, *options.batches)))
+        # Fewer than two batches for each thread would let all but one wait.
+        num_lines = max(TRIAL_LINES, 2 * options.threads * max(options.batches))
+        return seconds_of(translate, evenly(lines, num_lines))
 
     def alone(setup: Setup) -> list[float]:
         """Measure translations of one line each, and sort their seconds."""
