@@ -50,6 +50,14 @@ class Layout:
     _sparse_plan: list[SparsePlan] = field(default_factory=list, init=False, repr=False)
     _blocks: list[Blocks] = field(default_factory=list, init=False, repr=False)
 
+    @property
+    def is_one_sentence(self) -> bool:
+        """Whether all queries see the same keys, or all keys up to their own position."""
+        sides = (self.queries, self.keys)
+        return self.pattern is None and all(
+            side.num_sentences == 1 and side.num_rows == side.num_tokens for side in sides
+        )
+
     def plan(self, projections: tuple[Tensor, ...]) -> Plan:
         """Return the groups in which the CPU attends to such projections."""
         num_parts, num_heads = [x.shape[1] for x in projections], projections[0].shape[2]
@@ -144,10 +152,19 @@ def attend(
         return attend_sparsely(x, plan, pattern, causal=layout.causal, dropout=dropout)
     # How sentences are grouped depends on their lengths, which a compiled layer must not.
     if x.device.type == "cpu" and not torch.compiler.is_compiling():
+        if layout.is_one_sentence and not dropout.active:
+            return attend_alone(projections, causal=layout.causal)
         return attend_in_groups(projections, layout.plan(projections), dropout=dropout)
     if layout.pattern is None and _fits_varlen(x) and not dropout.active:
         return attend_varlen(projections, layout)
     return attend_padded(projections, layout, dropout=dropout)
+
+
+def attend_alone(projections: tuple[Tensor, ...], *, causal: bool) -> Tensor:
+    """Attend in a sentence that is alone in its batch, so that nothing is padded; see `attend`."""
+    q, k, v = (part.transpose(0, 1)[None] for x in projections for part in x.unbind(1))
+    mixed = F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+    return mixed[0].transpose(0, 1)
 
 
 def attend_padded(
