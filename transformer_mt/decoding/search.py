@@ -61,9 +61,7 @@ def beam_search(
         n_best: Hypotheses to return for each sentence, at most `beam_size`.
         rules: Edit the log-probabilities of each step.
         select: Chooses the continuations that are kept.
-        look_every: Let the device take so many steps by itself before the host looks at what it
-            chose: see `_steps_ahead`. No matter for results, nor where there are rules or another
-            selection, which need to look at every step.
+        look_every: Steps that the device may take by itself, for the same: see `_steps_ahead`.
 
     Returns:
         For each sentence its hypotheses, best first; equal scores in the order of their ends.
@@ -77,27 +75,30 @@ def beam_search(
         return []
     device = memory.states.device
     state = decoder.init_state(memory, max_length=int(max_lengths.max()))
-    if rules or select is not select_best:
+    if rules or select is not select_best:  # they read what was chosen before
         look_every = 1
     move: Move | None = beams.first_move()
     while move is not None:
         if look_every > 1:
-            num = min(look_every, beams.steps_left)
-            ahead, state = _steps_ahead(decoder, state, move, beams, num=num, device=device)
-            steps = [Candidates.fetched(best) for best in ahead]
+            steps, state = _steps_ahead(decoder, state, move, beams, most=look_every, device=device)
         else:
             logits, state = decoder.step(_sent(move.tokens, device), state)
-            log_probs, prefixes = _log_probs(logits), beams.prefixes()
-            for rule in rules:
-                rule(log_probs, prefixes)
-            _end(log_probs, beams.sentences_at_limit())
-            steps = [select(log_probs, _sent(move.scores, device), prefixes)]
+            steps = [_chosen(logits, move, beams, rules=rules, select=select)]
         move = beams.advance(steps)
         if move is not None and not move.keeps_rows:
-            rows = _sent(move.rows, device)
-            sentences = None if move.sentences is None else torch.from_numpy(move.sentences)
-            state = state.select(rows, sentences)
+            state = _moved(state, move, device)
     return beams.results()
+
+
+def _chosen(
+    logits: Tensor, move: Move, beams: Beams, *, rules: Sequence[Rule], select: Selection
+) -> Candidates:
+    """Choose what goes on from a step."""
+    log_probs, prefixes = _log_probs(logits), beams.prefixes()
+    for rule in rules:
+        rule(log_probs, prefixes)
+    _end(log_probs, beams.sentences_at_limit())
+    return select(log_probs, _sent(move.scores, logits.device), prefixes)
 
 
 def _steps_ahead(
@@ -106,10 +107,10 @@ def _steps_ahead(
     move: Move,
     beams: Beams,
     *,
-    num: int,
+    most: int,
     device: torch.device,
-) -> tuple[list[Continuations], DecoderState]:
-    """Take plain steps, each from what the one before it chose, and wait for none of them.
+) -> tuple[list[Candidates], DecoderState]:
+    """Take plain steps, each from what the one before it chose, and wait for the last alone.
 
     A host that looks at each choice waits for the device, which then waits for orders. Until it
     looks, no sentence leaves the batch and no beam gets narrower: what is done is carried on, and
@@ -118,6 +119,7 @@ def _steps_ahead(
     Returns:
         What each step chose, and the state after the last of them.
     """
+    num = min(most, beams.steps_left)
     open_slots = beams.prefixes().num_open
     width = int(open_slots.max())
     tokens, scores, num_open = (_sent(x, device) for x in (move.tokens, move.scores, open_slots))
@@ -131,12 +133,20 @@ def _steps_ahead(
         best = best._replace(scores=best.scores.masked_fill(is_surplus, -torch.inf))
         steps.append(best)
         if len(steps) == num:
-            return steps, state
+            return [Candidates.fetched(best) for best in steps], state
         has_ended = best.tokens == EOS_ID
         num_open = num_open - (has_ended & (best.scores > -torch.inf)).sum(1)
         first_rows = torch.arange(len(tokens), device=device) * tokens.shape[1]
         state = state.select(first_rows[:, None] + best.slots)
         tokens, scores = best.tokens, best.scores.masked_fill(has_ended, -torch.inf)
+
+
+def _moved(state: DecoderState, move: Move, device: torch.device) -> DecoderState:
+    """Bring the decoder's state to what the next step starts from."""
+    sentences = move.sentences
+    return state.select(
+        _sent(move.rows, device), None if sentences is None else torch.from_numpy(sentences)
+    )
 
 
 def _log_probs(logits: Tensor) -> Tensor:

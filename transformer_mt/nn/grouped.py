@@ -83,10 +83,10 @@ class Placement:
             num_tail_rows: Packed rows behind the last token.
         """
         self.num_parts = num_parts
-        self.num_rows = num_rows = len(first_tokens)
+        self.num_rows = len(first_tokens)
         self.num_tail_rows = num_tail_rows * rows.shape[1]
         self.rows_of_one = rows.flatten()
-        parts = torch.arange(num_parts)[:, None] * num_rows
+        parts = torch.arange(num_parts)[:, None] * self.num_rows
         self.rows = (rows[:, None, :] + parts).flatten()
         # Not of another sentence, which padding would spoil if it were NaN: so is zero times NaN.
         self.sources = (first_tokens * (num_parts * rows.shape[1])).repeat(num_parts)
@@ -257,12 +257,10 @@ class _Rows:
         first_rows = starts + segments.positions[: segments.num_tokens]
         sentences = torch.tensor(self.order)
         num_rows_of = torch.tensor(self.widths)[sentences] * self.num_heads
-        first_tokens = segments.offsets[sentences].repeat_interleave(
-            num_rows_of, output_size=self.num_rows
-        )
+        first_tokens = segments.offsets[sentences].long()
         return Placement(
             first_rows[:, None] + heads,
-            first_tokens.long(),
+            first_tokens.repeat_interleave(num_rows_of, output_size=self.num_rows),
             num_parts,
             num_tail_rows=segments.num_tail_rows,
         )
