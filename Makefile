@@ -10,7 +10,7 @@ JOBS ?= $(shell cores=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); echo 
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=$(JOBS) --dist=worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all test-faults lint types check bench clean
+.PHONY: help setup demo test test-all test-faults format lint types check bench clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
@@ -29,6 +29,10 @@ test-all: $(READY) ## Run all tests that need no GPU
 test-faults: $(READY) ## Break runs, files and texts at hundreds of points (under half an hour)
 	TMT_FAULTS_INPUTS=$${TMT_FAULTS_INPUTS:-1000} \
 		$(PYTEST) tests/faults -m "not gpu" -rP --show-capture=stdout
+
+format: $(READY) ## Format the code and sort its imports
+	$(BIN)/ruff check --select I --fix .
+	$(BIN)/ruff format .
 
 lint: $(READY) ## Check style and format
 	$(BIN)/ruff check .

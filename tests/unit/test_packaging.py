@@ -33,22 +33,30 @@ def test_exact_versions_name_no_build_and_no_place() -> None:
         assert re.fullmatch(r"[0-9][0-9a-z.]*", version), name
 
 
-def test_make_lists_the_documented_targets() -> None:
+def test_make_has_every_target_that_the_documents_name() -> None:
     listed = subprocess.run(
         ["make", "--no-print-directory", "-C", str(ROOT), "help"],
         capture_output=True,
         text=True,
         check=True,
     ).stdout
-    targets = [line.split()[0] for line in listed.splitlines()]
-    assert targets == (
-        "help setup demo test test-all test-faults lint types check bench clean".split()  # noqa: SIM905
-    )
+    targets = {line.split()[0] for line in listed.splitlines()}
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+    # A command in a code block or between backticks.
+    commands = re.compile(r"(?:^ *|`)make ((?:[a-z][a-z-]* ?)+)(?=`|  |\n|#|[A-Z])", re.MULTILINE)
+    named = {
+        target
+        for page in pages
+        for words in commands.findall(page.read_text(encoding="utf-8"))
+        for target in words.split()
+    }
+    assert {"setup", "demo", "test"} <= named
+    assert named <= targets
 
 
-def test_ci_runs_what_developers_run() -> None:
+def test_ci_runs_the_test_command_of_the_readme() -> None:
     script = ROOT / ".ci" / "run"
     assert script.stat().st_mode & 0o111
     text = script.read_text(encoding="utf-8")
     assert "set -euo pipefail" in text
-    assert text.rstrip().endswith("make check test")
+    assert re.search(r"^make .*\btest\b", text, re.MULTILINE)
