@@ -51,12 +51,14 @@ class Bundle:
         tokenizers: Text to tokens and back.
         model: In evaluation mode.
         fingerprint: Of the files that it was read from; empty without.
+        directory: Where these are.
     """
 
     config: Config
     tokenizers: Tokenizers
     model: Seq2Seq
     fingerprint: str = ""
+    directory: Path | None = None
 
 
 def save_bundle(
@@ -137,7 +139,13 @@ def _read_bundle(
     load_weights(model, directory / WEIGHTS)
     model.to(device=device, dtype=dtype).eval()
     fingerprint = json.dumps(manifest["files"], sort_keys=True)
-    return Bundle(config=config, tokenizers=tokenizers, model=model, fingerprint=fingerprint)
+    return Bundle(
+        config=config,
+        tokenizers=tokenizers,
+        model=model,
+        fingerprint=fingerprint,
+        directory=directory,
+    )
 
 
 def _identity(directory: Path) -> int | None:

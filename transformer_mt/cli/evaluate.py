@@ -147,7 +147,9 @@ def evaluate(
         model, ensemble_weights,
         device=device, devices=devices, num_workers=num_workers, precision=precision,
     )  # fmt: skip
-    test_sets = test_sets or read_test_sets(bundle.config, test_set)
+    test_sets = test_sets or read_test_sets(
+        bundle.config, test_set, run=bundle.directory and bundle.directory.parent
+    )
     _check_kept(output, test_sets, src, ref)
     buckets = _score_test_sets(
         make_translator(bundle, search_options_of(ctx), copies=copies),

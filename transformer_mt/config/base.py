@@ -29,6 +29,9 @@ class Settings(BaseModel):
     absent: ClassVar[dict[str, str]] = {}
     """What one may look for in this group, and why there is no such setting."""
 
+    if_missing: ClassVar[dict[str, str]] = {}
+    """What to write for settings that must be given."""
+
     also_called: ClassVar[dict[str, str]] = {}
     """What one may write under `type:` to get this group, or for a word of it that has another name
     here, and what to write in its place."""

@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Discriminator, Field, Tag
 
 from transformer_mt.config.base import PositiveInt, Settings, Share
 
+SPLIT_NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 LANGUAGE_PATTERN = re.compile(r"[A-Za-z]{1,8}([-_@][A-Za-z0-9]{1,8})*")
 
 
@@ -151,6 +152,40 @@ Source = Annotated[
 ]
 
 
+class SplitSource(Settings):
+    """Pairs held out of training: so many different source texts of all training sources.
+
+    They are those with the smallest hashes. So the choice does not depend on the order of the text,
+    no source text stands on both sides, and when the text grows, most of them stay.
+    """
+
+    type_is_implied = True
+
+    type: Literal["split"] = "split"
+    split: PositiveInt
+    """Number of pairs."""
+
+
+def _kind_of_source(source: Any) -> Any:
+    """Return what stands under `type:`, which `{split: 1000}` may leave out."""
+    if isinstance(source, dict):
+        return source.get("type", "split" if "split" in source else None)
+    return getattr(source, "type", None)
+
+
+HeldOutSource = Annotated[
+    Annotated[TextSource, Tag("text")]
+    | Annotated[TsvSource, Tag("tsv")]
+    | Annotated[CsvSource, Tag("csv")]
+    | Annotated[JsonlSource, Tag("jsonl")]
+    | Annotated[ParquetSource, Tag("parquet")]
+    | Annotated[HubSource, Tag("hub")]
+    | Annotated[ReverseSource, Tag("reverse")]
+    | Annotated[SplitSource, Tag("split")],
+    Discriminator(_kind_of_source),
+]
+
+
 class FilterSettings(Settings):
     """Which training pairs are kept. Validation and test sets are never filtered."""
 
@@ -193,10 +228,10 @@ class DataSettings(Settings):
     """Code of the target language; also tells sacreBLEU how to tokenize."""
     train: Annotated[list[Source], Field(min_length=1)]
     """Training sources; several are mixed by their weights."""
-    valid: Source
-    """Pairs for validation during training."""
-    test: dict[str, Source] = Field(default={})
-    """Named test sets for `tmt evaluate`."""
+    valid: HeldOutSource
+    """Pairs for validation during training; `{split: 1000}` takes them out of the training text."""
+    test: dict[str, HeldOutSource] = Field(default={})
+    """Named test sets for `tmt evaluate`; `{split: 1000}` likewise."""
     temperature: Annotated[float, Field(ge=1)] | None = None
     """Mix sources with shares proportional to size ** (1 / temperature) instead of weights."""
     filters: FilterSettings = FilterSettings()
@@ -211,8 +246,18 @@ class DataSettings(Settings):
     num_workers: PositiveInt | None = None
     """Processes that tokenize; default one for each processor."""
 
+    if_missing: ClassVar[dict[str, str]] = {
+        "valid": "give a source, or {split: 1000} to take 1,000 pairs out of the training text"
+    }
+
+    def splits(self) -> dict[str, int]:
+        """Return how many pairs each set takes out of the training text; `valid` is one of them."""
+        sets = {"valid": self.valid, **self.test}
+        return {name: s.split for name, s in sets.items() if isinstance(s, SplitSource)}
+
     def contradictions(self) -> Iterator[tuple[str, str]]:
-        """Refuse two ways to mix at once, and documents of what was made up."""
+        """Refuse two ways to mix at once, and documents of what has none."""
+        yield from self._splits_that_cannot_be()
         if self.temperature is not None and any(s.weight != 1 for s in self.train):
             yield "temperature", "excludes weights of training sources: set only one of the two"
         if self.document and any(s.type == "reverse" for s in (*self.train, self.valid)):
@@ -220,6 +265,23 @@ class DataSettings(Settings):
                 "document",
                 "needs sentences in the order of a text, but pairs of source type reverse have "
                 "none: take another source, or leave document out",
+            )
+
+    def _splits_that_cannot_be(self) -> Iterator[tuple[str, str]]:
+        """Refuse names that cannot be those of files, and sentences cut out of documents."""
+        for name, source in self.test.items():
+            is_cut = isinstance(source, SplitSource)
+            if is_cut and (name == "valid" or not SPLIT_NAME_PATTERN.fullmatch(name)):
+                yield (
+                    f"test.{name}",
+                    "is also the name of files: take letters, digits, '.', '_' and '-', and not "
+                    "valid, which is the validation set",
+                )
+        if self.document and (names := self.splits()):
+            yield (
+                "valid" if "valid" in names else f"test.{next(iter(names))}",
+                "split takes single pairs, which would be missing in their documents: name files, "
+                "or leave document out",
             )
 
 

@@ -126,7 +126,7 @@ def _explain(detail: ErrorDetails, root: Node) -> list[tuple[Place, str]]:
         case "extra_forbidden":
             return [located(spot.written.key_place, path, _unknown_setting(spot))]
         case "missing":
-            message = f"missing; {_wanted(spot.annotation)}"
+            message = f"missing; {_wanted(spot)}"
             return [located(spot.holder.key_place, path, message)]
         case "union_tag_not_found" | "union_tag_invalid" | "model_type" | "model_attributes_type":
             return [_wrong_type(spot, path)]
@@ -251,8 +251,11 @@ def _renamed(annotation: Any, word: object) -> str:
     return next((f"; {hint}" for hint in hints if hint), "")
 
 
-def _wanted(annotation: Any) -> str:
+def _wanted(spot: _Spot) -> str:
     """Say what a missing setting should be."""
+    annotation, holder = spot.annotation, group_of_type(spot.parent, None)
+    if holder is not None and spot.path[-1] in holder.if_missing:
+        return holder.if_missing[spot.path[-1]]
     words = choices(annotation)
     if words:
         return f"expected one of {', '.join(words)}"

@@ -2,12 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from transformer_mt.config.data import SplitSource
 from transformer_mt.config.schema import Config
+from transformer_mt.data.held_out import open_held_out
 from transformer_mt.data.sources import open_source, read_pairs
 from transformer_mt.errors import ConfigError
 
 VALIDATION = "valid"
+HELD_OUT = "held_out"
+"""In the folder of a run: the sets that were taken out of its training text."""
 
 
 @dataclass(frozen=True)
@@ -19,8 +24,13 @@ class TestSet:
     references: list[str]
 
 
-def read_test_sets(config: Config, names: Sequence[str]) -> list[TestSet]:
+def read_test_sets(config: Config, names: Sequence[str], *, run: Path | None) -> list[TestSet]:
     """Read the named test sets of a config, or all of them.
+
+    Args:
+        config: Names the sets.
+        names: Of test sets, or `valid`.
+        run: Folder of the run, where sets are kept that were taken out of the training text.
 
     Raises:
         ConfigError: If there is none, or none of that name.
@@ -39,8 +49,11 @@ def read_test_sets(config: Config, names: Sequence[str]) -> list[TestSet]:
         )
     test_sets = []
     for name in names or config.data.test:
-        source = open_source(
-            sources[name], src_lang=config.data.src_lang, tgt_lang=config.data.tgt_lang
-        )
-        test_sets.append(TestSet(name, *read_pairs(source)))
+        source = sources[name]
+        if isinstance(source, SplitSource):
+            pairs = open_held_out(run and run / HELD_OUT, name)
+        else:
+            languages = {"src_lang": config.data.src_lang, "tgt_lang": config.data.tgt_lang}
+            pairs = open_source(source, **languages)
+        test_sets.append(TestSet(name, *read_pairs(pairs)))
     return test_sets

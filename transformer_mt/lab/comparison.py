@@ -109,7 +109,7 @@ def common_test_set(runs: Sequence[RunDirectory], name: str | None) -> TestSet:
         config = load_config(run.config_path)
         names = [name] if name else list(config.data.test)[:1]
         try:
-            (found,) = read_test_sets(config, names)
+            (found,) = read_test_sets(config, names, run=run.root)
         except ConfigError as error:
             raise ConfigError(f"{run.root}: {error}") from error
         if first is None:

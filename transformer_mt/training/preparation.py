@@ -14,9 +14,11 @@ from transformer_mt.data.batches import check_budget
 from transformer_mt.data.corpus import HASHES, Corpus, prepare_corpus
 from transformer_mt.data.documents import in_context, with_context
 from transformer_mt.data.filters import Filters
+from transformer_mt.data.held_out import open_held_out
 from transformer_mt.data.mixture import Mixture, temperature_weights
 from transformer_mt.data.pairs import TokenPairs, tokenize_pairs
 from transformer_mt.data.sources import PairSource, open_source, read_pairs
+from transformer_mt.data.test_sets import VALIDATION
 from transformer_mt.errors import UNREADABLE_JSON, ConfigError, DataError, ModelError
 from transformer_mt.foreign_files import read_json
 from transformer_mt.hashes import FileHashes
@@ -26,6 +28,7 @@ from transformer_mt.text.tokenizer import Tokenizers
 from transformer_mt.text.tokenizer_directory import load_tokenizers, save_tokenizers
 from transformer_mt.text.tokenizer_training import train_tokenizers
 from transformer_mt.training.checkpoint import list_checkpoints
+from transformer_mt.training.holding_out import without_held_out
 from transformer_mt.training.run_directory import RunDirectory
 from transformer_mt.versions import installed_versions, source_hash
 
@@ -63,10 +66,15 @@ class Data:
 
 @dataclass(frozen=True)
 class Sources:
-    """Where the sentence pairs of a run come from."""
+    """Where the sentence pairs of a run come from.
+
+    Attributes:
+        train: Training text.
+        valid: Validation pairs; None if they are to be taken out of the training text.
+    """
 
     train: list[PairSource]
-    valid: PairSource
+    valid: PairSource | None
 
 
 def open_sources(config: Config) -> Sources:
@@ -81,7 +89,8 @@ def open_sources(config: Config) -> Sources:
     data = config.data
     opened: list[PairSource] = []
     mistakes: list[str] = []  # each once: splits of one dataset lack the same
-    for settings in (*data.train, data.valid, *data.test.values()):
+    named = [s for s in (*data.train, data.valid, *data.test.values()) if s.type != "split"]
+    for settings in named:
         try:
             opened.append(open_source(settings, src_lang=data.src_lang, tgt_lang=data.tgt_lang))
         except DataError as error:
@@ -91,7 +100,8 @@ def open_sources(config: Config) -> Sources:
     if mistakes:
         raise DataError("\n".join(mistakes))
     num_train = len(data.train)
-    return Sources(train=opened[:num_train], valid=opened[num_train])
+    has_valid = data.valid.type != "split"
+    return Sources(train=opened[:num_train], valid=opened[num_train] if has_valid else None)
 
 
 def prepare_data(config: Config, sources: Sources, run: RunDirectory, *, is_main: bool) -> Data:
@@ -109,9 +119,11 @@ def prepare_data(config: Config, sources: Sources, run: RunDirectory, *, is_main
     """
     data = config.data
     hashes = known_hashes(config)
-    valid_src, valid_tgt = read_pairs(sources.valid)
-    tokenizers = find_tokenizers(config, run, sources.train)
-    train_sources = with_context(sources.train, data.document)
+    train = without_held_out(config, sources.train, run, is_main=is_main)
+    valid = sources.valid or open_held_out(run.held_out_dir, VALIDATION)
+    valid_src, valid_tgt = read_pairs(valid)
+    tokenizers = find_tokenizers(config, run, train)
+    train_sources = with_context(train, data.document)
     valid_texts = list(zip(valid_src, valid_tgt, strict=True))
     if data.document is not None:
         _check_separator(data.document.separator, tokenizers)
@@ -127,8 +139,8 @@ def prepare_data(config: Config, sources: Sources, run: RunDirectory, *, is_main
             for source, corpus, weight in zip(train_sources, corpora, weights, strict=True)
         ],
         "valid": {
-            "source": sources.valid.describe(),
-            "texts": sources.valid.fingerprint(hashes),
+            "source": valid.describe(),
+            "texts": valid.fingerprint(hashes),
             "pairs": len(valid_src),
         },
     }

@@ -16,6 +16,7 @@ from transformer_mt.bundle import newest_run
 from transformer_mt.claims import lock
 from transformer_mt.config.loading import config_differences, dump_config, load_config
 from transformer_mt.config.schema import Config
+from transformer_mt.data.test_sets import HELD_OUT
 from transformer_mt.errors import UNREADABLE_JSON, ConfigError, ModelError, TmtError
 from transformer_mt.foreign_files import open_in_place, read_json
 from transformer_mt.log import JsonValue
@@ -75,6 +76,7 @@ class RunDirectory:
         self.tensorboard_dir = root / "tensorboard"
         self.lock_path = root / "lock"
         self.samples_dir = root / "samples"
+        self.held_out_dir = root / HELD_OUT
         self.tokenizer_dir = root / "tokenizer"
         self.checkpoints_dir = root / "checkpoints"
         self.best_dir = root / "best"

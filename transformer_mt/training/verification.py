@@ -6,7 +6,7 @@ from pathlib import Path
 
 from transformer_mt.bundle import WEIGHTS, Bundle, bundle_scores, load_bundle
 from transformer_mt.data.corpus import Corpus
-from transformer_mt.data.sources import open_source, read_pairs
+from transformer_mt.data.test_sets import VALIDATION, read_test_sets
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import ModelError, TmtError
 from transformer_mt.evaluation import translate_and_score
@@ -97,10 +97,12 @@ def _verify_bundle(directory: Path, *, rescore: bool) -> Iterator[Finding]:
 def _scores(bundle: Bundle) -> dict[str, float]:
     """Score the validation set as training did."""
     data = bundle.config.data
-    source = open_source(data.valid, src_lang=data.src_lang, tgt_lang=data.tgt_lang)
+    run = bundle.directory and bundle.directory.parent
+    (valid,) = read_test_sets(bundle.config, [VALIDATION], run=run)
     evaluation = translate_and_score(
         Translator(bundle, validation_search(bundle.config)),
-        *read_pairs(source),
+        valid.sources,
+        valid.references,
         metrics=bundle.config.training.validation.metrics,
         tgt_lang=data.tgt_lang,
     )

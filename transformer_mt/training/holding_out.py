@@ -1,0 +1,59 @@
+"""Which pairs of the training text a run validates and tests on, and keeps out of training."""
+
+import logging
+from collections.abc import Sequence
+
+from transformer_mt.config.schema import Config
+from transformer_mt.data.held_out import (
+    HeldOut,
+    RemainingPairs,
+    hold_out,
+    read_held_out,
+    save_held_out,
+)
+from transformer_mt.data.sources import PairSource
+from transformer_mt.errors import ConfigError
+from transformer_mt.training.checkpoint import list_checkpoints
+from transformer_mt.training.run_directory import RunDirectory
+
+logger = logging.getLogger(__name__)
+
+
+def without_held_out(
+    config: Config, sources: Sequence[PairSource], run: RunDirectory, *, is_main: bool
+) -> Sequence[PairSource]:
+    """Return what is left of the training sources when held-out pairs are taken out.
+
+    A run that goes on reads from its folder which pairs those are; another one chooses and keeps
+    them there.
+
+    Raises:
+        ConfigError: If the settings of a run that goes on ask for others.
+        DataError: If the text is too little.
+        ModelError: If those of the run are damaged.
+    """
+    splits = config.data.splits()
+    has_begun = bool(list_checkpoints(run.checkpoints_dir))
+    if not splits and not (has_begun and run.held_out_dir.exists()):
+        return sources
+    if is_main and not has_begun:
+        held_out = hold_out(sources, splits, drop_copies=config.data.filters.drop_copies)
+        logger.info("held out of training: %s; kept in %s", held_out, run.held_out_dir)
+        save_held_out(held_out, run.held_out_dir)
+    held_out = read_held_out(run.held_out_dir)
+    _check_unchanged(splits, held_out, run)
+    texts = held_out.texts()
+    return [RemainingPairs(source, texts) for source in sources]
+
+
+def _check_unchanged(splits: dict[str, int], held_out: HeldOut, run: RunDirectory) -> None:
+    """Refuse sets that would hold what the run was trained on."""
+    for name, number in splits.items():
+        kept = len(held_out.sets.get(name, ()))
+        if kept != number:
+            setting = "data.valid" if name == "valid" else f"data.test.{name}"
+            raise ConfigError(
+                f"{setting}: the run {run.root} holds out {kept:,} pairs for it, not {number:,}, "
+                "and has been trained on the others: set it back, name a file, or start anew with "
+                "--fresh"
+            )
