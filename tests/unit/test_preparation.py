@@ -1,10 +1,14 @@
 """What a run reads, before anything expensive happens."""
 
+import logging
 from pathlib import Path
 
 import pytest
+import sentencepiece
 
+from tests.commands import tmt
 from tests.tiny_runs import tiny_config
+from transformer_mt.data.sources import ReversePairs
 from transformer_mt.errors import DataError
 from transformer_mt.training.preparation import open_sources
 from transformer_mt.training.trainer import train
@@ -37,3 +41,19 @@ def test_validation_text_that_is_training_text_is_warned_of(run_config, caplog):
     caplog.clear()
     train(run_config("other"))
     assert "is also training text" not in caplog.text
+
+
+def test_a_sentencepiece_model_of_its_defaults_trains_and_translates(run_config, caplog, tmp_path):
+    caplog.set_level(logging.INFO)
+    path = tmp_path / "spm.model"
+    lines = [src for src, _ in ReversePairs(300, min_length=3, max_length=12, seed=1)]
+    with path.open("wb") as file:
+        sentencepiece.SentencePieceTrainer.Train(
+            sentence_iterator=iter(lines), model_writer=file, vocab_size=15, minloglevel=4
+        )
+    result = train(run_config(tokenizer={"path": str(path), "sampling": 0.1}))
+    assert f"{path} normalises text before it is cut" in caplog.text
+    path.unlink()  # the model has its own copy
+    translated = tmt("translate", "--model", result.run_dir, data=b"1 2 3\n\n4 5\n")
+    assert translated.exit_code == 0, translated.stderr
+    assert translated.stdout.count("\n") == 3

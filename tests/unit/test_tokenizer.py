@@ -290,6 +290,16 @@ def write_model(path: Path, **options: object) -> Path:
     return path
 
 
+def write_foreign_model(path: Path, **options: object) -> Path:
+    """Train as SentencePiece does by default."""
+    size = {"vocab_size": 340 if options["byte_fallback"] else 84}
+    with path.open("wb") as file:
+        sentencepiece.SentencePieceTrainer.Train(
+            sentence_iterator=iter(corpus()), model_writer=file, minloglevel=4, **size | options
+        )
+    return path
+
+
 def number_after(words: str, error: Exception) -> int:
     return int(str(error).partition(words)[2].split()[0])
 
@@ -520,11 +530,46 @@ class TestFiles:
         assert all(0 <= id < tokenizer.vocab_size for id in [*ids, *sampled])
         assert isinstance(tokenizer.decode(sampled), str)
 
-    def test_models_with_other_ids_are_refused(self, tmp_path: Path) -> None:
-        path = write_model(tmp_path / "t5.model", pad_id=0, eos_id=1, unk_id=2, bos_id=-1)
-        with pytest.raises(DataError) as caught:
-            Tokenizer.load(path)
-        assert "expected the ids pad 0, unk 1, bos 2, eos 3; got 0, 2, -1, 1" in str(caught.value)
+    @pytest.mark.parametrize("kind", TYPES)
+    @pytest.mark.parametrize("byte_fallback", [True, False])
+    @pytest.mark.parametrize(
+        "options",
+        [
+            {},  # of SentencePiece itself: unk 0, bos 1, eos 2, no pad, nmt_nfkc
+            {"pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": -1},  # T5
+            {"pad_id": 9, "unk_id": 3, "pad_piece": "[P]", "user_defined_symbols": ["<pad>", "a"]},
+            {"treat_whitespace_as_suffix": True, "control_symbols": ["<mask>"]},
+        ],
+    )
+    def test_a_model_with_other_ids_cuts_and_joins_as_sentencepiece_does(
+        self, tmp_path: Path, kind: Type, byte_fallback: bool, options: dict[str, object]
+    ) -> None:
+        path = write_foreign_model(
+            tmp_path / "spm.model", model_type=kind, byte_fallback=byte_fallback, **options
+        )
+        theirs = sentencepiece.SentencePieceProcessor(model_file=str(path))
+        ours = Tokenizers.load(path).src
+        special = ours.pieces([PAD_ID, UNK_ID, BOS_ID, EOS_ID])
+        assert special[1:] == ["<unk>", "<s>", "</s>"]
+        assert special[0] in ("<pad>", "[P]")
+        lines = [*corpus()[:50], " ﬁ  x ▁ ½ ", "", " ", "😀<pad>a</s>", "Haus\u200dBaum ŒÆ"]
+        for line, ids in zip(lines, ours.encode_batch(lines), strict=True):
+            assert ours.pieces(ids) == list(map(theirs.IdToPiece, theirs.Encode(line)))
+            assert ours.decode(ids) == theirs.Decode(theirs.Encode(line))
+            assert ours.encode(line) == ids
+            for strength in (0.1, 0.5):
+                noisy = ours.sample(ids, np.random.default_rng(1), strength=strength)
+                assert ours.decode(noisy) == ours.decode(ids)
+                assert all(id > EOS_ID or id == UNK_ID for id in noisy)
+        assert {ours.decode([id]) for id in (PAD_ID, BOS_ID, EOS_ID)} == {""}
+        symbols = options.get("user_defined_symbols", [])
+        assert ours.user_symbols == symbols
+        ours.save(tmp_path / "again.model")
+        again = Tokenizer.load(tmp_path / "again.model")
+        assert again.fingerprint() == ours.fingerprint()
+        assert again.vocab_size == theirs.GetPieceSize() + (1 if theirs.pad_id() < 0 else 0) + (
+            1 if theirs.bos_id() < 0 else 0
+        )
 
     def test_a_file_too_large_for_a_tokenizer_is_not_read(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -541,7 +586,7 @@ class TestFiles:
         with pytest.raises(DataError, match=r"no tokenizer here: expected joint\.model"):
             Tokenizers.load(tmp_path)
         (tmp_path / "file").touch()
-        with pytest.raises(DataError, match="expected a folder; this is a file"):
+        with pytest.raises(DataError, match="file: not a whole SentencePiece model"):
             Tokenizers.load(tmp_path / "file")
         trained("bpe").save(tmp_path / "src.model")
         with pytest.raises(DataError, match=r"tgt\.model: no such tokenizer file"):

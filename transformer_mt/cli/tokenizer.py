@@ -37,7 +37,10 @@ group = typer.Typer(
 )
 
 Directory: TypeAlias = Annotated[
-    Path, typer.Argument(metavar="DIR", help="Folder of a tokenizer, model or run.")
+    Path,
+    typer.Argument(
+        metavar="DIR", help="Folder of a tokenizer, model or run, or a SentencePiece model."
+    ),
 ]
 Side: TypeAlias = Annotated[
     Literal["src", "tgt"] | None,

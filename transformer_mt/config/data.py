@@ -291,7 +291,8 @@ class TokenizerSettings(Settings):
     type: Literal["unigram", "bpe"] = "bpe"
     """Unigram language model (Kudo 2018) or byte-pair encoding (Sennrich et al. 2016)."""
     path: str | None = None
-    """Folder of a trained tokenizer; without it, one is trained on the training sources."""
+    """Folder of a trained tokenizer, or a SentencePiece model for both languages; without it, one
+    is trained on the training sources."""
     vocab_size: PositiveInt = 8000
     """Pieces of each vocabulary, special ones included."""
     joint: bool = True

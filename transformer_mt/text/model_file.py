@@ -1,9 +1,12 @@
-"""What the file of a SentencePiece model says that the library does not tell.
+"""What the file of a SentencePiece model says that the library does not tell, and its ids.
 
 The library hides a model's type and which pieces are user symbols, and takes a file that was cut
 between two pieces for a whole one. Its own reader of the format needs the protobuf package, so
 here is the little of protobuf that the format needs; the numbers are from
 `sentencepiece_model.proto`.
+
+An id is the place of a piece in the file, and nothing else in the file depends on ids: to change
+them is to move pieces.
 """
 
 from collections.abc import Iterator
@@ -19,8 +22,10 @@ _TRAINER_MODEL_TYPE, _TRAINER_SPACE_LAST = 3, 24
 _NORMALIZER_CHARACTERS, _NORMALIZER_ADD_SPACE = 2, 3
 _NORMALIZER_REMOVE_SPACES, _NORMALIZER_ESCAPE_SPACES = 4, 5
 _MODEL_TYPES: dict[Value, ModelType] = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
-_PIECE_TYPE = 3
-_NORMAL = 1
+_PIECE_TEXT, _PIECE_SCORE, _PIECE_TYPE = 1, 2, 3
+_NORMAL, _UNKNOWN, _CONTROL, _USER = 1, 2, 3, 4
+_SYMBOLS = ((43, 48, b"<pad>"), (40, 45, b"<unk>"), (41, 46, b"<s>"), (42, 47, b"</s>"))
+"""Pad, unk, bos, eos: where the trainer's settings have id and text of each; the usual text."""
 
 
 @dataclass(frozen=True)
@@ -30,12 +35,14 @@ class ModelFacts:
     Attributes:
         type: Type of the model.
         is_text: For each id, whether it is a piece of text: no byte, special or user symbol.
+        is_user: For each id, whether it is a user symbol.
         keeps_text: Whether text is cut as it is, but for a space put before it; a normaliser may
             rewrite characters and remove spaces, by rules that see their neighbours.
     """
 
     type: ModelType
     is_text: list[bool]
+    is_user: list[bool]
     keeps_text: bool
 
 
@@ -45,13 +52,13 @@ def read_facts(model: bytes) -> ModelFacts:
     Raises:
         ValueError: If it is damaged or not whole.
     """
-    is_text = []
+    kinds = []
     parts: dict[int, bytes] = {}
     for number, part in _fields(model):
         if not isinstance(part, bytes):
             raise ValueError("not a sound SentencePiece model")
         if number == _PIECE:
-            is_text.append(dict(_fields(part)).get(_PIECE_TYPE, _NORMAL) == _NORMAL)
+            kinds.append(dict(_fields(part)).get(_PIECE_TYPE, _NORMAL))
         else:
             parts[number] = part
     if _TRAINER_SPEC not in parts or _NORMALIZER_SPEC not in parts:
@@ -68,7 +75,66 @@ def read_facts(model: bytes) -> ModelFacts:
         and normalizer.get(_NORMALIZER_ESCAPE_SPACES, 1) == 1
         and trainer.get(_TRAINER_SPACE_LAST, 0) == 0
     )
-    return ModelFacts(_MODEL_TYPES[model_type], is_text, keeps_text)
+    is_text, is_user = ([kind == wanted for kind in kinds] for wanted in (_NORMAL, _USER))
+    return ModelFacts(_MODEL_TYPES[model_type], is_text, is_user, keeps_text)
+
+
+def with_own_ids(model: bytes) -> bytes:
+    """Give a sound model the ids pad 0, unk 1, bos 2, eos 3; other pieces stay in their order.
+
+    By default SentencePiece counts unk 0, bos 1, eos 2 and has no pad. Symbols that are missing are
+    added. A model with the right ids is returned as it is.
+
+    Raises:
+        ValueError: If it is damaged.
+    """
+    fields = list(_fields(model))
+    pieces = [field for field in fields if field[0] == _PIECE]
+    rest = [field for field in fields if field[0] != _PIECE]
+    facts = [dict(_fields(_bytes(piece))) for _, piece in pieces]
+    texts = [_bytes(fact.get(_PIECE_TEXT, b"")) for fact in facts]
+    trainer = next((_bytes(part) for number, part in rest if number == _TRAINER_SPEC), b"")
+    settings = dict(_fields(trainer))
+    first = []
+    for own_id, (id_field, text_field, usual) in enumerate(_SYMBOLS):
+        kind = _UNKNOWN if usual == b"<unk>" else _CONTROL
+        text = _bytes(settings.get(text_field, usual))
+        has_it = text in texts and facts[texts.index(text)].get(_PIECE_TYPE) == kind
+        while not has_it and text in texts:  # as a piece of text, or a user symbol
+            text = b"<%b>" % text
+        if has_it:
+            first.append(pieces[texts.index(text)])
+        else:
+            zero = _varint_bytes(_PIECE_SCORE * 8 + 5) + bytes(4)
+            first.append((_PIECE, _field(_PIECE_TEXT, text) + zero + _field(_PIECE_TYPE, kind)))
+        trainer += _field(id_field, own_id) + _field(text_field, text)  # the last one counts
+    if first == pieces[: len(first)]:
+        return model
+    others = [piece for piece in pieces if piece not in first]
+    rest = [(n, trainer if n == _TRAINER_SPEC else part) for n, part in rest]
+    return b"".join(_field(*field) for field in (*first, *others, *rest))
+
+
+def _bytes(value: Value) -> bytes:
+    if not isinstance(value, bytes):
+        raise ValueError("not a sound SentencePiece model")
+    return value
+
+
+def _field(number: int, value: Value) -> bytes:
+    """Write a number, or a string or message with its length."""
+    if isinstance(value, int):
+        return _varint_bytes(number * 8) + _varint_bytes(value)
+    return _varint_bytes(number * 8 + 2) + _varint_bytes(len(value)) + value
+
+
+def _varint_bytes(number: int) -> bytes:
+    """Undo `_varint`."""
+    result = bytearray()
+    while number > 0x7F:
+        result.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*result, number])
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, Value]]:

@@ -14,7 +14,7 @@ import numpy as np
 import sentencepiece
 
 from transformer_mt.errors import DataError, reason_of
-from transformer_mt.text.model_file import ModelType, read_facts
+from transformer_mt.text.model_file import ModelType, read_facts, with_own_ids
 from transformer_mt.text.segmentation import (
     SPACE,
     BpeDropout,
@@ -40,18 +40,25 @@ class Tokenizer:
     at the zero-width joiner. Spaces at the ends and in a row stay too: in message catalogs they
     matter. Cleaning belongs to filters, which count what they do.
 
+    Models that were trained elsewhere normalise as they were told to; they cut and join text just
+    as SentencePiece does with them, with other ids.
+
     Text never becomes a special symbol: `</s>` in a sentence is five characters.
 
     Args:
-        model: A serialised SentencePiece `ModelProto`.
+        model: A serialised SentencePiece `ModelProto`. If it has other ids for pad, unk, bos and
+            eos, or lacks some, its pieces get new ids: see `model_file.with_own_ids`.
 
     Raises:
-        ValueError: If it is damaged or has other ids for pad, unk, bos and eos.
+        ValueError: If it is damaged.
     """
 
     def __init__(self, model: bytes) -> None:
+        model = with_own_ids(model)
         facts = read_facts(model)
         self.type: ModelType = facts.type
+        self.keeps_text: bool = facts.keeps_text
+        """Whether it is cut as it is; else a normaliser rewrites it first."""
         self._model = model
         self._processor = sentencepiece.SentencePieceProcessor()
         try:
@@ -81,6 +88,10 @@ class Tokenizer:
             for piece, is_text in zip(self._pieces, facts.is_text, strict=True)
         ]
         """Text of each piece that may be cut; None for bytes, special and user symbols."""
+        self.user_symbols: list[str] = [
+            piece for piece, is_user in zip(self._pieces, facts.is_user, strict=True) if is_user
+        ]
+        """Strings that are always one piece."""
         self.cuts_words_alone: bool = (
             facts.type == "bpe"
             and facts.keeps_text
@@ -98,7 +109,7 @@ class Tokenizer:
         """Read a model file.
 
         Raises:
-            DataError: If it is missing, damaged or not a model with this project's ids.
+            DataError: If it is missing, damaged or no SentencePiece model.
         """
         try:
             with open(path, "rb") as file:
@@ -132,7 +143,7 @@ class Tokenizer:
 
     def encode(self, line: str) -> list[int]:
         """Cut text into ids, without bos and eos; lone surrogates count as U+FFFD."""
-        if SPACE in line:
+        if SPACE in line and self.keeps_text:
             return self._encode_space_sign(line)
         ids: list[int] = self._processor.Encode(to_utf8(line))
         return ids
@@ -143,7 +154,7 @@ class Tokenizer:
             return [self.encode(lines[0])]
         batch: list[list[int]] = self._processor.Encode(list(map(to_utf8, lines)), num_threads=1)
         for i, line in enumerate(lines):
-            if SPACE in line:
+            if SPACE in line and self.keeps_text:
                 batch[i] = self._encode_space_sign(line)
         return batch
 
@@ -237,16 +248,6 @@ class Tokenizer:
         """Ids of all pieces."""
         return {piece: i for i, piece in enumerate(self._pieces)}
 
-    @property
-    def user_symbols(self) -> list[str]:
-        """Strings that are always one piece."""
-        others = {PAD_ID, UNK_ID, BOS_ID, EOS_ID, *self.byte_ids}
-        return [
-            piece
-            for i, piece in enumerate(self._pieces)
-            if self.texts[i] is None and i not in others
-        ]
-
     @cached_property
     def _sampler(self) -> Sampler | None:
         """None for models that know one cut only."""
@@ -294,14 +295,16 @@ class Tokenizers:
 
     @classmethod
     def load(cls, directory: Path) -> "Tokenizers":
-        """Read what `save` wrote.
+        """Read what `save` wrote, or the one file of a SentencePiece model for both languages.
 
         Raises:
             DataError: If files are missing or damaged.
         """
+        if directory.is_file():
+            joint = Tokenizer.load(directory)
+            return cls(src=joint, tgt=joint)
         if not directory.is_dir():
-            what = "expected a folder; this is a file" if directory.exists() else "no such folder"
-            raise DataError(f"{directory}: {what} (of a tokenizer)")
+            raise DataError(f"{directory}: no such folder (of a tokenizer)")
         found = [name for name in ("joint", "src", "tgt") if (directory / f"{name}.model").exists()]
         if "joint" in found and len(found) > 1:
             raise DataError(

@@ -212,6 +212,11 @@ def find_tokenizers(config: Config, run: RunDirectory, sources: Sequence[PairSou
                 f"tokenizer.path: {settings.path} has {has} but tokenizer.joint is "
                 f"{str(settings.joint).lower()}: set it to {str(tokenizers.joint).lower()}"
             )
+        if not (tokenizers.src.keeps_text and tokenizers.tgt.keeps_text):
+            logger.info(
+                "%s normalises text before it is cut: what that changes does not come back",
+                settings.path,
+            )
         return tokenizers
     arguments = settings.model_dump(exclude={"path", "sampling"})
     hashes = known_hashes(config)
