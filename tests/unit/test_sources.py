@@ -133,7 +133,7 @@ def test_tsv_row_with_too_few_columns_is_named(tmp_path: Path) -> None:
     path = write(tmp_path / "x.tsv", "a\tb\nc\n")
     assert error_of(open_(type="tsv", path=path)) == (
         f"{path}:2: expected at least 2 columns separated by tabs; got 1. "
-        "Mend the line, set src_column and tgt_column, or take type: csv for commas and quotes"
+        "Correct the line, or set src_column and tgt_column"
     )
 
 
@@ -175,6 +175,75 @@ def test_csv_columns_have_numbers_or_names_in_the_first_row(tmp_path: Path) -> N
 def test_damaged_csv_is_named_with_its_line(tmp_path: Path, text: str, words: str) -> None:
     path = write(tmp_path / "x.csv", text)
     assert error_of(open_(type="csv", path=path)).startswith(path + words)
+
+
+@pytest.mark.parametrize(
+    ("settings", "text", "words"),
+    [
+        ({"type": "tsv"}, "a,b\n", "It looks like {type: csv, delimiter: ','}"),
+        ({"type": "csv"}, "\ufeffa;b\r\n", "It looks like {type: csv, delimiter: ';'}"),
+        ({"type": "csv"}, "a\tb\n", 'It looks like {type: csv, delimiter: "\\t"}'),
+        (
+            {"type": "csv", "src_column": "English", "tgt_column": "French"},
+            "English;French\na;b\n",
+            "there are: English;French. It looks like {type: csv, delimiter: ';'}",
+        ),
+        ({"type": "csv"}, "a,b\nyes, it is,oui\n", "x:2: expected 2 fields as in the first row"),
+    ],
+)
+def test_other_delimiters_and_bare_commas_are_named(
+    tmp_path: Path, settings: dict[str, str], text: str, words: str
+) -> None:
+    assert words in error_of(open_(**settings, path=write(tmp_path / "x", text)))
+
+
+def test_empty_fields_at_the_end_of_a_row_are_no_text(tmp_path: Path) -> None:
+    path = write(tmp_path / "x", "a,b\nc,d,,\n")
+    assert list(open_(type="csv", path=path)) == [("a", "b"), ("c", "d")]
+
+
+def test_quotes_around_all_columns_of_tsv_are_warned_of(tmp_path: Path, caplog) -> None:
+    quoted = write(tmp_path / "x", '"a"\t"b"\n"c"\t"d"\n')
+    assert list(open_(type="tsv", path=quoted)) == [('"a"', '"b"'), ('"c"', '"d"')]
+    assert '{type: csv, delimiter: "\\t"}' in caplog.text
+    assert list(open_(type="csv", path=quoted, delimiter="\t")) == [("a", "b"), ("c", "d")]
+
+
+OFFICE = b"PK\x03\x04\x14\0\x06\0[Content_Types].xml"
+TMX = '<?xml version="1.0"?>\n<!DOCTYPE tmx SYSTEM "tmx14.dtd">\n<tmx version="1.4"><body/></tmx>'
+XLIFF = '\ufeff<?xml version="1.0"?><xliff version="1.2" xmlns="urn:oasis"></xliff>'
+PO = '# French\nmsgid ""\nmsgstr ""\n"Language: fr\\n"\n\nmsgid "Open"\nmsgstr "Ouvrir"\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("x.xlsx", OFFICE, "an Excel workbook: save it as `CSV UTF-8` and take type: csv"),
+        ("x.docx", OFFICE, "a Word document: save it as plain text in UTF-8"),
+        ("x.en", OFFICE, "a zip archive: unpack it first"),
+        ("x.pdf", b"%PDF-1.7", "a PDF: "),
+        ("x.tmx", TMX, "a TMX translation memory: "),
+        ("x.xlf", XLIFF, "an XLIFF file: "),
+        ("x.po", PO, "a PO catalog of messages: "),
+        ("x.tmx.gz", gzip.compress(TMX.encode()), "a TMX translation memory: "),
+        ("x.sgm", '<refset setid="x">', "an SGM file: "),
+        ("x.en", "a dog\n".encode("utf-16"), "text in UTF-16: convert it with `iconv -f utf-16"),
+        ("x.en.gz", "a dog\n", "no gzip data: rename it without .gz"),
+        ("x.en", gzip.compress(b"a dog\n"), "gzip data without its suffix: add .gz"),
+        ("x.en", b"PAR1\0\0", "a Parquet file: take type: parquet"),
+    ],
+)
+def test_files_of_other_kinds_are_named_when_opened_with_the_cure(
+    tmp_path: Path, name: str, content: str | bytes, words: str
+) -> None:
+    path = write(tmp_path / name, content)
+    good = write(tmp_path / "good", "<s> a dog & 'msgid \"\"'\n")
+    with pytest.raises(DataError) as caught:
+        open_(type="text", src=good, tgt=path)
+    assert str(caught.value).startswith(f"{path}: {words}")
+    for kind in ("tsv", "csv", "jsonl"):
+        with pytest.raises(DataError, match=f"{name}: {words[:12]}"):
+            open_(type=kind, path=path)
 
 
 # --- jsonl ----------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ nothing is skipped or shifted in silence.
 
 import csv
 import json
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +15,10 @@ from transformer_mt.data.fingerprints import hash_content, hash_values
 from transformer_mt.errors import DataError
 from transformer_mt.hashes import NO_HASHES, FileHashes
 from transformer_mt.log import counted
+from transformer_mt.text.file_kinds import check_kind
 from transformer_mt.text.lines import check_lasting, open_binary, read_lines
+
+logger = logging.getLogger(__name__)
 
 
 class TextPairs:
@@ -69,8 +73,15 @@ class TsvPairs:
             if len(columns) < num_needed:
                 raise DataError(
                     f"{self.path}:{number}: expected at least {num_needed} columns separated by "
-                    f"tabs; got {len(columns)}. Mend the line, set src_column and tgt_column, or "
-                    f"take type: csv for commas and quotes"
+                    f"tabs; got {len(columns)}. "
+                    f"{_other_delimiter(line, num_needed) if number == 1 else ''}Correct the line, "
+                    "or set src_column and tgt_column"
+                )
+            if number == 1 and all(map(_in_quotes, columns)):
+                logger.warning(
+                    "%s: all columns stand in double quotes, which are text here: for quotes that "
+                    'are not, take {type: csv, delimiter: "\\t"}',
+                    self.path,
                 )
             yield columns[self.src_column], columns[self.tgt_column]
 
@@ -103,17 +114,25 @@ class CsvPairs:
     def __iter__(self) -> Iterator[tuple[str, str]]:
         """Yield the pairs."""
         places: list[int] | None = None
+        width = 0
         for number, row in self._rows():
             if places is None:
-                places = [self._place(column, row) for column in self.columns]
+                places, width = [self._place(column, row) for column in self.columns], len(row)
                 if isinstance(self.columns[0], str):
                     continue
             place = f"{self.path}:{number}"
             if len(row) <= max(places):
+                is_first = len(row) == width
+                hint = _other_delimiter(row[0], max(places) + 1) if is_first else ""
                 raise DataError(
                     f"{place}: expected at least {max(places) + 1} fields separated by "
-                    f"'{self.delimiter}'; got {len(row)}. Mend the row, or set delimiter, "
-                    f"src_column and tgt_column"
+                    f"{self.delimiter!r}; got {len(row)}. {hint}Correct the row, or set delimiter, "
+                    "src_column and tgt_column"
+                )
+            if any(row[width:]):
+                raise DataError(
+                    f"{place}: expected {width} fields as in the first row; got {len(row)}. A text "
+                    f"with {self.delimiter!r} in it must stand in double quotes"
                 )
             src, tgt = (text_of(row[p], field=str(p), place=place) for p in places)
             yield src, tgt
@@ -136,9 +155,10 @@ class CsvPairs:
         if isinstance(column, int):
             return column
         if column not in first:
+            hint = _other_delimiter(first[0], 2) if len(first) == 1 else ""
             raise DataError(
                 f"{self.path}: no column '{column}' in the first row; there are: "
-                f"{', '.join(first[:20])}. Set src_column and tgt_column"
+                f"{', '.join(first[:20])}. {hint}Set src_column and tgt_column"
             )
         return first.index(column)
 
@@ -179,6 +199,18 @@ class JsonlPairs:
         return hash_values("jsonl", hash_content(self.path, hashes), self.src_field, self.tgt_field)
 
 
+def _other_delimiter(line: str, num_needed: int) -> str:
+    """Tell what seems to separate the columns of a first line that has too few by the expected."""
+    for delimiter, written in ((";", "';'"), ("\t", '"\\t"'), (",", "','"), ("|", "'|'")):
+        if line.count(delimiter) + 1 >= num_needed:
+            return f"It looks like {{type: csv, delimiter: {written}}}. "
+    return ""
+
+
+def _in_quotes(text: str) -> bool:
+    return len(text) > 1 and text.startswith('"') and text.endswith('"')
+
+
 def _check_readable(*paths: Path) -> None:
     """Raise DataError that names each file that cannot be opened."""
     mistakes = []
@@ -186,6 +218,7 @@ def _check_readable(*paths: Path) -> None:
         try:
             check_lasting(path)
             open_binary(path).close()
+            check_kind(path)
         except DataError as error:
             mistakes.append(str(error))
     if mistakes:

@@ -1,0 +1,100 @@
+"""Files that hold no lines of text: what they are, by their first bytes, and what to do."""
+
+import codecs
+import re
+import zlib
+from lzma import LZMAError
+from pathlib import Path
+
+from transformer_mt.errors import DataError
+from transformer_mt.text.lines import open_binary
+
+_HEAD_BYTES = 4096
+
+_ARCHIVES = {
+    ".gz": (b"\x1f\x8b", "gzip"),
+    ".bz2": (b"BZh", "bzip2"),
+    ".xz": (b"\xfd7zXZ\x00", "xz"),
+    ".zst": (b"\x28\xb5\x2f\xfd", "Zstandard"),
+}
+
+_OFFICE = {
+    ".xlsx": "an Excel workbook: save it as `CSV UTF-8` and take type: csv",
+    ".docx": "a Word document: save it as plain text in UTF-8, with one sentence on each line",
+    ".ods": "a spreadsheet: save it as CSV in UTF-8 and take type: csv",
+    ".odt": "a text document: save it as plain text in UTF-8, with one sentence on each line",
+}
+
+_BINARY = (
+    (b"\xd0\xcf\x11\xe0", "an old Office file: save it as CSV or plain text, in UTF-8"),
+    (b"%PDF-", "a PDF: its text must be extracted first, with one sentence on each line"),
+    (b"PAR1", "a Parquet file: take type: parquet"),
+    (codecs.BOM_UTF16_LE, "text in UTF-16: convert it with `iconv -f utf-16 -t utf-8 OLD > NEW`"),
+    (codecs.BOM_UTF16_BE, "text in UTF-16: convert it with `iconv -f utf-16 -t utf-8 OLD > NEW`"),
+)
+
+_MARKUP = (
+    (rb"<tmx\b", "a TMX translation memory: convert it to a table or to two line files first"),
+    (rb"<xliff\b", "an XLIFF file: convert it to a table or to two line files first"),
+    (rb"<(!doctype )?html\b", "an HTML page: its text must be extracted first"),
+    (rb"<(srcset|refset|tstset|mteval)\b", "an SGM file: take its text without the markup"),
+    (rb"<\?xml", "an XML file: its text must be extracted first"),
+)
+
+_MESSAGE = re.compile(rb'^msgid\s+".*"\s*$.*?^msgstr(\[0\])?\s+"', re.MULTILINE | re.DOTALL)
+
+
+def check_kind(path: Path) -> None:
+    """Refuse a file that is known to hold something else than lines of text.
+
+    Files that cannot be read pass: reading them says why.
+
+    Raises:
+        DataError: Says what it is and how to get lines or a table out of it.
+    """
+    try:
+        with open(path, "rb") as file:
+            raw = file.read(_HEAD_BYTES)
+    except (OSError, ValueError):
+        return
+    suffix = path.suffix.lower()
+    for ending, (magic, name) in _ARCHIVES.items():
+        if raw.startswith(magic) and suffix not in _ARCHIVES:
+            raise DataError(f"{path}: {name} data without its suffix: add {ending} to its name")
+        if raw and suffix == ending and not raw.startswith(magic):
+            raise DataError(f"{path}: no {name} data: rename it without {ending}, or copy it again")
+    if kind := kind_of(_content(path), suffix):
+        raise DataError(f"{path}: {kind}")
+
+
+def kind_of(head: bytes, suffix: str = "") -> str | None:
+    """Say what a file is and what to do with it; None for what may be text.
+
+    Args:
+        head: Its first bytes, a kilobyte or more.
+        suffix: The end of its name, such as `.xlsx`.
+    """
+    if head.startswith(b"PK\x03\x04"):
+        return _OFFICE.get(suffix, "a zip archive: unpack it first")
+    for magic, words in _BINARY:
+        if head.startswith(magic):
+            return words
+    start = head.removeprefix(codecs.BOM_UTF8).lstrip()
+    if start.startswith(b"<"):
+        for pattern, words in _MARKUP:
+            if re.search(pattern, start[:2048], re.IGNORECASE):
+                return words
+    if _MESSAGE.search(head):
+        return (
+            "a PO catalog of messages: convert it to a table first (`po2csv` of translate-toolkit)"
+        )
+    return None
+
+
+def _content(path: Path) -> bytes:
+    """Read the beginning of a file or archive; nothing if that fails."""
+    try:
+        with open_binary(path) as file:
+            return file.read(_HEAD_BYTES)
+    except (DataError, OSError, EOFError, ValueError, zlib.error, LZMAError):
+        return b""
