@@ -3,6 +3,7 @@
 import errno
 import io
 import json
+import logging
 import os
 import re
 import subprocess
@@ -10,6 +11,7 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -19,6 +21,7 @@ from transformer_mt import __version__
 from transformer_mt.cli.main import (
     COMMANDS,
     CommandGroup,
+    Program,
     app,
     prepare_streams,
     report,
@@ -43,6 +46,7 @@ data:
 training: {max_steps: 10000}
 """
 SLOW_TO_IMPORT = {"torch", "datasets", "numpy", "sentencepiece", "sacrebleu", "pyarrow", "rich"}
+NOT_FOR_HELP = SLOW_TO_IMPORT | {"pydantic", "yaml", "tqdm", "importlib.metadata"}
 
 
 PROGRAM = [sys.executable, "-m", "transformer_mt"]
@@ -62,10 +66,10 @@ def run(*arguments: str, **environment: str) -> tuple[int, str, str]:
 def command_lines(app: typer.Typer) -> Iterator[list[str]]:
     """Find the command line of every command and group, the program itself included."""
 
-    def walk(command: object, line: list[str]) -> Iterator[list[str]]:
+    def walk(command: Any, line: list[str]) -> Iterator[list[str]]:
         yield line
-        for name, inner in getattr(command, "commands", {}).items():
-            yield from walk(inner, [*line, name])
+        for name in getattr(command, "commands", {}):
+            yield from walk(command.get_command(None, name), [*line, name])
 
     return walk(typer.main.get_command(app), [])
 
@@ -84,12 +88,13 @@ LINES = list(command_lines(app))
 def test_start_up_imports_nothing_slow(arguments: list[str], tmp_path: Path) -> None:
     config = tmp_path / "good.yaml"
     config.write_text(GOOD)
+    slow = NOT_FOR_HELP if arguments == ["--help"] else SLOW_TO_IMPORT
     arguments = [str(config) if word == "CONFIG" else word for word in arguments]
     program = (
         "import sys\nfrom transformer_mt.cli.main import main\n"
         f"sys.argv = ['tmt', *{arguments!r}]\n"
         "try:\n    main()\nexcept SystemExit as stop:\n    assert not stop.code, stop.code\n"
-        f"print(sorted({SLOW_TO_IMPORT!r} & set(sys.modules)), file=sys.stderr)\n"
+        f"print(sorted({slow!r} & set(sys.modules)), file=sys.stderr)\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -300,13 +305,64 @@ from {module} import {function}
         (["config", "show"], "Missing argument 'CONFIG'"),
         (["config", "check", "--config"], "Missing argument 'CONFIG'"),
         (["config", "show", "a", "b"], "unexpected extra argument"),
-        (["config", "show", "--sett", "x"], "No such option: --sett"),
+        (["config", "show", "--sett", "x"], "No such option: --sett; did you mean --set?"),
+        (["train", "--lr", "1"], "No such option: --lr; give --set training.lr=.."),
+        (["train", "--epochs", "3"], "give --set training.max_epochs=.."),
+        (["train", "--batch-size", "3"], "give --set training.max_tokens=.."),
+        (["train", "--resume"], "the same command goes on with a run that was interrupted"),
+        (["translate", "--epochs", "3"], "No such option: --epochs\n"),
+        (["train", "-c", "base", "training.lr=1"], "put --set before each setting"),
+        (["bleu"], "Did you mean 'evaluate'?"),
+        (["verify", "--score", "--no-score"], "--score is given 2 times; it takes one value"),
+        (["config", "schema", "-q", "-v"], "exclude each other"),
     ],
 )
 def test_wrong_usage_is_2(arguments: list[str], message: str) -> None:
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 2
     assert message in result.output
+
+
+def test_summaries_of_the_help_page_are_those_of_the_commands() -> None:
+    program = typer.main.get_command(app)
+    assert isinstance(program, Program)
+    assert {
+        name: program.get_command(None, name).get_short_help_str(100) for name in COMMANDS
+    } == COMMANDS
+
+
+def single_value_options() -> Iterator[tuple[list[str], str]]:
+    for line in LINES:
+        command: Any = typer.main.get_command(app)
+        for name in line:
+            command = command.get_command(None, name)
+        for option in command.params if line else []:
+            is_single = option.param_type_name == "option" and not option.multiple
+            if is_single and not option.is_flag:
+                yield line, option.opts[0]
+
+
+def test_a_second_value_is_refused_by_every_option_that_takes_one() -> None:
+    options = list(single_value_options())
+    assert len(options) > 100
+    for line, option in options:
+        result = CliRunner().invoke(app, [*line, option, "1", option, "2"])
+        assert result.exit_code == 2
+        assert f"{option} is given 2 times; it takes one value" in result.output
+
+
+def test_options_of_the_program_may_stand_behind_the_command() -> None:
+    assert CliRunner().invoke(app, ["config", "schema", "-q"]).exit_code == 0
+    assert logging.getLogger("transformer_mt").level == logging.WARNING
+    assert CliRunner().invoke(app, ["config", "schema", "--verbose"]).exit_code == 0
+    assert logging.getLogger("transformer_mt").level == logging.DEBUG
+    result = CliRunner().invoke(app, ["config", "show", "none", "--debug"])
+    assert result.stderr.startswith("Traceback")
+
+
+def test_help_may_be_asked_for_as_a_command() -> None:
+    for words, asked in ((["help"], ["-h"]), (["help", "train"], ["train", "-h"])):
+        assert CliRunner().invoke(app, words).stdout == CliRunner().invoke(app, asked).stdout
 
 
 # --- tmt config -----------------------------------------------------------------------------------

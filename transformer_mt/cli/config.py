@@ -5,8 +5,8 @@ import logging
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
+from transformer_mt.cli.command import Command
 from transformer_mt.cli.help import examples
 from transformer_mt.cli.options import Overrides
 from transformer_mt.config.json_schema import config_schema
@@ -33,7 +33,7 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group, name="config")
 
 
-class ConfigArgument(TyperCommand):
+class ConfigArgument(Command):
     """A command whose configs may also be named as other commands want it, with `--config`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

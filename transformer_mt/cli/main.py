@@ -5,10 +5,11 @@ Each command is a module `cli/NAME.py` with a function
     def register(app: typer.Typer) -> None
 
 that adds its command (or its group of commands, with `app.add_typer`) to `app`. Modules are
-listed in `COMMANDS`, in the order of the help page. At import such a module may load the standard
-library, `typer`, `errors`, `log`, `config`, and modules of `cli` that load no more: torch, numpy,
-sentencepiece, sacrebleu and datasets are imported inside the command's function, so that
-`tmt --help` answers at once. Every command has examples: `epilog=examples(..)` of `cli.help`.
+listed in `COMMANDS` with their summaries, in the order of the help page, and are imported when
+their command is used. At import such a module may load the standard library, `typer`, `errors`,
+`log`, `config`, and modules of `cli` that load no more: torch, numpy, sentencepiece, sacrebleu and
+datasets are imported inside the command's function, after what a user typed has been checked.
+Every command has examples: `epilog=examples(..)` of `cli.help`.
 
 A command raises `TmtError` and does not catch it: `CommandGroup` turns it into one line on stderr
 and the exit code. Results go to stdout, everything else to stderr through `logging`.
@@ -23,35 +24,66 @@ import traceback
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
+from transformer_mt.cli.command import Command
 from transformer_mt.cli.help import examples
 from transformer_mt.cli.streams import named_stdout
 from transformer_mt.errors import TmtError, reason_of
 from transformer_mt.log import configure_logging, printable
-from transformer_mt.versions import installed_versions
 
-COMMANDS = (
-    "train",
-    "translate",
-    "evaluate",
-    "compare",
-    "score",
-    "rescore",
-    "shortlist",
-    "attention",
-    "explain",
-    "average",
-    "verify",
-    "plot",
-    "inspect",
-    "bench",
-    "lab",
-    "tokenizer",
-    "config",
-)
+COMMANDS = {
+    "train": "Train a model as a config says.",
+    "translate": "Translate text, one sentence on a line.",
+    "evaluate": "Translate and score test sets, or score translations.",
+    "compare": "Compare finished runs: size, cost, scores, chance.",
+    "score": "Print how probable given translations are.",
+    "rescore": "Rank n-best lists again, by the scores of other models too.",
+    "shortlist": "Learn which target words go with a source word, for speed.",
+    "attention": "Draw what a translation attends to in its source.",
+    "explain": "Show in a browser how a sentence is translated.",
+    "average": "Average the weights of checkpoints that a run has kept.",
+    "verify": "Check files by their hashes, and models by their scores.",
+    "plot": "Draw the learning curves of one or more runs.",
+    "inspect": "Print a model's parameters, arithmetic and memory, by part.",
+    "bench": "Measure speed and memory of training and translation.",
+    "lab": "Experiments that explain, with figures and numbers.",
+    "tokenizer": "Train, use and look into tokenizers.",
+    "config": "Show, check and describe configs.",
+}
+"""The commands and their summaries, so that the help page needs none of their modules."""
+
+CALLED_ELSEWHERE = {
+    "bleu": "evaluate",
+    "eval": "evaluate",
+    "test": "evaluate",
+    "decode": "translate",
+    "predict": "translate",
+    "generate": "translate",
+    "fit": "train",
+    "resume": "train",
+}
+"""Commands of other programs, and which of ours does the same."""
 
 CLOSED_PIPE = 141  # what a shell reports for a program that SIGPIPE ended
+
+
+def load_command(name: str) -> Any:
+    """Import the module of a command, and make the command."""
+    holder = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
+    importlib.import_module(f"transformer_mt.cli.{name}").register(holder)
+    _adopt(holder)
+    return typer.main.get_group(holder).commands[name]
+
+
+def _adopt(holder: typer.Typer) -> None:
+    """Make all commands read their lines in the same way."""
+    for command in holder.registered_commands:
+        if command.cls in (None, TyperCommand):
+            command.cls = Command
+    for group in holder.registered_groups:
+        if group.typer_instance is not None:
+            _adopt(group.typer_instance)
 
 
 class CommandGroup(TyperGroup):
@@ -65,6 +97,36 @@ class CommandGroup(TyperGroup):
             raise  # usage errors, which typer prints with exit code 2
         except Exception as error:
             raise typer.Exit(report(error, debug=ctx.params.get("debug", False))) from error
+
+
+class Program(CommandGroup):
+    """All commands of `COMMANDS`, each made when it is first asked for."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands: dict[str, Any] = dict.fromkeys(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command, None if there is none of this name."""
+        if cmd_name in COMMANDS and self.commands[cmd_name] is None:
+            self.commands[cmd_name] = load_command(cmd_name)
+        return self.commands.get(cmd_name)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command that a line names; `help COMMAND` is `COMMAND --help`."""
+        if args[0] == "help":
+            if args[1:]:
+                return super().resolve_command(ctx, [args[1], "--help"])
+            typer.echo(ctx.get_help())
+            raise typer.Exit
+        if args[0] in CALLED_ELSEWHERE:
+            ctx.fail(f"No such command '{args[0]}'. Did you mean '{CALLED_ELSEWHERE[args[0]]}'?")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the summaries, without making the commands."""
+        with formatter.section("Commands"):
+            formatter.write_dl([*COMMANDS.items()])
 
 
 def report(error: Exception, *, debug: bool) -> int:
@@ -100,6 +162,8 @@ def print_version(wanted: bool) -> None:
     """Print the versions on one line, and stop."""
     if not wanted:
         return
+    from transformer_mt.versions import installed_versions
+
     versions = installed_versions()
     commit = f" ({versions['commit']})" if versions["commit"] else ""
     typer.echo(
@@ -111,7 +175,7 @@ def print_version(wanted: bool) -> None:
 
 app = typer.Typer(
     name="tmt",
-    cls=CommandGroup,
+    cls=Program,
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -145,10 +209,6 @@ def tmt(
     configure_logging(
         logging.DEBUG if debug or verbose else logging.WARNING if quiet else logging.INFO
     )
-
-
-for command in COMMANDS:
-    importlib.import_module(f"transformer_mt.cli.{command}").register(app)
 
 
 def prepare_streams() -> None:

@@ -10,7 +10,7 @@ import typer
 from transformer_mt.cli.combinations import check_together
 from transformer_mt.cli.demands import with_demands
 from transformer_mt.cli.device_options import Devices, load_on_devices
-from transformer_mt.cli.help import GroupedCommand, examples
+from transformer_mt.cli.help import examples
 from transformer_mt.cli.model_options import (
     BatchTokens,
     BeamSize,
@@ -85,7 +85,6 @@ MBR_SAMPLES = 64
 def register(app: typer.Typer) -> None:
     """Add `tmt translate` to the program."""
     app.command(
-        cls=GroupedCommand,
         epilog=examples(
             "tmt translate < input.txt > output.txt",
             "tmt translate --model runs/base --input input.txt --output output.txt",

@@ -157,14 +157,14 @@ def _unknown_setting(spot: _Spot) -> str:
     if group is not None and others:
         own = " or ".join(type_names(group))
         return f"type {own} has no such setting: remove it, or take type {' or '.join(others)}"
-    exact, near = _settings_called(name)
+    exact, near = settings_called(name)
     own = "" if group is None or exact else suggestion(name, list(group.model_fields))
     places = [] if own else exact or near
     hint = f"; did you mean {' or '.join(map(repr, places))}?" if places else own
     return f"unknown setting{hint or _known_in(group)}"
 
 
-def _settings_called(name: str) -> tuple[list[str], list[str]]:
+def settings_called(name: str) -> tuple[list[str], list[str]]:
     """Find all settings of this name, and those of names that are near; none if they are many."""
     named: dict[str, list[str]] = {}
     for path in paths_below(Config):

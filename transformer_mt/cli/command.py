@@ -1,0 +1,131 @@
+"""What all commands have in common: how a command line is read, and how help is laid out."""
+
+import difflib
+import os.path
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import typer
+from typer.core import TyperCommand
+
+CLOSE = 0.75
+"""How like an option an unknown one must be to be taken for a slip of the keyboard."""
+
+ELSEWHERE = {
+    "resume": "the same command goes on with a run that was interrupted",
+    "text": "the text itself is the argument, in quotes",
+    "gpu": "give --device cuda",
+    "cpu": "give --device cpu",
+}
+"""Options that other programs have, and what to type here."""
+
+
+class Command(TyperCommand):
+    """A command of `tmt`.
+
+    An option with a single value can be given once; `~` in paths is the home folder; the options
+    of the program, such as `-q`, may also stand behind the command. The help shows options in
+    groups: the group of an option is its `rich_help_panel`, and those without come first.
+    """
+
+    def make_parser(self, ctx: Any) -> Any:
+        """Return a parser that refuses what would otherwise be lost in silence."""
+        parser: Any = super().make_parser(ctx)
+        read = parser.parse_args
+        program = ctx.find_root()
+        options = [p for p in program.command.params if p.name in ("quiet", "verbose", "debug")]
+        for option in options:
+            option.add_to_parser(parser, program)
+
+        def parse_args(args: list[str]) -> tuple[dict[str, Any], list[str], list[Any]]:
+            """Return values by parameter, what is left over, and the parameters as given."""
+            try:
+                values, rest, order = read(args)
+            except typer.TyperException as error:
+                if hasattr(error, "possibilities"):  # there is no such option
+                    self._explain(error)
+                raise
+            if ctx.resilient_parsing:  # the shell completes a line
+                return values, rest, order
+            for parameter, count in Counter(order).items():
+                if count > 1 and _has_one_value(parameter):
+                    ctx.fail(f"{parameter.opts[0]} is given {count} times; it takes one value")
+            if rest:
+                ctx.fail(self._about_extra(rest))
+            if given := {p.name: values.pop(p.name) for p in options if p.name in values}:
+                program.params.update(given)
+                program.invoke(program.command.callback, **program.params)
+            return values, rest, order
+
+        parser.parse_args = parse_args
+        return parser
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the command line into `ctx.params`."""
+        rest = super().parse_args(ctx, args)
+        for name, value in ctx.params.items():
+            ctx.params[name] = _at_home(value)
+        return rest
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write one section for each group, in the order of their first options."""
+        groups: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is None:
+                continue
+            group = getattr(parameter, "rich_help_panel", None) or "Options"
+            if parameter.param_type_name == "argument":  # without its type in Python
+                group, record = "Arguments", (parameter.metavar or parameter.name, record[1])
+            groups.setdefault(group, []).append(record)
+        for group, records in groups.items():
+            if records:
+                with formatter.section(group):
+                    formatter.write_dl(records)
+
+    def _explain(self, error: Any) -> None:
+        """Say what to type in place of an option that does not exist."""
+        name = error.option_name.lstrip("-").replace("-", "_")
+        own = [option for p in self.params for option in p.opts if p.param_type_name == "option"]
+        near = difflib.get_close_matches(error.option_name, own, n=1, cutoff=CLOSE)
+        hint = ELSEWHERE.get(name, "")
+        if near:
+            hint = f"did you mean {near[0]}?"
+        elif "--set" in own:
+            hint = hint or _as_setting(name)
+        error.possibilities = []
+        error.message += f"; {hint}" if hint else ""
+
+    def _about_extra(self, rest: list[str]) -> str:
+        """Say what to do with arguments that the command does not take."""
+        shown = " ".join(rest)
+        if any(p.name == "settings" for p in self.params) and "=" in rest[0]:
+            return f"Got unexpected extra argument(s) ({shown}): put --set before each setting"
+        return f"Got unexpected extra argument(s) ({shown})"
+
+
+def _has_one_value(parameter: Any) -> bool:
+    """Tell an option of which the last value would win, also of `--so/--not-so`."""
+    if parameter.param_type_name != "option" or parameter.multiple:
+        return False
+    return not parameter.is_flag or bool(parameter.secondary_opts)
+
+
+def _at_home(value: Any) -> Any:
+    """Replace `~` at the start of paths; leave other values alone."""
+    if isinstance(value, Path):
+        return Path(os.path.expanduser(value))
+    return type(value)(map(_at_home, value)) if isinstance(value, list | tuple) else value
+
+
+def _as_setting(name: str) -> str:
+    """Say which setting of the configs has this name, or has it elsewhere; nothing if none."""
+    from transformer_mt.config.mistakes import settings_called
+    from transformer_mt.config.training import NAMES_ELSEWHERE
+
+    if name in NAMES_ELSEWHERE:
+        return NAMES_ELSEWHERE[name].replace("set ", "give --set ") + "=.."
+    exact, near = settings_called("max_steps" if name == "steps" else name)
+    found = sorted(exact or near, key=lambda path: not path.startswith("training."))
+    return f"give --set {found[0]}=.." if found else ""
