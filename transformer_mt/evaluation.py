@@ -167,6 +167,7 @@ def translate_and_score(
     metrics: Sequence[MetricName],
     tgt_lang: str,
     on_progress: Callable[[int, int], None] | None = None,
+    more_references: Sequence[Sequence[str]] = (),
 ) -> Evaluation:
     """Translate sources and score the result against references.
 
@@ -177,6 +178,7 @@ def translate_and_score(
         metrics: Which scores; may be empty.
         tgt_lang: Code of the target language, decides how metrics tokenize.
         on_progress: Called with sentences done and sentences in all.
+        more_references: See `metrics.scores.score`.
 
     Raises:
         DataError: If there are no lines, or their numbers differ.
@@ -188,6 +190,12 @@ def translate_and_score(
     translations = translator.translate(sources, on_progress=on_progress)
     hypotheses = [translation.text for translation in translations]
     return Evaluation(
-        scores=score(hypotheses, references, metrics=metrics, tgt_lang=tgt_lang),
+        scores=score(
+            hypotheses,
+            references,
+            metrics=metrics,
+            tgt_lang=tgt_lang,
+            more_references=more_references,
+        ),
         hypotheses=hypotheses,
     )

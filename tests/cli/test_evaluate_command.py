@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from sacrebleu.metrics import BLEU, CHRF
 
 from tests.commands import tmt
 from transformer_mt.bundle import load_bundle
@@ -218,3 +219,30 @@ def test_a_missing_test_set_is_named_before_anything_is_translated(tiny_bundle, 
     assert result.exit_code == 3
     assert "second.tgt" in result.stderr
     assert result.stdout == ""
+
+
+def test_several_references_and_intervals_are_those_of_sacrebleu(tmp_path, tiny_text):
+    first = tiny_text[1]
+    hypotheses = [line.replace("a", "o") for line in first]
+    others = [line[1:] for line in first]
+    paths = [write(tmp_path / name, lines) for name, lines in
+             (("hyp", hypotheses), ("first", first), ("other", others))]  # fmt: skip
+    arguments = ("--hyp", paths[0], "--ref", paths[1], "--ref", paths[2], "--bleu", "--chrf")
+    records = [
+        json.loads(run(*arguments, *more, "--json").stdout)["scores"]
+        for more in ((), ("--confidence",))
+    ]
+    for number, metric in enumerate((BLEU(), CHRF())):
+        expected = metric.corpus_score(hypotheses, [first, others], n_bootstrap=1000)
+        for scores in records:
+            assert scores[number]["value"] == expected.score
+            assert scores[number]["signature"].startswith("nrefs:2|")
+        assert records[1][number]["half_width"] == expected._ci
+        assert records[1][number]["signature"] == str(metric.get_signature())
+
+
+def test_a_model_is_scored_against_several_references(tiny_bundle, files, hypotheses, tmp_path):
+    other = write(tmp_path / "own.de", hypotheses)
+    arguments = ("--model", tiny_bundle, "--src", files[0], "--ref", files[1], "--ref", other)
+    (line,) = run(*arguments, "--bleu").stdout.splitlines()
+    assert "BLEU = 100.00 (nrefs:2|" in line

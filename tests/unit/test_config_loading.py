@@ -392,6 +392,26 @@ def test_a_mistake_is_said_in_plain_words_with_its_place(old: str, new: str, mis
     assert f"x.yaml:{mistake}" in mistakes(replaced(old, new))
 
 
+def test_tilde_is_the_home_folder_in_every_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    overrides = [
+        "data.train=[{type: text, src: ~/a.en, tgt: ~/a.de}, {type: tsv, path: ~/b}]",
+        "data.test={news: {type: text, src: ~/c.en, tgt: ~/c.de, more_references: [~/d.de]}}",
+        "data.corpus_dir=~/corpora",
+        "training.runs_dir=~/runs",
+        "tokenizer.path=~/tokenizer",
+    ]
+    text = dump_config(parse_config(GOOD, "x.yaml", overrides))
+    assert "~" not in text
+    assert text.count("/home/me/") == 9
+
+
+def test_several_references_are_for_test_sets() -> None:
+    train = "data.train=[{type: text, src: a, tgt: b, more_references: [c]}]"
+    (mistake,) = mistakes(GOOD, train)
+    assert mistake.endswith("]: more_references are for test sets: leave them out here")
+
+
 def test_temperature_excludes_weights() -> None:
     text = replaced("num_pairs: 10", "num_pairs: 10\n      weight: 2").replace(
         "  valid:", "  temperature: 5\n  valid:"

@@ -61,7 +61,7 @@ def compare(
     runs: Runs,
     test_set: TestSetName = None,
     src: Sources = None,
-    ref: References = None,
+    ref: References = [],  # noqa: B006 - typer reads the default; nothing changes it
     as_json: AsJson = False,
     as_markdown: AsMarkdown = False,
     by_length: ByLength = False,
@@ -78,7 +78,7 @@ def compare(
     bootstrap of 1000 samples). Validation loss is the negative log-likelihood in nats a token.
     Lengths are counted by the tokenizer of the first run.
     """
-    if (src is None) != (ref is None):
+    if (src is None) != (not ref):
         raise ConfigError("--src and --ref belong together: give both")
     if src is not None and test_set is not None:
         raise ConfigError("with --src --test-set would have no effect")
@@ -99,8 +99,9 @@ def compare(
     found = [find_run(run) for run in runs]
     for run in found:  # before anything is translated
         read_facts(run)
-    if src is not None and ref is not None:
-        test = TestSet(src.name, *parallel_lines(src, ref))
+    if src is not None:
+        sources, references, *more = parallel_lines(src, *ref)
+        test = TestSet(src.name, sources, references, tuple(more))
     else:
         test = common_test_set(found, test_set)
     search = {} if beam_size is None else {"beam_size": beam_size}

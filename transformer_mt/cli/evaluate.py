@@ -81,7 +81,17 @@ AsJson: TypeAlias = Annotated[
 ]
 
 
-WITH_HYPOTHESES = {"--hyp", "--ref", "--tgt-lang", "--bleu", "--chrf", "--ter", "--json"}
+Confidence: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--confidence",
+        help="Half of the 95% interval of each score, by bootstrap of 1000 samples.",
+    ),
+]
+
+WITH_HYPOTHESES = {
+    "--hyp", "--ref", "--tgt-lang", "--bleu", "--chrf", "--ter", "--confidence", "--json",
+}  # fmt: skip
 """Options that have an effect on translations made before."""
 
 
@@ -93,6 +103,7 @@ def register(app: typer.Typer) -> None:
             "tmt evaluate --model runs/base --bleu --chrf --test-set newstest2014",
             "tmt evaluate --src test.en --ref test.de --output test.hyp",
             "tmt evaluate --hyp test.hyp --ref test.de --tgt-lang de --json",
+            "tmt evaluate --hyp test.hyp --ref first.de --ref second.de --confidence",
             "tmt evaluate --bleu --by-length --length-edges 10,20,30 --figure by_length.png",
         )
     )(evaluate)
@@ -103,12 +114,13 @@ def evaluate(
     bleu: Bleu = False,
     chrf: Chrf = False,
     ter: Ter = False,
+    confidence: Confidence = False,
     model: ModelPaths = None,
     ensemble_weights: EnsembleWeights = None,
     test_set: TestSetNames = [],  # noqa: B006 - typer reads the default; nothing changes it
     src: Sources = None,
     hyp: Hypotheses = None,
-    ref: References = None,
+    ref: References = [],  # noqa: B006
     tgt_lang: TargetLanguage = None,
     output: Kept = None,
     by_length: ByLength = False,
@@ -132,17 +144,18 @@ def evaluate(
     metrics: list[MetricName] = [name for name in SCORE_NAMES if chosen[name]] or ["bleu", "chrf"]
     if hyp is not None:
         _check_files("--hyp", ref, set(given_options(ctx)) - WITH_HYPOTHESES)
-        _score_files(hyp, ref, metrics, tgt_lang, as_json=as_json)
+        _score_files(hyp, ref, metrics, tgt_lang, confidence=confidence, as_json=as_json)
         return
-    if src is not None or ref is not None:
-        _check_files("--src", ref if src else None, {"--test-set"} if test_set else set())
+    if src is not None or ref:
+        _check_files("--src", ref if src else [], {"--test-set"} if test_set else set())
     edges = check_length_options(by_length, length_edges, figure)
 
     from transformer_mt.data.test_sets import TestSet, read_test_sets
 
     test_sets = []
-    if src is not None and ref is not None:  # read before the model: a wrong name fails at once
-        test_sets = [TestSet(src.name, *parallel_lines(src, ref))]
+    if src is not None:  # read before the model: a wrong name fails at once
+        sources, references, *more = parallel_lines(src, *ref)
+        test_sets = [TestSet(src.name, sources, references, tuple(more))]
     bundle, copies = load_on_devices(
         model, ensemble_weights,
         device=device, devices=devices, num_workers=num_workers, precision=precision,
@@ -150,12 +163,13 @@ def evaluate(
     test_sets = test_sets or read_test_sets(
         bundle.config, test_set, run=bundle.directory and bundle.directory.parent
     )
-    _check_kept(output, test_sets, src, ref)
+    _check_kept(output, test_sets, src, *ref)
     buckets = _score_test_sets(
         make_translator(bundle, search_options_of(ctx), copies=copies),
         test_sets,
         metrics=metrics,
         tgt_lang=tgt_lang or bundle.config.data.tgt_lang,
+        confidence=confidence,
         edges=edges,
         output=output,
         as_json=as_json,
@@ -169,6 +183,7 @@ def _score_test_sets(
     *,
     metrics: list[MetricName],
     tgt_lang: str,
+    confidence: bool,
     edges: tuple[int, ...] | None,
     output: Path | None,
     as_json: bool,
@@ -176,6 +191,7 @@ def _score_test_sets(
     """Translate, keep, score and print each test set; return scores by length where wanted."""
     from transformer_mt.evaluation import translate_and_score
     from transformer_mt.metrics.by_length import score_by_length
+    from transformer_mt.metrics.significance import with_intervals
 
     buckets: dict[str, list[Bucket]] = {}
     for test in test_sets:
@@ -187,6 +203,16 @@ def _score_test_sets(
                 metrics=metrics,
                 tgt_lang=tgt_lang,
                 on_progress=on_progress,
+                more_references=test.more_references,
+            )
+        scores = evaluation.scores
+        if confidence:
+            scores = with_intervals(
+                scores,
+                evaluation.hypotheses,
+                test.references,
+                tgt_lang=tgt_lang,
+                more_references=test.more_references,
             )
         if output is not None:
             _keep(evaluation.hypotheses, output, test.name if len(test_sets) > 1 else None)
@@ -198,14 +224,15 @@ def _score_test_sets(
                 metrics=metrics,
                 tgt_lang=tgt_lang,
                 edges=edges,
+                more_references=test.more_references,
             )
         own = buckets.get(test.name)
-        _print(test.name, len(test.sources), evaluation.scores, own, as_json=as_json)
+        _print(test.name, len(test.sources), scores, own, as_json=as_json)
     return buckets
 
 
-def _check_files(option: str, ref: Path | None, useless: set[str]) -> None:
-    if ref is None:
+def _check_files(option: str, ref: Sequence[Path], useless: set[str]) -> None:
+    if not ref:
         raise ConfigError("--hyp and --ref, or --src and --ref, belong together: give both")
     if useless:
         raise ConfigError(f"with {option} {', '.join(sorted(useless))} would have no effect")
@@ -225,13 +252,24 @@ def _check_kept(output: Path | None, test_sets: Sequence["TestSet"], *read: Path
 
 
 def _score_files(
-    hyp: Path, ref: Path | None, metrics: list[MetricName], tgt_lang: str | None, *, as_json: bool
+    hyp: Path,
+    ref: Sequence[Path],
+    metrics: list[MetricName],
+    tgt_lang: str | None,
+    *,
+    confidence: bool,
+    as_json: bool,
 ) -> None:
     from transformer_mt.metrics.scores import score
+    from transformer_mt.metrics.significance import with_intervals
 
-    assert ref is not None
-    hypotheses, references = parallel_lines(hyp, ref)
-    scores = score(hypotheses, references, metrics=metrics, tgt_lang=tgt_lang or "")
+    hypotheses, references, *more = parallel_lines(hyp, *ref)
+    language = tgt_lang or ""
+    scores = score(hypotheses, references, metrics=metrics, tgt_lang=language, more_references=more)
+    if confidence:
+        scores = with_intervals(
+            scores, hypotheses, references, tgt_lang=language, more_references=more
+        )
     _print(hyp.name, len(hypotheses), scores, None, as_json=as_json)
 
 
@@ -261,6 +299,7 @@ def _print(
                     "value": score.value,
                     "higher_is_better": score.higher_is_better,
                     "signature": score.signature,
+                    **({} if score.half_width is None else {"half_width": score.half_width}),
                 }
                 for score in scores
             ],
@@ -270,7 +309,9 @@ def _print(
         typer.echo(json.dumps(record, ensure_ascii=False))
         return
     for score in scores:
-        typer.echo(f"{name}: {SCORE_NAMES[score.name]} = {score.value:.2f} ({score.signature})")
+        half = "" if score.half_width is None else f" ± {score.half_width:.2f}"
+        value = f"{score.value:.2f}{half}"
+        typer.echo(f"{name}: {SCORE_NAMES[score.name]} = {value} ({score.signature})")
     if buckets is not None:
         for line in length_table(buckets, [score.name for score in scores]):
             typer.echo(line)

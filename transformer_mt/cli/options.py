@@ -23,7 +23,7 @@ Overrides: TypeAlias = Annotated[
 ]
 OutputFile: TypeAlias = Annotated[
     Path | None,
-    typer.Option("--output", metavar="FILE", help="Where to write. Default: stdout."),
+    typer.Option("--output", "-o", metavar="FILE", help="Where to write. Default: stdout."),
 ]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="One JSON object.")]
 Sources: TypeAlias = Annotated[
@@ -31,7 +31,7 @@ Sources: TypeAlias = Annotated[
     typer.Option(metavar="FILE", help="Lines to translate, - for stdin; needs --ref."),
 ]
 References: TypeAlias = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Reference translations.")
+    list[Path], typer.Option(metavar="FILE", help="Reference translations; repeatable.")
 ]
 
 

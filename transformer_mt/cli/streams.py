@@ -119,27 +119,28 @@ def _lines(
         yield from decode_lines(good, name, way_out=way_out)
 
 
-def parallel_lines(first: Path, second: Path) -> tuple[list[str], list[str]]:
-    """Read two files that must have the same number of lines; `-` is stdin.
+def parallel_lines(first: Path, *others: Path) -> list[list[str]]:
+    """Read files that must have the same number of lines; `-` is stdin.
 
     Raises:
-        ConfigError: If both are stdin.
+        ConfigError: If several are stdin.
         DataError: If one cannot be read, or their numbers of lines differ.
     """
     from transformer_mt.text.lines import read_lines
 
-    if first == second == STDIN:
-        raise ConfigError("- stands for stdin, and stdin can be one of the two files only")
-    pair = [
+    if [first, *others].count(STDIN) > 1:
+        raise ConfigError("- stands for stdin, and stdin can be one of the files only")
+    texts = [
         list(_lines(standard_input(), "stdin") if path == STDIN else read_lines(path))
-        for path in (first, second)
+        for path in (first, *others)
     ]
-    if len(pair[0]) != len(pair[1]):
-        raise DataError(
-            f"{first} has {counted(len(pair[0]), 'line')} but {second} has {len(pair[1]):,}: "
-            f"line N of one must belong to line N of the other"
-        )
-    return pair[0], pair[1]
+    for path, lines in zip(others, texts[1:], strict=True):
+        if len(lines) != len(texts[0]):
+            raise DataError(
+                f"{first} has {counted(len(texts[0]), 'line')} but {path} has {len(lines):,}: "
+                f"line N of one must belong to line N of the other"
+            )
+    return texts
 
 
 def check_output(path: Path | None, *others: Path | None) -> None:

@@ -4,13 +4,16 @@ Settings are values. Reading YAML and reporting errors with their place is the b
 `config.loading`. Components never see these models: builders turn them into keyword arguments.
 """
 
+import os.path
 from collections.abc import Iterator
 from typing import Annotated, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 PositiveInt = Annotated[int, Field(gt=0)]
+PathText = Annotated[str, AfterValidator(os.path.expanduser)]
+"""A path, where `~` is the home folder."""
 Share = Annotated[float, Field(ge=0, lt=1)]
 
 

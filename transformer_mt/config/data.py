@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, Tag
 
-from transformer_mt.config.base import PositiveInt, Settings, Share
+from transformer_mt.config.base import PathText, PositiveInt, Settings, Share
 
 SPLIT_NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 LANGUAGE_PATTERN = re.compile(r"[A-Za-z]{1,8}([-_@][A-Za-z0-9]{1,8})*")
@@ -27,7 +27,7 @@ Weight = Annotated[
         "epoch.",
     ),
 ]
-TextFile = Annotated[str, Field(description="File, UTF-8; plain, .gz, .bz2, .xz or .zst.")]
+TextFile = Annotated[PathText, Field(description="File, UTF-8; plain, .gz, .bz2, .xz or .zst.")]
 SrcField = Annotated[
     str | None,
     Field(
@@ -45,10 +45,12 @@ class TextSource(Settings):
     """Two parallel line files: line N of one translates line N of the other."""
 
     type: Literal["text"] = "text"
-    src: str
+    src: PathText
     """File of source lines, UTF-8; plain, .gz, .bz2, .xz or .zst."""
-    tgt: str
+    tgt: PathText
     """File of target lines, as many as source lines."""
+    more_references: list[PathText] = Field(default=[])
+    """Files of other translations of the same lines, against which scores of a test set count."""
     weight: Weight = 1.0
 
 
@@ -102,7 +104,7 @@ class ParquetSource(Settings):
     """A Parquet file."""
 
     type: Literal["parquet"]
-    path: str
+    path: PathText
     """File."""
     src_field: SrcField = None
     tgt_field: TgtField = None
@@ -113,7 +115,7 @@ class HubSource(Settings):
     """A data set of the Hugging Face hub, or a local folder in its format."""
 
     type: Literal["hub"]
-    path: str
+    path: PathText
     """Hub id such as `wmt/wmt14`, or a local folder."""
     subset: str | None = None
     """Configuration of the data set, such as `de-en`."""
@@ -241,7 +243,7 @@ class DataSettings(Settings):
     reverse_target: bool = False
     """Write targets from their last token to their first, as a right-to-left model for
     `tmt rescore`; texts and scores are as of any other model."""
-    corpus_dir: str = "data/corpora"
+    corpus_dir: PathText = "data/corpora"
     """Where tokenized corpora are kept and found again."""
     num_workers: PositiveInt | None = None
     """Processes that tokenize; default one for each processor."""
@@ -260,6 +262,9 @@ class DataSettings(Settings):
         yield from self._splits_that_cannot_be()
         if self.temperature is not None and any(s.weight != 1 for s in self.train):
             yield "temperature", "excludes weights of training sources: set only one of the two"
+        for name, sources in (("train", self.train), ("valid", [self.valid])):
+            if any(isinstance(s, TextSource) and s.more_references for s in sources):
+                yield name, "more_references are for test sets: leave them out here"
         if self.document and any(s.type == "reverse" for s in (*self.train, self.valid)):
             yield (
                 "document",
@@ -290,7 +295,7 @@ class TokenizerSettings(Settings):
 
     type: Literal["unigram", "bpe"] = "bpe"
     """Unigram language model (Kudo 2018) or byte-pair encoding (Sennrich et al. 2016)."""
-    path: str | None = None
+    path: PathText | None = None
     """Folder of a trained tokenizer, or a SentencePiece model for both languages; without it, one
     is trained on the training sources."""
     vocab_size: PositiveInt = 8000

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from transformer_mt.config.base import PositiveInt, Settings, Share
+from transformer_mt.config.base import PathText, PositiveInt, Settings, Share
 
 
 class AdamSettings(Settings):
@@ -270,7 +270,7 @@ class TrainingSettings(Settings):
     learning rate; then it stops with exit code 5."""
     tensorboard: bool = False
     """Also write TensorBoard files (needs the `tensorboard` extra)."""
-    runs_dir: str = "runs"
+    runs_dir: PathText = "runs"
     """Folder of all runs; this one is in `runs_dir/name`."""
 
     def contradictions(self) -> Iterator[tuple[str, str]]:

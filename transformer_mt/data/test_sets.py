@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from transformer_mt.config.data import SplitSource
+from transformer_mt.config.data import SplitSource, TextSource
 from transformer_mt.config.schema import Config
 from transformer_mt.data.held_out import open_held_out
 from transformer_mt.data.sources import open_source, read_pairs
@@ -17,11 +17,19 @@ HELD_OUT = "held_out"
 
 @dataclass(frozen=True)
 class TestSet:
-    """Sources and their references."""
+    """Sources and their references.
+
+    Attributes:
+        name: What it is called.
+        sources: Lines to translate.
+        references: What they should become, as many.
+        more_references: Other translations of the same lines, as many in each.
+    """
 
     name: str
     sources: list[str]
     references: list[str]
+    more_references: tuple[list[str], ...] = ()
 
 
 def read_test_sets(config: Config, names: Sequence[str], *, run: Path | None) -> list[TestSet]:
@@ -52,8 +60,12 @@ def read_test_sets(config: Config, names: Sequence[str], *, run: Path | None) ->
         source = sources[name]
         if isinstance(source, SplitSource):
             pairs = open_held_out(run and run / HELD_OUT, name)
+            test_sets.append(TestSet(name, *read_pairs(pairs)))
         else:
             languages = {"src_lang": config.data.src_lang, "tgt_lang": config.data.tgt_lang}
             pairs = open_source(source, **languages)
-        test_sets.append(TestSet(name, *read_pairs(pairs)))
+            files = source.more_references if isinstance(source, TextSource) else []
+            others = [source.model_copy(update={"tgt": file}) for file in files]
+            more = [read_pairs(open_source(other, **languages))[1] for other in others]
+            test_sets.append(TestSet(name, *read_pairs(pairs), tuple(more)))
     return test_sets

@@ -169,6 +169,7 @@ def compare_runs(
         metrics=METRICS,
         tgt_lang=languages[0],
         num_samples=num_samples,
+        more_references=test.more_references,
     )
     return [ComparedRun(*row) for row in zip(facts, scores, systems, strict=True)]
 
@@ -193,6 +194,7 @@ def compare_by_length(
             metrics=METRICS,
             tgt_lang=load_config(run.config_path).data.tgt_lang,
             edges=edges,
+            more_references=test.more_references,
         )
         for row in rows
     }
@@ -200,7 +202,7 @@ def compare_by_length(
 
 def hash_of(test: TestSet) -> str:
     """Return a hash of the sources and references of a test set; hexadecimal."""
-    return _hash([test.sources, test.references])
+    return _hash([test.sources, test.references, *test.more_references])
 
 
 def _told_apart(runs: Sequence[RunDirectory], facts: Sequence[RunFacts]) -> list[RunFacts]:

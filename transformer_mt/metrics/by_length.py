@@ -53,6 +53,7 @@ def score_by_length(
     metrics: Sequence[MetricName],
     tgt_lang: str,
     edges: Sequence[int] = DEFAULT_EDGES,
+    more_references: Sequence[Sequence[str]] = (),
 ) -> list[Bucket]:
     """Score translations apart by the lengths of their sources; empty buckets are left out.
 
@@ -64,6 +65,7 @@ def score_by_length(
         metrics: Which scores.
         tgt_lang: See `scores.score`.
         edges: The greatest length of each bucket, rising; one more takes what is longer.
+        more_references: See `scores.score`.
     """
     members: list[list[int]] = [[] for _ in range(len(edges) + 1)]
     for line, length in enumerate(lengths):
@@ -79,6 +81,7 @@ def score_by_length(
                 [references[line] for line in lines],
                 metrics=metrics,
                 tgt_lang=tgt_lang,
+                more_references=[[others[line] for line in lines] for others in more_references],
             )
         except DataError:  # nothing but blank references
             scores = []

@@ -28,12 +28,14 @@ class Score:
         value: From 0 to 100; TER can be larger.
         signature: How sacrebleu computed it.
         higher_is_better: False for TER, which counts edits.
+        half_width: Of the 95% interval by bootstrap; None where it was not asked for.
     """
 
     name: MetricName
     value: float
     signature: str
     higher_is_better: bool
+    half_width: float | None = None
 
 
 def score(
@@ -42,8 +44,9 @@ def score(
     *,
     metrics: Sequence[MetricName],
     tgt_lang: str,
+    more_references: Sequence[Sequence[str]] = (),
 ) -> list[Score]:
-    """Score translations against one reference each.
+    """Score translations against one reference each, or several.
 
     Args:
         hypotheses: Translations as users see them, not tokenized.
@@ -51,15 +54,17 @@ def score(
         metrics: Which scores, in the order wanted.
         tgt_lang: Language code such as `de`, `zh-CN` or `jpn_Jpan`; chooses how words are told
             apart. Unknown codes count as languages with spaces.
+        more_references: Other translations of the same lines, as many in each.
 
     Raises:
         DataError: If the numbers of lines differ, or all references are blank.
     """
-    if len(hypotheses) != len(references):
-        raise DataError(
-            f"expected one translation for each reference; got {len(hypotheses)} translations and "
-            f"{len(references)} references"
-        )
+    for lines in (references, *more_references):
+        if len(hypotheses) != len(lines):
+            raise DataError(
+                f"expected one translation for each reference; got {len(hypotheses)} translations "
+                f"and {len(lines)} references"
+            )
     if not references:
         raise DataError("nothing to score: there are no translations and no references")
     if not any(reference.strip() for reference in references):
@@ -67,7 +72,8 @@ def score(
     scores = []
     for name in metrics:
         metric = build_metric(name, tgt_lang)
-        value = metric.corpus_score(list(hypotheses), [list(references)]).score
+        all_references = [list(lines) for lines in (references, *more_references)]
+        value = metric.corpus_score(list(hypotheses), all_references).score
         scores.append(
             Score(
                 name=name,

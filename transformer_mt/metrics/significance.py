@@ -2,12 +2,12 @@
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sacrebleu.significance import PairedTest, Result
 
 from transformer_mt.config.training import MetricName
-from transformer_mt.metrics.scores import build_metric
+from transformer_mt.metrics.scores import Score, build_metric
 
 NUM_SAMPLES = 1000
 
@@ -39,6 +39,7 @@ def compare_systems(
     metrics: Sequence[MetricName],
     tgt_lang: str,
     num_samples: int = NUM_SAMPLES,
+    more_references: Sequence[Sequence[str]] = (),
 ) -> list[list[SureScore]]:
     """Score systems on one test set, and compare each with the first one by paired bootstrap.
 
@@ -50,6 +51,7 @@ def compare_systems(
         metrics: Which scores.
         tgt_lang: See `scores.score`.
         num_samples: Test sets to draw, with the same lines for all systems.
+        more_references: See `scores.score`.
 
     Returns:
         For each system a score for each metric.
@@ -58,7 +60,7 @@ def compare_systems(
     test = PairedTest(
         [(str(number), list(lines)) for number, lines in enumerate(systems)],
         {name: build_metric(name, tgt_lang) for name in metrics},
-        [list(references)],
+        [list(lines) for lines in (references, *more_references)],
         test_type="bs",
         n_samples=num_samples,
     )
@@ -76,6 +78,36 @@ def compare_systems(
             for name, (key, signature) in zip(metrics, signatures.items(), strict=True)
         ]
         for number in range(len(systems))
+    ]
+
+
+def with_intervals(
+    scores: Sequence[Score],
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    *,
+    tgt_lang: str,
+    more_references: Sequence[Sequence[str]] = (),
+) -> list[Score]:
+    """Return the scores of one system with half of their 95% intervals, and signatures that say so.
+
+    Args:
+        scores: Of these translations.
+        hypotheses: Translations.
+        references: As many.
+        tgt_lang: See `scores.score`.
+        more_references: Likewise.
+    """
+    (found,) = compare_systems(
+        [hypotheses],
+        references,
+        metrics=[score.name for score in scores],
+        tgt_lang=tgt_lang,
+        more_references=more_references,
+    )
+    return [
+        replace(score, half_width=sure.half_width, signature=sure.signature)
+        for score, sure in zip(scores, found, strict=True)
     ]
 
 
