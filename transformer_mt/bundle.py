@@ -170,7 +170,7 @@ def find_bundle(explicit: Path | None, runs_dir: str | Path = "runs") -> Path:
         return _bundle_at(explicit)
     if named := os.environ.get(MODEL_VARIABLE):
         try:
-            return _bundle_at(Path(named))
+            return _bundle_at(Path(os.path.expanduser(named)))
         except ModelError as error:
             raise ModelError(f"${MODEL_VARIABLE}: {error}") from error
     run = newest_run(runs_dir)

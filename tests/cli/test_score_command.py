@@ -86,4 +86,4 @@ def test_one_side_can_come_from_stdin(files, number):
 def test_both_sides_cannot_come_from_stdin(files):
     result = run(*files[:2], "--src", "-", "--tgt", "-")
     assert result.exit_code == 2
-    assert "stdin can be one of the two files only" in result.stderr
+    assert "stdin can be one of the files only" in result.stderr

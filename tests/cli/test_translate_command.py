@@ -52,6 +52,35 @@ def test_stdin_to_stdout(tiny_bundle, tiny_text, expected):
     assert "30 lines in " in result.stderr
 
 
+def test_files_and_texts_may_be_named_without_an_option(
+    tiny_bundle, tiny_text, expected, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name, lines in (("a", tiny_text[0][:2]), ("b", tiny_text[0][2:4])):
+        (tmp_path / name).write_bytes(text_of(lines))
+    home = ("translate", "-m", tiny_bundle)
+    both = run(*home, tmp_path / "a", "~/b", "-o", "~/out")
+    assert both.exit_code == 0, both.stderr
+    assert (tmp_path / "out").read_bytes() == text_of(expected[:4])
+    assert run(*home, "-i", "~/a").stdout_bytes == text_of(expected[:2])
+    assert run(*home, tiny_text[0][0]).stdout_bytes == text_of(expected[:1])
+    words = tiny_text[0][0].split(" ")
+    assert run(*home, *words).stdout_bytes == text_of(expected[:1])
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["gone.txt"], "gone.txt: no such file\n"),
+        ([__file__, "gone"], "gone: no such file\n"),
+        (["word"], "word: no such file; if it is a text: echo 'word' | tmt translate\n"),
+    ],
+)
+def test_a_file_that_is_not_there_is_not_taken_for_a_text(words, message):
+    result = run("translate", *words)
+    assert (result.exit_code, result.stderr) == (3, f"tmt: error: {message}")
+
+
 @pytest.mark.parametrize("suffix", ["", ".gz"])
 def test_file_to_file(tiny_bundle, tiny_text, expected, tmp_path, suffix):
     source, target = tmp_path / f"in.txt{suffix}", tmp_path / "new" / "folder" / "out.txt"
@@ -162,7 +191,7 @@ def test_n_best_lists_have_numbered_lines(tiny_bundle):
 
 
 def test_every_option_of_the_search_can_be_given():
-    names = {parameter.name for parameter in get_command(app).commands["translate"].params}
+    names = {parameter.name for parameter in get_command(app).get_command(None, "translate").params}
     assert {field.name for field in fields(SearchOptions)} <= names
 
 
@@ -463,6 +492,7 @@ def test_interrupted_it_keeps_what_is_finished_and_says_130(tiny_bundle, tmp_pat
         errors = process.stderr.read()
     assert output.read_bytes().count(b"\n") == 2
     assert b"Traceback" not in errors
+    assert f"stopped by Ctrl-C: {output} is incomplete\n".encode() in errors
 
 
 def test_a_closed_pipe_is_no_error_to_tell_of(tiny_bundle):
@@ -506,7 +536,7 @@ def test_samples_come_as_many_as_wanted_and_the_same_again(tiny_bundle, tiny_tex
 def test_help_shows_options_in_groups():
     words = run("translate", "--help").stdout.split("\n")
     groups = [line for line in words if line.endswith(":") and not line.startswith(" ")]
-    assert groups[:4] == ["Options:", "Search:", "Length:", "Sampling:"]
+    assert groups[:4] == ["Arguments:", "Options:", "Search:", "Length:"]
 
 
 @pytest.fixture(params=["file", "tab"])

@@ -77,7 +77,7 @@ def check(arguments: list[str]) -> None:
         elif isinstance(command, TyperGroup):
             for name in argument.split("/"):
                 assert name in command.commands, f"{command.name}: no command {name}"
-            command = command.commands[argument.split("/")[0]]
+            command = command.get_command(None, argument.split("/")[0])
             known |= {n for option in command.params for n in option.opts + option.secondary_opts}
 
 

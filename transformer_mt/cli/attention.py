@@ -29,7 +29,7 @@ def register(app: typer.Typer) -> None:
 
 
 def attention(
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="The source.")],
+    words: Annotated[list[str], typer.Argument(metavar="TEXT", help="The source.")],
     target: Annotated[
         str | None,
         typer.Option(metavar="TEXT", help="Its translation. Default: the model's own."),
@@ -46,7 +46,7 @@ def attention(
     ] = None,
     output: Annotated[
         Path,
-        typer.Option("--output", "-o", metavar="FILE", help="The picture: .png, .svg or .pdf."),
+        typer.Option("--output", metavar="FILE", help="The picture: .png, .svg or .pdf."),
     ] = Path("attention.png"),
     model: ModelPath = None,
     device: Device = "auto",
@@ -61,6 +61,7 @@ def attention(
     from transformer_mt.decoding.picture import draw_attention
     from transformer_mt.figures import check_figure
 
+    text = " ".join(words)
     check_figure(output)
     check_output(output)
     if not text.strip() or (target is not None and not target.strip()):

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from transformer_mt.cli.help import examples
+from transformer_mt.cli.options import either
 from transformer_mt.errors import ConfigError
 
 
@@ -14,19 +15,24 @@ def register(app: typer.Typer) -> None:
     app.command(
         epilog=examples(
             "tmt average --run runs/base --last 5 -o averaged",
-            "tmt average --run runs/base --best 3 -o averaged",
+            "tmt average runs/base --best 3 -o averaged",
             "tmt translate --model averaged < input.txt",
         )
     )(average)
 
 
 def average(
+    *,
+    argument: Annotated[
+        Path | None, typer.Argument(metavar="RUN", help="The same without --run.")
+    ] = None,
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="DIR", help="Folder of the new model.")
+        Path, typer.Option("--output", metavar="DIR", help="Folder of the new model.")
     ],
     run: Annotated[
-        Path, typer.Option("--run", metavar="DIR", help="Folder of a run; default the newest run.")
-    ] = Path("runs/latest"),
+        Path | None,
+        typer.Option("--run", metavar="DIR", help="Folder of a run; default the newest run."),
+    ] = None,
     last: Annotated[
         int | None,
         typer.Option("--last", metavar="N", min=1, help="Take so many of the newest checkpoints."),
@@ -40,10 +46,14 @@ def average(
     if (last is None) == (best is None):
         raise ConfigError("give one of --last N and --best N")
 
+    if argument is None and run is None:
+        run = Path("runs/latest")
+    named = either(argument, run, "--run", "a run")
+
     from transformer_mt.training.averaging import average_run
     from transformer_mt.training.run_directory import find_run
 
     steps = average_run(
-        find_run(run), output, which="last" if last else "best", number=last or best or 1
+        find_run(named), output, which="last" if last else "best", number=last or best or 1
     )
     typer.echo(f"{output}: mean of {len(steps)} checkpoints (steps {', '.join(map(str, steps))})")

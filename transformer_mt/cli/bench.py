@@ -22,7 +22,7 @@ from transformer_mt.cli.model_options import (
     make_translator,
     search_options_of,
 )
-from transformer_mt.cli.options import AsJson, ConfigName, Overrides
+from transformer_mt.cli.options import AsJson, ConfigArgument, ConfigName, Overrides, either
 from transformer_mt.config.loading import find_config, load_config
 from transformer_mt.versions import installed_versions
 
@@ -74,7 +74,8 @@ def register(app: typer.Typer) -> None:
     )
 )
 def train(
-    config: ConfigName,
+    argument: ConfigArgument = None,
+    config: ConfigName = None,
     seconds: Annotated[
         float, typer.Option(metavar="S", min=0, help="For how long to measure.")
     ] = 60,
@@ -89,7 +90,7 @@ def train(
     part of the forward pass, where it is computed. Matrix products are compared with the rate at
     which this machine multiplies matrices of the model's shapes and does nothing else.
     """
-    loaded = load_config(find_config(config), settings)
+    loaded = load_config(find_config(either(argument, config, "--config", "a config")), settings)
 
     from transformer_mt.benchmarks.training import measure_training
 

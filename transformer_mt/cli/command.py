@@ -12,6 +12,9 @@ from typer.core import TyperCommand
 CLOSE = 0.75
 """How like an option an unknown one must be to be taken for a slip of the keyboard."""
 
+SHORT = {"--input": "-i", "--output": "-o", "--model": "-m", "--config": "-c"}
+"""Letters of options, the same in every command."""
+
 ELSEWHERE = {
     "resume": "the same command goes on with a run that was interrupted",
     "text": "the text itself is the argument, in quotes",
@@ -28,6 +31,12 @@ class Command(TyperCommand):
     of the program, such as `-q`, may also stand behind the command. The help shows options in
     groups: the group of an option is its `rich_help_panel`, and those without come first.
     """
+
+    def __init__(self, *positional: Any, **named: Any) -> None:
+        super().__init__(*positional, **named)
+        for parameter in self.params:
+            if parameter.param_type_name == "option" and parameter.opts[0] in SHORT:
+                parameter.opts.append(SHORT[parameter.opts[0]])
 
     def make_parser(self, ctx: Any) -> Any:
         """Return a parser that refuses what would otherwise be lost in silence."""

@@ -31,10 +31,10 @@ def register(app: typer.Typer) -> None:
 
 
 def explain(
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="The source.")],
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="The page.")
-    ] = Path("explain.html"),
+    words: Annotated[list[str], typer.Argument(metavar="TEXT", help="The source.")],
+    output: Annotated[Path, typer.Option("--output", metavar="FILE", help="The page.")] = Path(
+        "explain.html"
+    ),
     model: ModelPath = None,
     beam_size: BeamSize = None,
     device: Device = "auto",
@@ -51,7 +51,7 @@ def explain(
     check_output(output)
     bundle = load_model(model, device=device, precision=precision)
     translator = make_translator(bundle, {"beam_size": beam_size})
-    written = page(gather(bundle, translator, text))
+    written = page(gather(bundle, translator, " ".join(words)))
     with results_to(output) as file:
         file.write(written)
     size = f"{len(written) / 1000:,.0f} kB"

@@ -29,7 +29,7 @@ group = typer.Typer(
 )
 
 Folder: TypeAlias = Annotated[
-    Path, typer.Option("--output", "-o", metavar="DIR", help="Folder of the files.")
+    Path, typer.Option("--output", metavar="DIR", help="Folder of the files.")
 ]
 
 
@@ -63,7 +63,7 @@ def schedule(
     Equation 3 of the paper's section 5.3 is `noam`.
     """
     _check(output, "schedule")
-    loaded = load_config(find_config(config), settings)
+    loaded = load_config(find_config(config or "base"), settings)
 
     from transformer_mt.lab.pictures import draw_schedules, save_experiment
     from transformer_mt.lab.schedules import schedule_curves

@@ -6,11 +6,18 @@ from typing import Annotated, TypeAlias, TypeVar
 
 import typer
 
+from transformer_mt.errors import ConfigError
+
 Number = TypeVar("Number", int, float)
+Value = TypeVar("Value")
 
 ConfigName: TypeAlias = Annotated[
-    str,
-    typer.Option("--config", "-c", metavar="CONFIG", help="Config file, or name of a recipe."),
+    str | None,
+    typer.Option("--config", metavar="CONFIG", help="Config file, or name of a recipe."),
+]
+
+ConfigArgument: TypeAlias = Annotated[
+    str | None, typer.Argument(metavar="CONFIG", help="The same without --config.")
 ]
 
 Overrides: TypeAlias = Annotated[
@@ -23,7 +30,7 @@ Overrides: TypeAlias = Annotated[
 ]
 OutputFile: TypeAlias = Annotated[
     Path | None,
-    typer.Option("--output", "-o", metavar="FILE", help="Where to write. Default: stdout."),
+    typer.Option("--output", metavar="FILE", help="Where to write. Default: stdout."),
 ]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="One JSON object.")]
 Sources: TypeAlias = Annotated[
@@ -33,6 +40,28 @@ Sources: TypeAlias = Annotated[
 References: TypeAlias = Annotated[
     list[Path], typer.Option(metavar="FILE", help="Reference translations; repeatable.")
 ]
+
+
+def either(argument: Value | None, option: Value | None, name: str, what: str) -> Value:
+    """Return what was given as an argument, or by an option that means the same.
+
+    Args:
+        argument: Value of the argument; None if it was not given.
+        option: Value of the option, likewise.
+        name: Of the option.
+        what: What it names.
+
+    Raises:
+        ConfigError: If both were given, or neither.
+    """
+    if option is not None and "=" in str(argument):
+        raise ConfigError(f"{argument}: put --set before each setting")
+    if argument is not None and option is not None:
+        raise ConfigError(f"{argument} and {name} {option} name the same thing: give one of them")
+    value = option if argument is None else argument
+    if value is None:
+        raise ConfigError(f"nothing is named: give {what} as an argument, or with {name}")
+    return value
 
 
 def given_options(ctx: typer.Context) -> list[str]:

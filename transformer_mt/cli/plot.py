@@ -26,7 +26,7 @@ def plot(
     ] = None,
     output: Annotated[
         Path,
-        typer.Option("--output", "-o", metavar="FILE", help="The picture: .png, .svg or .pdf."),
+        typer.Option("--output", metavar="FILE", help="The picture: .png, .svg or .pdf."),
     ] = Path("curve.png"),
 ) -> None:
     """Draw the learning curves of one or more runs.

@@ -89,7 +89,7 @@ def rescore(
     from transformer_mt.text.lines import read_lines
 
     sources = list(read_lines(src))
-    lines = (line for chunk in input_chunks(input) for line in chunk)
+    lines = (line for chunk in input_chunks([] if input is None else [input]) for line in chunk)
     bundles = [load_model(path, device=device, precision=precision) for path in model]
 
     from transformer_mt.decoding.penalties import LengthPenalty

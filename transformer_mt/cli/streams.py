@@ -7,8 +7,9 @@ import logging
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO, Literal, TextIO, TypeVar, cast
 
@@ -66,33 +67,87 @@ class _Replacing:
 
 
 def input_chunks(
-    path: Path | None,
+    paths: Sequence[Path],
     errors: Literal["strict", "replace"] | None = None,
     *,
     batch_tokens: int | None = None,
     for_many: bool = False,
 ) -> Iterator[list[str]]:
-    """Open an input, stdin without a path; from what is not a file, lines are taken as they come.
+    """Open inputs, one after the other; from what is not a file, lines are taken as they come.
 
     Args:
-        path: A file; `-` is stdin.
+        paths: Files; `-` is stdin, and so is no file at all.
         errors: Whether bytes that are not UTF-8 are refused or replaced; None: refused, and the
             command has no option for it.
         batch_tokens: See `chunks.fitting_size`.
         for_many: Likewise.
 
     Raises:
-        DataError: If it cannot be read.
+        DataError: If one cannot be read.
     """
     from transformer_mt.decoding import chunks
     from transformer_mt.text.lines import open_binary
 
-    path = None if path == STDIN else path
-    stream = standard_input() if path is None else open_binary(path)
-    all_there = is_regular_file(stream) if path is None else path.is_file()
-    lines = _lines(stream, "stdin" if path is None else str(path), errors)
+    all_there = True
+    texts = []
+    for path in paths or [STDIN]:
+        stream = standard_input() if path == STDIN else open_binary(path)
+        all_there &= is_regular_file(stream) if path == STDIN else path.is_file()
+        texts.append(_lines(stream, "stdin" if path == STDIN else str(path), errors))
+    lines = chain.from_iterable(texts)
     cut = chunks.chunks_of if all_there else chunks.chunks_as_they_come
     return cut(lines, chunks.fitting_size(batch_tokens, for_many=for_many))
+
+
+def files_and_text(words: Sequence[str], option: Path | None) -> tuple[list[Path], str | None]:
+    """Tell whether arguments are files or a text.
+
+    Args:
+        words: The arguments.
+        option: A file that was named by an option.
+
+    Returns:
+        Files, and a text; None: there was none.
+
+    Raises:
+        ConfigError: If input comes from both.
+        DataError: If a file is not there.
+    """
+    if option is not None and words:
+        raise ConfigError(f"{words[0]} and --input {option}: give one of them")
+    if option is not None or not words:
+        return ([] if option is None else [option]), None
+    paths = [Path(os.path.expanduser(word)) for word in words]
+    missing = [str(path) for path in paths if path != STDIN and not path.exists()]
+    if not missing:
+        return paths, None
+    text = " ".join(words)
+    if len(missing) < len(words) or any(map(_is_like_a_file, words)):
+        raise DataError(f"{missing[0]}: no such file")
+    if " " not in text:
+        raise DataError(f"{text}: no such file; if it is a text: echo '{text}' | tmt translate")
+    return [], text
+
+
+def _is_like_a_file(word: str) -> bool:
+    return " " not in word and ("/" in word or bool(Path(word).suffix[1:]))
+
+
+def count_lines(paths: Sequence[Path]) -> int | None:
+    """Count the lines of files; None if they cannot be read twice."""
+    from transformer_mt.text.lines import open_binary
+
+    if not paths or not all(path.is_file() for path in paths):
+        return None
+    num_lines = 0
+    for path in paths:
+        with open_binary(path) as file:
+            last = b"\n"
+            while block := file.read(2**20):
+                num_lines += block.count(b"\n")
+                last = block[-1:]
+            num_lines += last != b"\n"
+    return num_lines
 
 
 def prompted(chunks: Iterable[Chunk]) -> Iterator[Chunk]:
@@ -190,15 +245,29 @@ def results_to(path: Path | None) -> Iterator[TextIO]:
     if path is None or path == STDOUT:
         if sys.stdout is None:
             raise ConfigError("stdout is closed: name a file with --output")
-        yield sys.stdout
+        with _told_of_ctrl_c("the output" if not sys.stdout.isatty() else None):
+            yield sys.stdout
         return
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         file = path.open("w", encoding="utf-8", newline="\n")
     except OSError as error:
         raise ConfigError(f"cannot write {path}: {reason_of(error)}") from error
-    with _naming(path), file:
+    with _naming(path), file, _told_of_ctrl_c(str(path)):
         yield file
+
+
+@contextmanager
+def _told_of_ctrl_c(output: str | None) -> Iterator[None]:
+    """Say what Ctrl-C leaves incomplete; a shell's prompt then begins on a line of its own."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if sys.stderr.isatty():
+            print(file=sys.stderr)
+        if output is not None:
+            logger.warning("stopped by Ctrl-C: %s is incomplete", output)
+        raise
 
 
 class _Stdout(io.TextIOWrapper):

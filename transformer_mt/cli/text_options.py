@@ -7,8 +7,13 @@ import typer
 
 TEXT, DETAILS, MBR = "Text", "Details", "Minimum Bayes risk"
 
+FilesOrText: TypeAlias = Annotated[
+    list[str],
+    typer.Argument(metavar="FILE|TEXT", help="The same without --input; or a text, in quotes."),
+]
 Input: TypeAlias = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Lines to translate. Default: stdin.")
+    Path | None,
+    typer.Option("--input", "--src", metavar="FILE", help="Lines to translate. Default: stdin."),
 ]
 AsJson: TypeAlias = Annotated[
     bool,

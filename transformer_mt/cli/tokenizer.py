@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 import typer
 
 from transformer_mt.cli.help import examples
-from transformer_mt.cli.options import AsJson, Overrides
+from transformer_mt.cli.options import AsJson, Overrides, either
 from transformer_mt.cli.streams import results_to, standard_input
 from transformer_mt.config.data import TokenizerSettings
 from transformer_mt.config.loading import find_config, load_config
@@ -37,10 +37,13 @@ group = typer.Typer(
 )
 
 Directory: TypeAlias = Annotated[
-    Path,
+    Path | None,
     typer.Argument(
         metavar="DIR", help="Folder of a tokenizer, model or run, or a SentencePiece model."
     ),
+]
+SameDirectory: TypeAlias = Annotated[
+    Path | None, typer.Option("--model", metavar="DIR", help="The same as DIR.")
 ]
 Side: TypeAlias = Annotated[
     Literal["src", "tgt"] | None,
@@ -170,12 +173,14 @@ def train(
         "tmt tokenizer encode runs/base/best --side tgt --ids < test.de",
     )
 )
-def encode(directory: Directory, side: Side = None, ids: Ids = False) -> None:
+def encode(
+    directory: Directory = None, model: SameDirectory = None, side: Side = None, ids: Ids = False
+) -> None:
     """Cut lines of stdin into pieces, with spaces between them.
 
     Pieces show a space of the text as U+2581, and bytes of characters without a piece as <0xE2>.
     """
-    tokenizer = _load(directory, side)
+    tokenizer = _load(either(directory, model, "--model", "a tokenizer"), side)
     with results_to(None) as results:
         for line in _stdin_lines():
             numbers = tokenizer.encode(line)
@@ -189,9 +194,11 @@ def encode(directory: Directory, side: Side = None, ids: Ids = False) -> None:
         "tmt tokenizer decode runs/base/best --side tgt --ids < test.ids",
     )
 )
-def decode(directory: Directory, side: Side = None, ids: Ids = False) -> None:
+def decode(
+    directory: Directory = None, model: SameDirectory = None, side: Side = None, ids: Ids = False
+) -> None:
     """Join lines of pieces, as `tmt tokenizer encode` writes them, to text."""
-    tokenizer = _load(directory, side)
+    tokenizer = _load(either(directory, model, "--model", "a tokenizer"), side)
     read = _numbers if ids else _ids_of_pieces
     with results_to(None) as results:
         for line_number, line in enumerate(_stdin_lines(), 1):
@@ -208,7 +215,8 @@ def decode(directory: Directory, side: Side = None, ids: Ids = False) -> None:
     )
 )
 def inspect(
-    directory: Directory,
+    directory: Directory = None,
+    model: SameDirectory = None,
     side: Side = None,
     input: Annotated[
         list[Path],
@@ -219,7 +227,7 @@ def inspect(
     """Describe a tokenizer, and how it does on a text: coverage, tokens per word, examples."""
     from transformer_mt.text.tokenizer_report import describe_tokenizer, measure_tokenizer
 
-    tokenizer = _load(directory, side)
+    tokenizer = _load(either(directory, model, "--model", "a tokenizer"), side)
     report = describe_tokenizer(tokenizer)
     text = None
     if input or not standard_input().isatty():

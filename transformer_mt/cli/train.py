@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from transformer_mt.cli.help import examples
-from transformer_mt.cli.options import ConfigName, Overrides
+from transformer_mt.cli.options import ConfigArgument, ConfigName, Overrides, either
 from transformer_mt.config.loading import find_config, load_config
 from transformer_mt.config.unused import unused_settings
 from transformer_mt.training.signals import stop_request
@@ -20,7 +20,7 @@ def register(app: typer.Typer) -> None:
     """Add `tmt train` to the program."""
     app.command(
         epilog=examples(
-            "tmt train --config base.yaml",
+            "tmt train base.yaml",
             "tmt train --config base.yaml --set training.max_steps=1000 --set name=short",
             "tmt train --config base.yaml            again: goes on where it stopped",
             "tmt train --config base.yaml --fresh    puts the old run aside, starts anew",
@@ -30,7 +30,8 @@ def register(app: typer.Typer) -> None:
 
 
 def train(
-    config: ConfigName,
+    argument: ConfigArgument = None,
+    config: ConfigName = None,
     settings: Overrides = [],  # noqa: B006 - typer reads the default; nothing changes it
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Put an older run of this name aside and start anew.")
@@ -46,7 +47,7 @@ def train(
     A run that was interrupted goes on exactly where it stopped when the same command is given
     again. The model is in runs/NAME/best, where `tmt translate` finds it.
     """
-    path = find_config(config)
+    path = find_config(either(argument, config, "--config", "a config"))
     if deterministic:
         settings = [*settings, "training.deterministic=true"]
     loaded = load_config(path, settings)

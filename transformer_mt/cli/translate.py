@@ -54,6 +54,8 @@ from transformer_mt.cli.search_options import (
 from transformer_mt.cli.streams import (
     STDIN,
     check_output,
+    count_lines,
+    files_and_text,
     input_chunks,
     progress_bar,
     prompted,
@@ -66,6 +68,7 @@ from transformer_mt.cli.text_options import (
     AsJson,
     Attention,
     BadBytes,
+    FilesOrText,
     Input,
     Mbr,
     Protect,
@@ -87,7 +90,8 @@ def register(app: typer.Typer) -> None:
     app.command(
         epilog=examples(
             "tmt translate < input.txt > output.txt",
-            "tmt translate --model runs/base --input input.txt --output output.txt",
+            "tmt translate -m runs/base -i input.txt -o output.txt",
+            "tmt translate 'A dog runs.'",
             "tmt translate --devices all < input.txt > output.txt",
             "tmt translate --beam-size 8 --n-best 8 < input.txt",
             "tmt translate --sample --n-best 5 --top-p 0.9 < input.txt",
@@ -103,6 +107,7 @@ def register(app: typer.Typer) -> None:
 
 def translate(
     ctx: typer.Context,  # tells the options of the search, which no line below names
+    files_or_text: FilesOrText = [],  # noqa: B006 - typer reads the default; nothing changes it
     model: ModelPaths = None,
     ensemble_weights: EnsembleWeights = None,
     input: Input = None,
@@ -127,7 +132,7 @@ def translate(
     seed: Seed = None,
     no_repeat_ngram: NoRepeatNgram = None,
     repetition_penalty: RepetitionPenalty = None,
-    suppress: Suppress = [],  # noqa: B006 - typer reads the default; nothing changes it
+    suppress: Suppress = [],  # noqa: B006
     prefix: Prefix = None,
     constraints: Phrases = None,
     tab: Tab = None,
@@ -163,17 +168,21 @@ def translate(
         raise ConfigError(f"--n-best {n_best} needs --samples {n_best} or more; got {num_samples}")
     if beam_size is not None and n_best > beam_size:
         raise ConfigError(f"--n-best {n_best} needs --beam-size {n_best} or more; got {beam_size}")
-    files = (input, prefix, constraints, glossary, shortlist)
+    inputs, text = files_and_text(files_or_text, input)
+    files = (*inputs, prefix, constraints, glossary, shortlist)
     check_output(output, *files)
     check_output(alignments, output, *files)
-    at_terminal = input in (None, STDIN) and sys.stdin is not None and sys.stdin.isatty()
+    from_stdin = text is None and inputs in ([], [STDIN])
+    at_terminal = from_stdin and sys.stdin is not None and sys.stdin.isatty()
     chunks = with_demands(
         input_chunks(
-            input,
+            inputs,
             errors,
             batch_tokens=batch_tokens,
             for_many=devices is not None or has_several_ranks(),
-        ),
+        )
+        if text is None
+        else [[text]],
         prefix=prefix,
         phrases=constraints,
         tab=tab,
@@ -220,7 +229,8 @@ def translate(
 
     protector = Protector(translator) if protect else None
     translate_lines = (protector or translator).translate
-    job = Job(translator, translate_lines, details, as_json=as_json)
+    num_lines = count_lines(inputs) if sys.stderr.isatty() else None
+    job = Job(translator, translate_lines, details, as_json=as_json, num_lines=num_lines)
     # Beside lines that appear on the same screen, a bar would only be in the way.
     with (
         results_to(output) as results,

@@ -27,12 +27,14 @@ class Job:
         translate: Its method, or that of what protects parts of the text.
         details: What is told beyond the text.
         as_json: Whether as JSON.
+        num_lines: How many there are, for the bar; None: nobody knows.
     """
 
     translator: "Translator"
     translate: "Callable[..., list[Translation]]"
     details: Details
     as_json: bool
+    num_lines: int | None = None
 
     def run(
         self,
@@ -63,7 +65,7 @@ class Job:
                 if before := chunk[: error.number - first]:
                     self._add(before, totals, results, links)
                 raise
-            show(totals.num_lines, None)
+            show(totals.num_lines, self.num_lines)
         return totals
 
     def _add(

@@ -6,6 +6,7 @@ expected an integer, got '4000'`.
 
 import difflib
 import logging
+import os.path
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -108,7 +109,7 @@ def find_config(name: str) -> Path:
     Raises:
         ConfigError: If there is no such file; it lists the recipes.
     """
-    path = Path(name)
+    path = Path(os.path.expanduser(name))
     if path.exists():
         return path
     is_bare = path.name == name
@@ -128,6 +129,9 @@ def find_config(name: str) -> Path:
     recipes = list(dict.fromkeys(re.sub("/.*", "/*", recipe) for recipe in known))
     near = [recipe for recipe in known if Path(recipe).stem == path.name.removesuffix(".yaml")]
     near = near or difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    beside = [file.name for file in path.parent.glob("*.y*ml")]  # the user's own come first
+    if own := difflib.get_close_matches(path.name, beside, n=1, cutoff=0.75):
+        near = [str(path.with_name(own[0]))]
     message = f"{name}: no such config file"
     if is_bare:
         message += " here or in " + " or ".join(str(_shortest(folder)) for folder in folders)
