@@ -7,6 +7,7 @@ all of these are found inside sentences of real corpora.
 
 import bz2
 import codecs
+import difflib
 import gzip
 import lzma
 import os
@@ -93,6 +94,13 @@ def check_lasting(path: Path) -> None:
         )
 
 
+def _near(path: Path) -> str:
+    """Offer the file beside a missing one that was probably meant; nothing if none is near."""
+    beside = [file.name for file in path.parent.glob("*") if file.is_file()]
+    near = difflib.get_close_matches(path.name, beside, n=1, cutoff=0.75)
+    return f"; did you mean '{path.with_name(near[0])}'?" if near else ""
+
+
 def open_binary(path: Path) -> BinaryIO:
     """Open a file or archive (.gz, .bz2, .xz, .zst) for reading its content.
 
@@ -111,7 +119,7 @@ def open_binary(path: Path) -> BinaryIO:
         return opener(path)
     except FileNotFoundError as error:
         where = "" if path.is_absolute() else f" (in the folder {Path.cwd()})"
-        raise DataError(f"{path}: no such file{where}") from error
+        raise DataError(f"{path}: no such file{where}{_near(path)}") from error
     except IsADirectoryError as error:
         raise DataError(f"{path}: expected a file; this is a folder") from error
     except OSError as error:
