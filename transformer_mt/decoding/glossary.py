@@ -56,7 +56,8 @@ def _units(text: str) -> list[str]:
 def misplaced(terms: Sequence[Term], source: str, text: str) -> list[str]:
     """Return the translations that were only put in, as far as one can see it.
 
-    They stand only behind as many ends of sentences as the source has, or more often than in the source: a model that does not know them appends or doubles them.
+    They stand only behind as many ends of sentences as the source has, or more often than in the
+    source: a model that does not know them appends or doubles them.
     """
     ends = [match.end() for match in _SENTENCE_END.finditer(text)]
     num_ends = len(_SENTENCE_END.findall(source))
