@@ -20,12 +20,14 @@ from transformer_mt.models.build import build_model
 from transformer_mt.nn.attend import (
     Layout,
     attend,
+    attend_one_by_one,
     attend_padded,
     attend_varlen,
     varlen_kernel,
 )
 from transformer_mt.nn.dropout import Dropout
 from transformer_mt.nn.flex import attend_flex, flex_kernel_for
+from transformer_mt.nn.kernels.short_attention import has_triton
 from transformer_mt.nn.loss import label_smoothed_linear_cross_entropy
 from transformer_mt.nn.packing import Segments
 from transformer_mt.nn.patterns import Pattern, fixed, strided
@@ -97,6 +99,8 @@ def _ways_to_attend(device: torch.device, pattern: Pattern | None) -> dict[str, 
             ways["flex"] = _by_flex
     elif device.type == "cuda" and varlen_kernel() is not None:
         ways["varlen"] = attend_varlen
+    if pattern is None and device.type == "cuda" and has_triton():
+        ways["short"] = functools.partial(attend_one_by_one, dropout=no_dropout)
     return ways
 
 

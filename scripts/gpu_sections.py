@@ -23,6 +23,7 @@ from gpu_speed import (
     measure_looks,
     measure_peer_training,
     measure_peer_translation,
+    measure_short_attention,
     measure_training,
     measure_translation,
 )
@@ -168,6 +169,7 @@ SECTIONS = (
     Section("loss", 10, check_loss),
     Section("model", 15, check_model),
     Section("amp", 20, check_amp),
+    Section("attention, short sentences", 25, measure_short_attention),
     Section("training base", 30, lambda check: measure_training(check, "base", 10)),
     Section("training big", 30, lambda check: measure_training(check, "big", 10)),
     Section("translation", 40, measure_translation),

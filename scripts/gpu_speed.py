@@ -36,8 +36,13 @@ from transformer_mt.decoding.search import beam_search
 from transformer_mt.models.build import build_model
 from transformer_mt.models.compilation import compile_steps
 from transformer_mt.models.seq2seq import Seq2Seq
+from transformer_mt.nn.attend import attend, attend_one_by_one
+from transformer_mt.nn.dropout import Dropout
+from transformer_mt.nn.kernels.choice import Way, both_passes, made_up, seconds_of
+from transformer_mt.nn.kernels.short_attention import CHOICE, has_triton
 from transformer_mt.nn.packing import pack_tokens
 from transformer_mt.text.tokenizer import EOS_ID
+from transformer_mt.training.attention import choose_attention
 from transformer_mt.training.distributed import World
 from transformer_mt.training.gradients import Gradients
 from transformer_mt.training.graph import cuda_recorder
@@ -89,6 +94,7 @@ def measure_training(
     rate = flops * results["tokens_per_second"]
     return results | {
         "precision": workload.precision,
+        "short_attention": CHOICE.is_taken,
         "compiled": updater.gradients.with_loss.compiled,
         "compile_seconds": round(compile_seconds, 1),
         "parameters": sum(p.numel() for p in model.parameters()),
@@ -98,7 +104,43 @@ def measure_training(
     }
 
 
+def measure_short_attention(check: Check) -> Results:
+    """Measure self-attention of the models by the kernel for short sentences and by others.
+
+    Milliseconds of a forward and a backward pass, each sentence of the same length.
+    """
+    if check.device.type != "cuda" or not has_triton():
+        raise NotHereError("the kernel for short sentences needs CUDA and Triton")
+    no_dropout = Dropout(0.0)
+    ways: dict[str, Way] = {
+        "varlen": functools.partial(attend, dropout=no_dropout),
+        "short": functools.partial(attend_one_by_one, dropout=no_dropout),
+    }
+    results: Results = {}
+    for size in ("base", "big"):
+        settings = check.workload.models[size]
+        for length in (10, 25, 60, 128):
+            projections, layout = made_up(
+                [length] * (check.workload.max_tokens // length),
+                "causal",
+                device=check.device,
+                dtype=torch.bfloat16,
+                num_heads=settings.num_heads,
+                head_dim=settings.d_model // settings.num_heads,
+            )
+            for name, way in ways.items():
+                both = seconds_of(functools.partial(both_passes, way, projections, layout))
+                with torch.no_grad():
+                    forward = seconds_of(functools.partial(way, projections, layout))
+                results[f"{size}, length {length}, {name}"] = {
+                    "forward_ms": round(forward * 1e3, 4),
+                    "both_ms": round(both * 1e3, 4),
+                }
+    return results
+
+
 def _updater(model: Seq2Seq, check: Check, way: TrainingWay) -> Updater:
+    choose_attention(model, precision=check.workload.precision, world=World(), device=check.device)
     gradients = Gradients(
         model,
         world=World(),

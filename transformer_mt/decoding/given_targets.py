@@ -1,7 +1,5 @@
 """What a model says of given targets, for any number of pairs of lines or tokens."""
 
-import logging
-import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar, cast
@@ -16,11 +14,10 @@ from transformer_mt.decoding.forced import Pair, alternatives, source_attention,
 from transformer_mt.decoding.long_lines import longest_part
 from transformer_mt.decoding.translation import TargetScore
 from transformer_mt.decoding.writing_order import WritingOrder
+from transformer_mt.errors import DataError
 from transformer_mt.text.tokenizer import EOS_ID
 
 Result = TypeVar("Result")
-
-logger = logging.getLogger(__name__)
 
 
 class GivenTargets:
@@ -47,23 +44,18 @@ class GivenTargets:
             tgt_lines: As many.
             first_line: Number of the first, for errors.
 
-        Returns:
-            For each pair; a pair with a line longer than the model or `MAX_SOURCE_LENGTH` allows
-            has one log-probability, NaN, and a warning names it.
+        Raises:
+            DataError: If a line is longer than the model or `MAX_SOURCE_LENGTH` allows.
         """
         sources = self._tokenizers.src.encode_batch(list(src_lines))
         targets = self._tokenizers.tgt.encode_batch(list(tgt_lines))
         pairs: list[Pair] = list(zip(sources, targets, strict=True))
-        fits = self._fitting(pairs, first_line)
-        short = [pair for pair, is_short in zip(pairs, fits, strict=True) if is_short]
-        scores = iter(self._in_batches(partial(token_log_probs, self._model), short))
+        self._check_lengths(pairs, first_line)
+        scores = self._in_batches(partial(token_log_probs, self._model), pairs)
         pieces = self._tokenizers.tgt.pieces
         return [
-            TargetScore(
-                pieces([*target, EOS_ID]),
-                self._order.turned_but_end(next(scores)) if is_short else [math.nan],
-            )
-            for target, is_short in zip(targets, fits, strict=True)
+            TargetScore(pieces([*target, EOS_ID]), self._order.turned_but_end(own))
+            for target, own in zip(targets, scores, strict=True)
         ]
 
     def source_attention(
@@ -89,21 +81,14 @@ class GivenTargets:
                 results[i] = result
         return cast(list[Result], results)
 
-    def _fitting(self, pairs: Sequence[Pair], first_line: int) -> list[bool]:
-        """Return which pairs the model can score; a warning names each of the others."""
+    def _check_lengths(self, pairs: Sequence[Pair], first_line: int) -> None:
         limits = [
             longest_part(side.max_length) for side in (self._model.encoder, self._model.decoder)
         ]
-        fits = [True] * len(pairs)
-        for place, pair in enumerate(pairs):
+        for number, pair in enumerate(pairs, start=first_line):
             for side, tokens, limit in zip(("source", "target"), pair, limits, strict=True):
                 if len(tokens) >= limit:
-                    fits[place] = False
-                    logger.warning(
-                        "line %d: the %s has %d tokens; at most %d can be scored: nan",
-                        first_line + place,
-                        side,
-                        len(tokens),
-                        limit - 1,
+                    raise DataError(
+                        f"line {number}: the {side} has {len(tokens)} tokens; at most {limit - 1} "
+                        f"can be scored: take the pair out or cut it"
                     )
-        return fits

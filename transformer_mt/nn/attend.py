@@ -1,9 +1,9 @@
 """Scaled dot-product attention inside the sentences of a packed batch.
 
 The one place where packed tokens meet across tokens. Ways to compute the same: `attend_varlen`
-(flash attention on CUDA), `attend_in_groups` (CPU), `attend_in_blocks` (CPU, where positions add to
-scores), `attend_flex` (a pattern on CUDA), `attend_sparsely` (a pattern and long sentences),
-`attend_padded` (all else).
+(flash attention on CUDA), `attend_one_by_one` (short sentences on CUDA), `attend_in_groups` (CPU),
+`attend_in_blocks` (CPU, where positions add to scores), `attend_flex` (a pattern on CUDA),
+`attend_sparsely` (a pattern and long sentences), `attend_padded` (all else).
 """
 
 import inspect
@@ -19,6 +19,7 @@ from torch import Tensor
 from transformer_mt.nn.dropout import Dropout
 from transformer_mt.nn.flex import attend_flex, flex_kernel_for, make_block_mask
 from transformer_mt.nn.grouped import Plan, attend_in_groups, make_plan
+from transformer_mt.nn.kernels.short_attention import CHOICE, attend_short
 from transformer_mt.nn.length_groups import Blocks, length_groups
 from transformer_mt.nn.packing import Segments, pack, take_rows, unpack
 from transformer_mt.nn.patterns import Pattern
@@ -155,6 +156,8 @@ def attend(
         if layout.is_one_sentence and not dropout.active:
             return attend_alone(projections, causal=layout.causal)
         return attend_in_groups(projections, layout.plan(projections), dropout=dropout)
+    if layout.pattern is None and CHOICE.fits(x, _longest(layout)):
+        return attend_one_by_one(projections, layout, dropout=dropout)
     if layout.pattern is None and _fits_varlen(x) and not dropout.active:
         return attend_varlen(projections, layout)
     return attend_padded(projections, layout, dropout=dropout)
@@ -232,6 +235,25 @@ def attend_varlen(projections: tuple[Tensor, ...], layout: Layout) -> Tensor:
         **options(layout.causal),
     )
     return mixed
+
+
+def attend_one_by_one(
+    projections: tuple[Tensor, ...], layout: Layout, *, dropout: Dropout
+) -> Tensor:
+    """Attend without padding, by a kernel for short sentences; see `attend`."""
+    return attend_short(
+        projections[0],
+        projections[1] if len(projections) > 1 else None,
+        layout.queries.offsets,
+        layout.keys.offsets,
+        longest=_longest(layout),
+        causal=layout.causal,
+        dropout=dropout.p if dropout.active else 0.0,
+    )
+
+
+def _longest(layout: Layout) -> int:
+    return max(layout.queries.max_length, layout.keys.max_length)
 
 
 def _fits_varlen(x: Tensor) -> bool:

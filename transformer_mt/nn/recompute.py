@@ -17,8 +17,12 @@ _KEPT = [
     _ATEN._scaled_dot_product_efficient_attention.default,
     _ATEN._scaled_dot_product_cudnn_attention.default,
 ]
-# Registered where torch has attention for packed sequences, under different names.
-_KEPT_BY_NAME = (("torch_attn", "_varlen_attn"), ("torch_attn", "_varlen_attn_out"))
+# Attention for packed sequences: torch's, under different names, and our own.
+_KEPT_BY_NAME = (
+    ("torch_attn", "_varlen_attn"),
+    ("torch_attn", "_varlen_attn_out"),
+    ("transformer_mt", "short_attention"),
+)
 
 
 def recompute_layers(model: nn.Module, which: Literal["layers", "selective"]) -> None:

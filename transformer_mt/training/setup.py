@@ -15,6 +15,7 @@ from transformer_mt.models.seq2seq import Seq2Seq
 from transformer_mt.nn.attend import varlen_kernel_of
 from transformer_mt.nn.layers import LayerDropout
 from transformer_mt.nn.recompute import recompute_layers
+from transformer_mt.training.attention import choose_attention
 from transformer_mt.training.distributed import World
 from transformer_mt.training.gradients import Gradients
 from transformer_mt.training.graph import cuda_recorder
@@ -50,6 +51,8 @@ def build_updater(config: Config, model: Seq2Seq, *, world: World, device: torch
         else:
             logger.warning("training.parallel: fsdp has no effect with one process")
     working = WorkingWeights(model) if settings.weights == "bf16" else None
+    # Before layers are compiled: what is chosen becomes part of them.
+    choose_attention(model, precision=settings.precision, world=world, device=device)
     # After sharding: a layer is gathered again before it is computed again.
     if settings.activation_checkpointing != "none":
         recompute_layers(

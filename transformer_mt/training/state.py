@@ -35,6 +35,7 @@ class TrainState:
         num_unusable: Updates whose gradients were not finite.
         num_split: Updates that were made in smaller parts for want of memory.
         micro_batch_tokens: What `training.micro_batch_tokens: auto` found; 0 before.
+        short_attention: Whether a trial chose the attention kernel for short sentences.
         window_tokens: Target tokens since the last line of metrics.
         window_seconds: Time spent on updates since then.
         tally: What the updates since then were like, see `tally.Tally`.
@@ -53,6 +54,7 @@ class TrainState:
     num_unusable: int = 0
     num_split: int = 0
     micro_batch_tokens: int = 0
+    short_attention: bool | None = None
     window_tokens: int = 0
     window_seconds: float = 0.0
     tally: list[float] = field(default_factory=list)

@@ -18,6 +18,7 @@ from transformer_mt.data.batches import Batch
 from transformer_mt.data.stream import Position
 from transformer_mt.errors import DivergedError, InterruptedRun, TmtError
 from transformer_mt.training.answer import Answer, RunResult
+from transformer_mt.training.attention import keep_attention
 from transformer_mt.training.averaging import take_average
 from transformer_mt.training.divergence import drop_high_checkpoints, judge_loss, trace
 from transformer_mt.training.limits import Course
@@ -93,6 +94,7 @@ class Trainer:
     def restore(self) -> None:
         """Take up the newest checkpoint, or begin where there is none."""
         self.state = resume_run(self.session, self.updater, model=self.model)
+        self.state.short_attention = keep_attention(self.state.short_attention)
         self.saved_step = self.state.step
         self.window_start = self.state.step, self.state.position
         self.course = Course(self.settings, self.state, self.session.data.mixture)
