@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from transformer_mt.errors import ConfigError
+from transformer_mt.nn.capability import has_onednn, has_vnni, multiplies_fast
 
 Owner = TypeVar("Owner", bound=nn.Module)
 
@@ -116,15 +117,10 @@ def gains_by_packing(weight: Tensor) -> bool:
 
 
 def can_prepack(dtype: torch.dtype) -> bool:
-    """Return whether this processor and this torch have packed products of a type."""
-    if not torch.backends.cpu.get_cpu_capability().startswith("AVX"):
+    """Return whether this processor and this torch have fast packed products of a type."""
+    if not (has_onednn() and hasattr(torch.ops.mkldnn, _PRODUCT)):
         return False
-    has_onednn: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
-    if not (has_onednn and hasattr(torch.ops.mkldnn, _PRODUCT)):
-        return False
-    if dtype == torch.bfloat16:
-        return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
-    return dtype == torch.float32
+    return dtype in (torch.float32, torch.bfloat16) and multiplies_fast(dtype, torch.device("cpu"))
 
 
 def can_multiply_int8() -> bool:
@@ -132,7 +128,7 @@ def can_multiply_int8() -> bool:
 
     Processors without VNNI add pairs of products in 16 bits, which overflow.
     """
-    return can_prepack(torch.float32) and bool(torch.cpu._is_vnni_supported())
+    return can_prepack(torch.float32) and has_vnni()
 
 
 class BareLinear:

@@ -5,6 +5,7 @@ from collections import defaultdict
 import torch
 from torch import Tensor, nn
 
+from transformer_mt.nn.capability import multiplies_fast
 from transformer_mt.nn.init import NUM_PROJECTIONS
 from transformer_mt.training.optimizers import build_adam
 
@@ -136,14 +137,19 @@ def build_muon(
 
 
 def orthogonalize(matrices: Tensor) -> Tensor:
-    """Bring all singular values of matrices (B, n, m), n <= m, near to 1, in bf16.
+    """Bring all singular values of matrices (B, n, m), n <= m, near to 1.
 
     "Near" is 0.7 to 1.2: the coefficients are chosen for speed, and more exactness does not help.
+    So it computes, and returns, bf16 where the device multiplies fast in it, and fp32 elsewhere.
 
     Source: Jordan et al. 2024: five steps of a Newton-Schulz iteration of degree five.
     """
     a, b, c = _COEFFICIENTS
-    x = matrices.bfloat16()
+    x = (
+        matrices.bfloat16()
+        if multiplies_fast(torch.bfloat16, matrices.device)
+        else matrices.float()
+    )
     x = x / torch.linalg.matrix_norm(x, keepdim=True).clamp(min=_EPS)
     for _ in range(_STEPS):
         gram = x @ x.mT
