@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from transformer_mt.nn.capability import has_onednn, has_vnni, multiplies_fast
+from transformer_mt.training.devices import check_precision
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)
 
@@ -75,3 +76,12 @@ def test_gpus_before_ampere_are_not_fast_in_bf16(monkeypatch, capability, bf16, 
     assert multiplies_fast(torch.bfloat16, CUDA) is bf16
     assert multiplies_fast(torch.float16, CUDA) is fp16
     assert multiplies_fast(torch.float32, CUDA)
+
+
+@pytest.mark.parametrize(
+    ("precision", "is_fast"), [("bf16", False), ("bf16", True), ("fp32", False)]
+)
+def test_training_in_a_slow_precision_is_warned_of(monkeypatch, caplog, precision, is_fast):
+    monkeypatch.setattr("transformer_mt.nn.capability._has_bf16", lambda: is_fast)
+    check_precision(precision, CPU)
+    assert ("no bf16 instructions" in caplog.text) == (precision == "bf16" and not is_fast)

@@ -150,6 +150,7 @@ def load_model(model: Path | None, *, device: str, precision: str) -> "Bundle":
     import torch
 
     from transformer_mt.bundle import find_bundle, load_bundle
+    from transformer_mt.nn.capability import multiplies_fast
     from transformer_mt.nn.prepacked import prepack
     from transformer_mt.training.devices import choose_device
 
@@ -159,6 +160,11 @@ def load_model(model: Path | None, *, device: str, precision: str) -> "Bundle":
         raise ConfigError(f"--precision int8 is for the CPU, not for {place}: take bf16 or fp16")
     path = find_bundle(model)
     logger.info("model: %s", path)
+    if place.type == "cpu" and precision == "bf16" and not multiplies_fast(torch.bfloat16, place):
+        logger.warning(
+            "--precision bf16: this processor has no bf16 instructions; fp32 is about 3 times as "
+            "fast here"
+        )
     bundle = load_bundle(path, device=place, dtype=dtypes.get(precision))
     if place.type == "cpu":
         prepack(bundle.model, int8=precision == "int8")

@@ -46,8 +46,8 @@ def prepack(model: nn.Module, *, int8: bool = False) -> None:
     """
     if int8 and not can_multiply_int8():
         raise ConfigError(
-            "--precision int8 needs a CPU with VNNI instructions and a torch with oneDNN: "
-            "take fp32 or bf16"
+            "--precision int8 needs a CPU with VNNI instructions and a torch with oneDNN: take "
+            + ("bf16 or fp32" if multiplies_fast(torch.bfloat16, torch.device("cpu")) else "fp32")
         )
     for module in list(model.modules()):
         for name, child in list(module.named_children()):
