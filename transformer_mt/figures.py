@@ -1,5 +1,6 @@
 """Pictures of measurements: how each of them begins and ends; matplotlib is the extra `plot`."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,10 +40,15 @@ def check_matplotlib() -> None:
     Raises:
         ConfigError: If it is missing.
     """
+    # A notebook names its own backend, which need not be installed here; ours is always Agg.
+    backend = os.environ.pop("MPLBACKEND", None)
     try:
         import matplotlib  # noqa: F401
     except ImportError as error:
         raise ConfigError("pictures need matplotlib: pip install 'transformer_mt[plot]'") from error
+    finally:
+        if backend is not None:
+            os.environ["MPLBACKEND"] = backend
 
 
 def new_figure(width: float, height: float) -> "Figure":

@@ -390,7 +390,7 @@ def test_config_check_reports_all_files(tmp_path: Path) -> None:
     paths = [str(bad), str(good), str(worse), str(tmp_path / "none.yaml")]
     result = CliRunner().invoke(app, ["config", "check", *paths])
     assert result.exit_code == 2
-    assert result.stdout == f"{good}: ok\n"
+    assert result.stdout == f"{good}: settings ok; 0 files found\n"
     lines = result.stderr.splitlines()
     assert lines[0].startswith(f"tmt: error: {bad}:7:23: training.max_steps: ")
     assert sum(line.startswith(f"{worse}:") for line in lines) == 3
@@ -403,7 +403,7 @@ def test_configs_can_be_named_as_for_other_commands(given: list[str], tmp_path: 
     path.write_text(GOOD)
     arguments = [text.format(path) for text in given]
     checked = CliRunner().invoke(app, ["config", "check", "--set", "seed=7", *arguments])
-    assert (checked.exit_code, checked.output) == (0, f"{path}: ok\n")
+    assert (checked.exit_code, checked.output) == (0, f"{path}: settings ok; 0 files found\n")
     assert "seed: 1\n" in CliRunner().invoke(app, ["config", "show", *arguments]).stdout
 
 
@@ -415,7 +415,7 @@ def test_config_check_warns_of_settings_without_effect(
     code, out, err = run(
         "config", "check", str(path), "--set", "tokenizer.path=x", "--set", "tokenizer.type=unigram"
     )
-    assert (code, out) == (0, f"{path}: ok\n")
+    assert (code, out) == (0, f"{path}: settings ok; 0 files found\n")
     assert err.endswith(
         f"tmt: warning: {path}: tokenizer.type has no effect: the tokenizer in tokenizer.path is "
         "trained already\n"
@@ -432,3 +432,37 @@ def test_translation_does_not_wait_for_what_only_sharding_needs() -> None:
     code = "import sys, transformer_mt.training.devices; "
     code += "sys.exit('torch.distributed.fsdp' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+
+
+def test_files_of_a_config_are_looked_for_before_torch_is_loaded(tmp_path: Path) -> None:
+    (tmp_path / "train.no.gz").write_bytes(b"x")
+    path = tmp_path / "gone.yaml"
+    files = f"{{type: text, src: {tmp_path}/train.no, tgt: {tmp_path}/train.en}}"
+    path.write_text(GOOD.replace("{type: reverse, num_pairs: 10}", files, 1))
+    code, out, err = run("config", "check", str(path))
+    assert (code, out) == (0, f"{path}: settings ok\n")
+    hint = f"{tmp_path}/train.no: no such file; did you mean '{tmp_path}/train.no.gz'?"
+    assert hint in err
+    program = (
+        "import sys\nfrom transformer_mt.cli.main import main\n"
+        f"sys.argv = ['tmt', 'train', {str(path)!r}]\n"
+        "try:\n    main()\nexcept SystemExit as stop:\n    assert stop.code == 3\n"
+        "assert 'torch' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert hint in done.stderr
+
+
+def test_pictures_need_no_backend_of_a_notebook() -> None:
+    code = "from transformer_mt.figures import new_figure; new_figure(1, 1)"
+    environment = os.environ | {"MPLBACKEND": "module://nowhere.backend_inline"}
+    assert subprocess.run([sys.executable, "-c", code], env=environment).returncode == 0
+
+
+def test_wrong_values_of_options_are_named_in_plain_words() -> None:
+    result = CliRunner().invoke(app, ["lab", "memory", "--task", "copie"])
+    assert (result.exit_code, "Value error" in result.output) == (2, False)
+    assert "'copie' is not one of" in result.output
+    result = CliRunner().invoke(app, ["translate", "--beam-size", "0"])
+    assert "'--beam-size': must be greater than or equal to 1" in result.output

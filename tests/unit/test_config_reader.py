@@ -170,3 +170,17 @@ def is_read_or_unreadable(text: str) -> bool:
     except Unreadable as error:
         return bool(str(error)) and error.line >= 1
     return value is None or isinstance(value, str | int | float | list | dict)
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("data:\n\tsrc_lang: en", ": a tab; indent with spaces"),
+        ("name mine\nseed: 1", "is a colon missing in the line before?"),
+        ('path: "C:\\Users\\me"', r"in double quotes \ is special: write / or take single quotes"),
+    ],
+)
+def test_common_mistakes_come_with_their_cure(text: str, hint: str) -> None:
+    with pytest.raises(Unreadable) as caught:
+        read_yaml(text, "x.yaml")
+    assert str(caught.value).endswith(hint)

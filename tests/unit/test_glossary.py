@@ -2,7 +2,8 @@
 
 import pytest
 
-from transformer_mt.decoding.glossary import Glossary, Term, read_glossary
+from transformer_mt.decoding.glossary import Glossary, Term, misplaced, read_glossary
+from transformer_mt.errors import DataError
 
 TERMS = [
     Term("dog", "Hund"),
@@ -65,6 +66,28 @@ def test_of_many_bad_lines_the_first_are_told_and_all_counted(caplog):
     read_glossary(["dog\tHund", *["dog,Hund"] * 30], "terms.csv")
     assert len(caplog.messages) == 21
     assert caplog.messages[-1] == "terms.csv: 10 more lines left out"
+
+
+def test_a_glossary_without_a_usable_line_is_refused():
+    with pytest.raises(DataError, match=r"terms\.csv: no usable line: .* tabs"):
+        read_glossary(["dog,Hund", "cat;Katze"], "terms.csv")
+
+
+def test_terms_match_in_any_normal_form():
+    term = Term("cafe\u0301", "K\u00f6ter")
+    assert Glossary([term]).find("a caf\u00e9") == [term]
+    assert term.is_in("ein Ko\u0308ter")
+
+
+def test_terms_that_stand_in_the_wrong_place_are_told():
+    term = Term("dog", "K\u00f6ter")
+    source = "The dog sleeps."
+    assert misplaced([term], source, "Der Hund schl\u00e4ft. K\u00f6ter") == ["K\u00f6ter"]
+    assert misplaced([term], source, "Der Hund schl\u00e4ft. K\u00f6ter.") == ["K\u00f6ter"]
+    assert misplaced([term], source, "Der K\u00f6ter schl\u00e4ft K\u00f6ter.") == ["K\u00f6ter"]
+    assert misplaced([term], source, "Der K\u00f6ter schl\u00e4ft.") == []
+    assert misplaced([term], "the dog. A dog!", "der K\u00f6ter. Ein K\u00f6ter!") == []
+    assert misplaced([term], "the dog", "Hier. Der K\u00f6ter") == []
 
 
 def test_a_glossary_without_terms_is_told(caplog):

@@ -95,6 +95,11 @@ def test_characters_that_python_takes_for_line_ends_stay(character: str) -> None
     assert decode(f"{line}\n{line}".encode()) == [line, line]
 
 
+def test_lines_that_end_with_carriage_returns_alone_are_refused_with_the_cure() -> None:
+    assert "tr '\\r' '\\n'" in refusal(b"a\rb\rc")
+    assert decode(b"a\rb\rc\n") == ["a\rb\rc"]
+
+
 @pytest.mark.parametrize(
     ("data", "place", "reason"),
     [
@@ -143,7 +148,8 @@ def test_any_bytes_give_the_lines_of_the_rules_or_one_clear_error(data: bytes, s
         text = data.decode("utf-8")
     except UnicodeDecodeError:
         text = "\0"
-    if "\0" in text:
+    is_of_old_mac = "\n" not in text and "\r" in text.rstrip("\r")
+    if "\0" in text or is_of_old_mac:
         assert refusal(data).startswith("text:")
         return
     expected = text.removeprefix("\ufeff").split("\n")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from transformer_mt.text.markup import marks_in, missing, nesting, take_out
+from transformer_mt.text.markup import doubtful_in, marks_in, missing, nesting, take_out
 
 
 @pytest.mark.parametrize(
@@ -12,7 +12,21 @@ from transformer_mt.text.markup import marks_in, missing, nesting, take_out
         ("${user} and {{ item.price }}", ["${user}", "{{ item.price }}"]),
         ("%s of %d, %(total)d, %1$s, %5.2f%%", ["%s", "%d", "%(total)d", "%1$s", "%5.2f", "%%"]),
         ("Qt: %1 of %2.", ["%1", "%2"]),
-        ("100% of 5 % are %so", []),
+        ("100% of 5 % are 7%so, 50%discount", []),
+        ("%dx%d, %dh, x%(a)dy, %.1fs, %-*s", ["%d", "%d", "%d", "%(a)d", "%.1f", "%-*s"]),
+        ("%count% of %s%%, %{n} #{n} %<n>d", ["%count%", "%s", "%%", "%{n}", "#{n}", "%<n>d"]),
+        ("__x__ $(unit) $PATH $name @GPG@", ["__x__", "$(unit)", "$PATH", "$name", "@GPG@"]),
+        ("%Y-%m-%d at %H:%M", ["%Y", "%m", "%d", "%H", "%M"]),
+        ("<0>a</0> <1/>", ["<0>", "</0>", "<1/>"]),
+        (
+            r'<a href=\"x y\" title="a \"b\"">b</a>',
+            [r'<a href=\"x y\" title="a \"b\"">', "</a>"],
+        ),
+        (
+            "{n, plural, one {# dog {b}} other {# dogs}} on {d, date, short}",
+            ["{n, plural, one {# dog {b}} other {# dogs}}", "{d, date, short}"],
+        ),
+        ("{% if a %} {{{b}}} { c }", ["{% if a %}", "{{{b}}}", "{ c }"]),
         (
             '<a href="x y">a</a><br/> &amp; &#39;',
             ['<a href="x y">', "</a>", "<br/>", "&amp;", "&#39;"],
@@ -25,6 +39,13 @@ from transformer_mt.text.markup import marks_in, missing, nesting, take_out
 )
 def test_marks_are_found_and_text_is_left(line, marks):
     assert marks_in(line) == marks
+
+
+def test_what_looks_like_a_mark_and_is_none_is_told():
+    assert doubtful_in(r"{two words} <a b,c> {x} %s\n [[y]] %kk @me") == [
+        "{two words}", "<a b,c>", r"\n", "[[y]]", "%kk", "@me",
+    ]  # fmt: skip
+    assert doubtful_in("100% of 5 %, a < b > c, me@x.org, $5, {x} <b>") == []
 
 
 @pytest.mark.parametrize(
@@ -54,6 +75,8 @@ def test_time_grows_with_the_line_and_not_with_its_square():
     assert [mark.place for mark in marks] == [*range(num - 1), num - 1]
     brackets = "http://" + "(." * 10**5 + "." * 10**5
     assert marks_in(brackets) == [brackets[: 7 + 2 * 10**5 - 1]]
+    for opening in ("{n, plural, ", "<!--", "__a ", '<a b="', "{% ", "%a"):
+        assert len(marks_in(opening * 20_000)) <= 20_000
     assert marks_in("x" * 10**6 + " {a} %" + "0" * 10**5) == ["{a}", "%" + "0" * 10**5]
 
 

@@ -156,6 +156,28 @@ def test_lost_marks_are_counted_and_named(copying, monkeypatch, caplog):
     assert "line 8: not as in the source: {x}" in caplog.text
 
 
+def test_placeholders_beside_letters_come_through(copying):
+    lines = ["a %dx%d dog", "red %dh cat", "<0>dog</0> {n, plural, one {cat} other {cats}}"]
+    protector = Protector(Translator(copying, SearchOptions(max_length_factor=3)))
+    found = [result.text for result in protector.translate(lines)]
+    assert [marks_in(text) for text in found] == [marks_in(line) for line in lines]
+    assert found == lines
+
+
+def test_what_only_looks_like_a_placeholder_is_named_where_it_is_lost(copying, monkeypatch, caplog):
+    translator = Translator(copying, SearchOptions())
+    translate = translator.translate
+    monkeypatch.setattr(
+        translator, "translate", lambda lines: translate([replace(n, text="dog") for n in lines])
+    )
+    protector = Protector(translator)
+    with caplog.at_level(logging.WARNING):
+        protector.translate(["dog {two words}"])
+    assert (protector.counts.doubtful, protector.counts.doubtful_lost) == (1, 1)
+    assert "line 1: looks like a placeholder" in caplog.text
+    assert "not known as marks 1, lost 1" in str(protector.counts)
+
+
 # --- alignments -----------------------------------------------------------------------------------
 
 

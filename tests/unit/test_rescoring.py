@@ -107,6 +107,12 @@ def test_damaged_json_lists_are_refused_with_the_place(lines, words):
         list(read_n_best(lines, "list", num_sources=2))
 
 
+def test_columns_of_marian_are_no_text():
+    for column in ("0-0 1-1", "WordScores= -0.1 -2e-05", "0-0 ||| WordScores= -1"):
+        entry = parse_entry(f"2 ||| a b ||| {column} ||| F0= -1 ||| -0.5", "list:1")
+        assert (entry.number, entry.text, entry.features) == (2, "a b", "F0= -1")
+
+
 @pytest.mark.parametrize("text", ["a ||| b", "a |||", "||| b", "|||", "", " ", "a ||| ||| b"])
 def test_text_may_hold_the_separator(text):
     entry = Entry(3, text, "LogProb= -1.000000", -0.5)

@@ -2,6 +2,7 @@
 
 import itertools
 import logging
+import math
 import random
 import re
 import threading
@@ -269,13 +270,15 @@ def test_long_lines_are_cut_at_the_best_place_and_nothing_is_lost(line, parts):
         assert ["".join(map(chr, part.tokens)) for part in found] == parts
 
 
-def test_lines_too_long_to_score_are_named(copying, tiny_text):
+def test_pairs_too_long_to_score_are_nan_and_named(copying, tiny_text, caplog):
     copying.model.max_length = 12
     long = " ".join(tiny_text[0])
-    with pytest.raises(DataError, match=r"line 8: the target has \d+ tokens; at most 11"):
-        make(copying).given.score(["dog", "dog"], ["Hund", long], first_line=7)
-    with pytest.raises(DataError, match=r"line 1: the source has"):
-        make(copying).given.score([long], ["Hund"])
+    pairs = ["dog", "dog", long, "cat"], ["Hund", long, "Hund", "Hund"]
+    found = [score.log_prob for score in make(copying).given.score(*pairs, first_line=7)]
+    assert [math.isnan(log_prob) for log_prob in found] == [False, True, True, False]
+    assert found[3] == make(copying).given.score(["cat"], ["Hund"])[0].log_prob
+    assert re.search(r"line 8: the target has \d+ tokens; at most 11", caplog.text)
+    assert "line 9: the source has" in caplog.text
 
 
 def test_the_mode_of_the_model_is_left_as_it_was(copying, tiny_text):

@@ -72,7 +72,12 @@ class Command(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the command line into `ctx.params`."""
-        rest = super().parse_args(ctx, args)
+        try:
+            rest = super().parse_args(ctx, args)
+        except typer.BadParameter as error:  # in the words of pydantic
+            error.message = error.message.removeprefix("Value error, ").partition(", unable")[0]
+            error.message = error.message.replace("Input should be", "must be")
+            raise
         for name, value in ctx.params.items():
             ctx.params[name] = _at_home(value)
         return rest

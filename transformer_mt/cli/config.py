@@ -12,7 +12,8 @@ from transformer_mt.cli.options import Overrides
 from transformer_mt.config.json_schema import config_schema
 from transformer_mt.config.loading import dump_config, find_config, load_config
 from transformer_mt.config.unused import unused_settings
-from transformer_mt.errors import ConfigError
+from transformer_mt.errors import ConfigError, DataError
+from transformer_mt.log import counted
 
 logger = logging.getLogger(__name__)
 
@@ -74,8 +75,11 @@ def check(
 ) -> None:
     """Report every mistake of configs; a line with `ok` for each good one.
 
-    Settings that have no effect are warned of. Whether files and devices are there is not checked.
+    Settings that have no effect are warned of, and so are files of the data that are not there.
+    Devices are not looked for.
     """
+    from transformer_mt.data.sources import check_files
+
     mistakes = []
     for name in configs:
         try:
@@ -85,7 +89,13 @@ def check(
             continue
         for warning in unused_settings(config):
             logger.warning("%s: %s", name, warning)
-        typer.echo(f"{name}: ok")
+        try:
+            found = f"; {counted(check_files(config.data), 'file')} found"
+        except DataError as error:
+            found = ""
+            for line in str(error).splitlines():
+                logger.warning("%s: %s", name, line)
+        typer.echo(f"{name}: settings ok{found}")
     if mistakes:
         raise ConfigError("\n".join(mistakes))
 

@@ -1,6 +1,8 @@
 """`tmt score`: how probable given translations are."""
 
 import json
+import logging
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,6 +24,8 @@ from transformer_mt.errors import ConfigError
 
 if TYPE_CHECKING:
     from transformer_mt.decoding.translation import TargetScore
+
+logger = logging.getLogger(__name__)
 
 # Pairs scored together: enough to make batches of like length.
 CHUNK = 4096
@@ -63,7 +67,8 @@ def score(
 ) -> None:
     """Print how probable given translations are.
 
-    It is the natural logarithm of the probability of each target line given its source line.
+    It is the natural logarithm of the probability of each target line given its source line. A pair
+    that is too long for the model gets nan (JSON: null) and a warning; the exit code stays 0.
     """
     if per_token and as_json:
         raise ConfigError("--json has the log-probabilities of tokens already: drop --per-token")
@@ -71,21 +76,25 @@ def score(
     sources, targets = parallel_lines(src, tgt)
     bundle = load_models(model, ensemble_weights, device=device, precision=precision)
     translator = make_translator(bundle, {"batch_tokens": batch_tokens})
+    num_too_long = 0
     with results_to(output) as results:
         for start in range(0, len(sources), CHUNK):
             chunk = slice(start, start + CHUNK)
             scores = translator.given.score(sources[chunk], targets[chunk], first_line=start + 1)
             for target_score in scores:
                 results.write(_line(target_score, per_token=per_token, as_json=as_json) + "\n")
+                num_too_long += math.isnan(target_score.log_prob)
             results.flush()
+    if num_too_long:
+        logger.warning("%d of %d pairs were too long: nan", num_too_long, len(sources))
 
 
 def _line(score: "TargetScore", *, per_token: bool, as_json: bool) -> str:
     if as_json:
         record = {
-            "log_prob": score.log_prob,
+            "log_prob": None if math.isnan(score.log_prob) else score.log_prob,
             "tokens": score.tokens,
-            "token_log_probs": score.token_log_probs,
+            "token_log_probs": [] if math.isnan(score.log_prob) else score.token_log_probs,
         }
         return json.dumps(record, ensure_ascii=False)
     line = f"{score.log_prob:.6f}"

@@ -54,6 +54,7 @@ def replacing_bad_bytes(stream: BinaryIO) -> BinaryIO:
 class _Replacing:
     def __init__(self, stream: BinaryIO) -> None:
         self._some: Callable[[int], bytes] = getattr(stream, "read1", stream.read)
+        self._is_begun = False
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
 
     def read(self, size: int) -> bytes:
@@ -61,6 +62,12 @@ class _Replacing:
         text, more = "", True
         while more and not text:  # the bytes read may be the first half of a character
             data = self._some(size)
+            if not self._is_begun and data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+                raise DataError(
+                    "the input is UTF-16, which --errors replace cannot mend: convert it with "
+                    "`iconv -f utf-16 -t utf-8 OLD > NEW`"
+                )
+            self._is_begun = True
             more = bool(data)
             text = self._decoder.decode(data, final=not more)
         return text.replace("\0", "\ufffd").encode("utf-8")

@@ -47,12 +47,15 @@ def train(
     A run that was interrupted goes on exactly where it stopped when the same command is given
     again. The model is in runs/NAME/best, where `tmt translate` finds it.
     """
+    from transformer_mt.data.sources import check_files
+
     path = find_config(either(argument, config, "--config", "a config"))
     if deterministic:
         settings = [*settings, "training.deterministic=true"]
     loaded = load_config(path, settings)
     for warning in unused_settings(loaded):
         logger.warning("%s: %s", path, warning)
+    check_files(loaded.data)  # before the seconds that torch takes
     with stop_request():  # also while the seconds of this import pass
         from transformer_mt.training.trainer import train as train_model
 

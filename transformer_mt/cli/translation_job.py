@@ -98,7 +98,29 @@ class Job:
         if links is not None:
             links.writelines(f"{of_line.pharaoh()}\n" for of_line in attentions)
             links.flush()
+        _tell_misplaced(chunk, translations, first_line=totals.num_lines + 1)
         totals.add(translations, time.monotonic() - begun)
+
+
+def _tell_misplaced(
+    lines: "Sequence[str | Line]", translations: "Sequence[Translation]", *, first_line: int
+) -> None:
+    """Warn of terms of a glossary that are in the output, but hardly as a translation."""
+    from transformer_mt.decoding.glossary import misplaced
+
+    for number, (line, translation) in enumerate(
+        zip(lines, translations, strict=True), start=first_line
+    ):
+        if not translation.terms:
+            continue
+        source = line if isinstance(line, str) else line.text
+        if found := misplaced(translation.terms, source, translation.text):
+            logger.warning(
+                "line %d: the model does not seem to know these terms, which stand behind the "
+                "sentence or too often: %s",
+                number,
+                ", ".join(found),
+            )
 
 
 @dataclass

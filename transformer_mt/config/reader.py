@@ -26,6 +26,14 @@ SCALAR_PATTERNS = {
 
 Scalar: TypeAlias = str | int | float | bool | None
 
+HINTS = {
+    "character '\\t'": ": a tab; indent with spaces",
+    "mapping values are not allowed": "; is a colon missing in the line before?",
+    "could not find expected ':'": "; is a colon missing in this line?",
+    "escape": "; in double quotes \\ is special: write / or take single quotes",
+}
+"""What a word of PyYAML most often means, and what to do."""
+
 
 @dataclass(frozen=True, order=True)
 class Place:
@@ -233,6 +241,7 @@ def _read(text: str, place: Callable[[yaml.Mark], Place]) -> tuple[Node, list[tu
         mark = error.problem_mark or error.context_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
         message = ", ".join(part for part in (error.context, error.problem) if part)
+        message += next((hint for words, hint in HINTS.items() if words in message), "")
         raise Unreadable(message, line=line, column=column) from error
     except yaml.reader.ReaderError as error:
         before = text[: error.position]

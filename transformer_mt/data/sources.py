@@ -6,7 +6,7 @@ filters count.
 """
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -75,6 +75,52 @@ def open_source(settings: config.Source, *, src_lang: str, tgt_lang: str) -> Pai
             be reached.
     """
     return _OPENERS[settings.type](settings, f"translation.{src_lang}", f"translation.{tgt_lang}")
+
+
+def open_each(
+    settings: Iterable[config.Source], *, src_lang: str, tgt_lang: str
+) -> list[PairSource]:
+    """Open sources as `open_source`.
+
+    Raises:
+        DataError: If some are not there or cannot be read; names them all.
+    """
+    opened: list[PairSource] = []
+    mistakes: list[str] = []  # each once: splits of one dataset lack the same
+    for source in settings:
+        try:
+            opened.append(open_source(source, src_lang=src_lang, tgt_lang=tgt_lang))
+        except DataError as error:
+            mistakes += [] if str(error) in mistakes else [str(error)]
+    if len(mistakes) > 1:
+        mistakes.insert(0, f"{len(mistakes)} sources cannot be read:")
+    if mistakes:
+        raise DataError("\n".join(mistakes))
+    return opened
+
+
+def check_files(data: config.DataSettings) -> int:
+    """Check that all files of sources are there, and count them; the hub is not asked.
+
+    Raises:
+        DataError: See `open_each`.
+    """
+    sources = [
+        source
+        for source in (*data.train, data.valid, *data.test.values())
+        if not isinstance(source, config.SplitSource | config.HubSource | config.ReverseSource)
+    ]
+    others = [
+        source.model_copy(update={"tgt": file})
+        for source in sources
+        if isinstance(source, config.TextSource)
+        for file in source.more_references
+    ]
+    open_each([*sources, *others], src_lang=data.src_lang, tgt_lang=data.tgt_lang)
+    names = ("src", "tgt", "path")
+    return len(
+        {getattr(s, name) for s in (*sources, *others) for name in names if hasattr(s, name)}
+    )
 
 
 def read_pairs(source: PairSource) -> tuple[list[str], list[str]]:

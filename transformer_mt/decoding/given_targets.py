@@ -1,5 +1,7 @@
 """What a model says of given targets, for any number of pairs of lines or tokens."""
 
+import logging
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar, cast
@@ -14,10 +16,11 @@ from transformer_mt.decoding.forced import Pair, alternatives, source_attention,
 from transformer_mt.decoding.long_lines import longest_part
 from transformer_mt.decoding.translation import TargetScore
 from transformer_mt.decoding.writing_order import WritingOrder
-from transformer_mt.errors import DataError
 from transformer_mt.text.tokenizer import EOS_ID
 
 Result = TypeVar("Result")
+
+logger = logging.getLogger(__name__)
 
 
 class GivenTargets:
@@ -44,18 +47,23 @@ class GivenTargets:
             tgt_lines: As many.
             first_line: Number of the first, for errors.
 
-        Raises:
-            DataError: If a line is longer than the model or `MAX_SOURCE_LENGTH` allows.
+        Returns:
+            For each pair; a pair with a line longer than the model or `MAX_SOURCE_LENGTH` allows
+            has one log-probability, NaN, and a warning names it.
         """
         sources = self._tokenizers.src.encode_batch(list(src_lines))
         targets = self._tokenizers.tgt.encode_batch(list(tgt_lines))
         pairs: list[Pair] = list(zip(sources, targets, strict=True))
-        self._check_lengths(pairs, first_line)
-        scores = self._in_batches(partial(token_log_probs, self._model), pairs)
+        fits = self._fitting(pairs, first_line)
+        short = [pair for pair, is_short in zip(pairs, fits, strict=True) if is_short]
+        scores = iter(self._in_batches(partial(token_log_probs, self._model), short))
         pieces = self._tokenizers.tgt.pieces
         return [
-            TargetScore(pieces([*target, EOS_ID]), self._order.turned_but_end(own))
-            for target, own in zip(targets, scores, strict=True)
+            TargetScore(
+                pieces([*target, EOS_ID]),
+                self._order.turned_but_end(next(scores)) if is_short else [math.nan],
+            )
+            for target, is_short in zip(targets, fits, strict=True)
         ]
 
     def source_attention(
@@ -81,14 +89,21 @@ class GivenTargets:
                 results[i] = result
         return cast(list[Result], results)
 
-    def _check_lengths(self, pairs: Sequence[Pair], first_line: int) -> None:
+    def _fitting(self, pairs: Sequence[Pair], first_line: int) -> list[bool]:
+        """Return which pairs the model can score; a warning names each of the others."""
         limits = [
             longest_part(side.max_length) for side in (self._model.encoder, self._model.decoder)
         ]
-        for number, pair in enumerate(pairs, start=first_line):
+        fits = [True] * len(pairs)
+        for place, pair in enumerate(pairs):
             for side, tokens, limit in zip(("source", "target"), pair, limits, strict=True):
                 if len(tokens) >= limit:
-                    raise DataError(
-                        f"line {number}: the {side} has {len(tokens)} tokens; at most {limit - 1} "
-                        f"can be scored: take the pair out or cut it"
+                    fits[place] = False
+                    logger.warning(
+                        "line %d: the %s has %d tokens; at most %d can be scored: nan",
+                        first_line + place,
+                        side,
+                        len(tokens),
+                        limit - 1,
                     )
+        return fits

@@ -2,6 +2,7 @@
 
 import logging
 import re
+import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -9,12 +10,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from transformer_mt.errors import DataError
 from transformer_mt.text.tokenizer import UNK_ID, Tokenizer
 from transformer_mt.text.words import PART_OF_WORD, UNIT
 
 logger = logging.getLogger(__name__)
 
 MOST_TOLD = 20
+
+_SENTENCE_END = re.compile(r"[.!?\u2026\u3002\uff01\uff1f\u0964\u061f]")
 
 _PART_OF_WORD = re.compile(rf"{PART_OF_WORD.pattern}|<0x..>")
 
@@ -33,15 +37,50 @@ class Term:
 
 def num_met(terms: Sequence[Term], text: str) -> int:
     """Return how many of the terms have their translations in a text: see `Term.is_in`."""
-    units = UNIT.findall(text)
+    units = _units(text)
     places: dict[str, list[int]] = defaultdict(list)
     for place, unit in enumerate(units):
         places[unit].append(place)
     found = 0
     for term in terms:
-        wanted = UNIT.findall(term.target)
+        wanted = _units(term.target)
         found += any(units[i : i + len(wanted)] == wanted for i in places.get(wanted[0], []))
     return found
+
+
+def _units(text: str) -> list[str]:
+    """Return words and signs in one normal form: an accent may be a character of its own (NFD)."""
+    return UNIT.findall(unicodedata.normalize("NFC", text))
+
+
+def misplaced(terms: Sequence[Term], source: str, text: str) -> list[str]:
+    """Return the translations that were only put in, as far as one can see it.
+
+    They stand only behind as many ends of sentences as the source has, or more often than in the
+    source: a model that does not know them appends or doubles them.
+    """
+    ends = [match.end() for match in _SENTENCE_END.finditer(text)]
+    num_ends = len(_SENTENCE_END.findall(source))
+    has_end = bool(ends) and _SENTENCE_END.search(source.rstrip()[-2:]) is not None
+    inside = _units(text[: ends[min(len(ends), num_ends) - 1]] if has_end else text)
+    units = _units(text)
+    source_units = [unit.lower() for unit in _units(source)]
+    found = []
+    for term in terms:
+        wanted = _units(term.target)
+        times = _times(wanted, units)
+        allowed = max(1, _times([unit.lower() for unit in _units(term.source)], source_units))
+        if times > allowed or (times and not _times(wanted, inside)):
+            found.append(term.target)
+    return found
+
+
+def _times(wanted: Sequence[str], units: Sequence[str]) -> int:
+    """Count where some units stand among others."""
+    return sum(
+        list(units[i : i + len(wanted)]) == list(wanted)
+        for i in range(len(units) - len(wanted) + 1)
+    )
 
 
 class Glossary:
@@ -58,7 +97,7 @@ class Glossary:
     def __init__(self, terms: Iterable[Term]) -> None:
         self._by_first: dict[str, list[tuple[list[str], bool, Term]]] = defaultdict(list)
         for term in terms:
-            units = UNIT.findall(term.source)
+            units = _units(term.source)
             is_exact = term.source != term.source.lower()
             self._by_first[units[0].lower()].append((units, is_exact, term))
         for entries in self._by_first.values():
@@ -66,7 +105,7 @@ class Glossary:
 
     def find(self, text: str) -> list[Term]:
         """Return the terms of a source in their order, each once."""
-        exact = UNIT.findall(text)
+        exact = _units(text)
         lower = [unit.lower() for unit in exact]
         found: dict[Term, None] = {}
         place = 0
@@ -88,7 +127,10 @@ def read_glossary(lines: Iterable[str], name: str) -> Glossary:
 
     Args:
         lines: Of a file.
-        name: What warnings call it.
+        name: What messages call it.
+
+    Raises:
+        DataError: If no line that is there can be used.
     """
     terms: dict[str, Term] = {}
     wrong: list[str] = []
@@ -106,6 +148,11 @@ def read_glossary(lines: Iterable[str], name: str) -> Glossary:
         logger.warning("%s; left out", message)
     if len(wrong) > MOST_TOLD:
         logger.warning("%s: %d more lines left out", name, len(wrong) - MOST_TOLD)
+    if wrong and not terms:
+        raise DataError(
+            f"{name}: no usable line: expected a term, a tab and its translation on each; "
+            "a CSV with commas or semicolons must be saved with tabs"
+        )
     if not terms:
         logger.warning("%s: no terms", name)
     return Glossary(terms.values())

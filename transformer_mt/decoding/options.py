@@ -112,7 +112,7 @@ class SearchOptions:
         if self.n_best > self.beam_size:
             raise ConfigError(
                 f"a beam of {self.beam_size} cannot give {self.n_best} translations: "
-                f"raise the beam size to {self.n_best}"
+                f"add --beam-size {self.n_best}"
             )
 
     @property

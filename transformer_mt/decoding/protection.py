@@ -6,6 +6,7 @@ translated without, and each is put back where attention says its neighbours wen
 
 import logging
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
@@ -19,6 +20,7 @@ from transformer_mt.errors import ConfigError
 from transformer_mt.text.markup import (
     PROTECTED,
     Mark,
+    doubtful_in,
     is_address,
     marks_in,
     missing,
@@ -41,7 +43,9 @@ class Counts:
         by_model: Written by the model.
         by_attention: Put back where attention says.
         in_pieces: In lines whose pieces between the marks were translated one by one.
-        lost: Not in the output.
+        lost: Not in the output, or more often than in the source.
+        doubtful: What looks like a mark and is none that is protected.
+        doubtful_lost: Of these, what the output does not hold.
     """
 
     num_marks: int = 0
@@ -49,12 +53,16 @@ class Counts:
     by_attention: int = 0
     in_pieces: int = 0
     lost: int = 0
+    doubtful: int = 0
+    doubtful_lost: int = 0
 
     def __str__(self) -> str:
         """Write them for people."""
+        doubtful = f"; not known as marks {self.doubtful}, lost {self.doubtful_lost}"
         return (
             f"{self.num_marks}; by the model {self.by_model}, put back by attention "
             f"{self.by_attention}, in lines translated in pieces {self.in_pieces}, lost {self.lost}"
+            f"{doubtful if self.doubtful else ''}"
         )
 
 
@@ -100,11 +108,26 @@ class Protector:
             results[i] = result
         self._put_back(wanted, taken, results)
         for line, found, result in zip(wanted, marks, results, strict=True):
-            self.counts.num_marks += len(found)
-            if found and (lost := missing(found, result.text)):
-                self.counts.lost += len(lost)
-                logger.warning("line %d: not as in the source: %s", line.number, ", ".join(lost))
+            self._check(line, found, result.text)
         return results
+
+    def _check(self, line: Line, marks: Sequence[str], output: str) -> None:
+        """Compare the output of a line with its source; count and name what is missing."""
+        self.counts.num_marks += len(marks)
+        # Also marks that only the output has: the model may have made them up.
+        if lost := missing(marks, output):
+            self.counts.lost += len(lost)
+            logger.warning("line %d: not as in the source: %s", line.number, ", ".join(lost))
+        doubtful = Counter(doubtful_in(line.text))
+        gone = [text for text, times in doubtful.items() if output.count(text) < times]
+        self.counts.doubtful += doubtful.total()
+        self.counts.doubtful_lost += sum(doubtful[text] - output.count(text) for text in gone)
+        if gone:
+            logger.warning(
+                "line %d: looks like a placeholder, is not protected and not in the output: %s",
+                line.number,
+                ", ".join(gone),
+            )
 
     def _spells(self, marks: Sequence[str]) -> bool:
         """Whether a model may have learnt them: it has pieces for all their characters.

@@ -5,6 +5,7 @@ Source: Och and Ney 2002, log-linear combination.
 
 import json
 import math
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
@@ -17,6 +18,9 @@ from transformer_mt.errors import DataError
 from transformer_mt.log import counted
 
 SEPARATOR = " ||| "
+
+_MORE_COLUMNS = re.compile(r"( \|\|\| (\d+-\d+( \d+-\d+)*|WordScores=[-+.\de ]*))+$")
+"""What Marian writes behind the text with `--alignment` and `--word-scores`."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,7 @@ def parse_entry(line: str, place: str) -> Entry:
     try:  # from both ends, as the text may hold anything
         head, features, end = line.rsplit(SEPARATOR, 2)
         number, text = head.split(SEPARATOR, 1)
+        text = _MORE_COLUMNS.sub("", text)
         entry = Entry(int(number), text, features, float(end))
         if math.isfinite(entry.score):
             return entry
@@ -160,8 +165,7 @@ def rescore(
         weights: Of the score that the candidates have, then of each model.
         first_line: Number of the first candidate, for errors.
 
-    Raises:
-        DataError: If a line is longer than a model allows.
+    A candidate that is longer than a model allows has no score, NaN, and comes last.
     """
     entries = [entry for group in groups for entry in group]
     src_lines = [sources[entry.number] for entry in entries]
@@ -181,4 +185,9 @@ def rescore(
         for entry, of_entry, score in zip(entries, features, totals.tolist(), strict=True)
     ]
     ranked = iter(entries)
-    return [sorted((next(ranked) for _ in group), key=lambda e: -e.score) for group in groups]
+    return [sorted((next(ranked) for _ in group), key=_rank) for group in groups]
+
+
+def _rank(entry: Entry) -> tuple[bool, float]:
+    """Order entries by their scores, best first; those without one, too long, come last."""
+    return (True, 0.0) if math.isnan(entry.score) else (False, -entry.score)

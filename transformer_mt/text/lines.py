@@ -7,6 +7,7 @@ all of these are found inside sentences of real corpora.
 
 import bz2
 import codecs
+import difflib
 import gzip
 import lzma
 import os
@@ -54,7 +55,8 @@ def decode_lines(stream: BinaryIO, name: str, *, way_out: str = "") -> Iterator[
 
     Raises:
         DataError: For bytes that are not UTF-8, NUL bytes (`name:LINE: byte N: ..`, both counted
-            from 1, N within the line), lines longer than MAX_LINE_BYTES and damaged archives.
+            from 1, N within the line), lines longer than MAX_LINE_BYTES, damaged archives, and text
+            with carriage returns inside and no line feed at all.
     """
     line_number = 1
     for block in _whole_lines(stream, name):
@@ -93,6 +95,13 @@ def check_lasting(path: Path) -> None:
         )
 
 
+def _near(path: Path) -> str:
+    """Offer the file beside a missing one that was probably meant; nothing if none is near."""
+    beside = [file.name for file in path.parent.glob("*") if file.is_file()]
+    near = difflib.get_close_matches(path.name, beside, n=1, cutoff=0.75)
+    return f"; did you mean '{path.with_name(near[0])}'?" if near else ""
+
+
 def open_binary(path: Path) -> BinaryIO:
     """Open a file or archive (.gz, .bz2, .xz, .zst) for reading its content.
 
@@ -111,7 +120,7 @@ def open_binary(path: Path) -> BinaryIO:
         return opener(path)
     except FileNotFoundError as error:
         where = "" if path.is_absolute() else f" (in the folder {Path.cwd()})"
-        raise DataError(f"{path}: no such file{where}") from error
+        raise DataError(f"{path}: no such file{where}{_near(path)}") from error
     except IsADirectoryError as error:
         raise DataError(f"{path}: expected a file; this is a folder") from error
     except OSError as error:
@@ -172,6 +181,11 @@ def _whole_lines(stream: BinaryIO, name: str) -> Iterator[bytes]:
                 "expected text with one sentence on each line"
             )
     last = b"".join(unfinished)
+    if not num_lines and (num_returns := last.rstrip(b"\r").count(b"\r")):
+        raise DataError(
+            f"{name}: one line with {num_returns:,} carriage returns and no line feed: its lines "
+            "seem to end with these alone (old Mac); convert it: `tr '\\r' '\\n' < OLD > NEW`"
+        )
     if last and (num_lines or last != codecs.BOM_UTF8):
         yield last
 
@@ -203,9 +217,11 @@ def _check_line(line: bytes, name: str, line_number: int, way_out: str) -> None:
     except UnicodeDecodeError as error:
         utf16 = line_number == 1 and line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
         kind = "it looks like UTF-16" if utf16 else f"0x{line[error.start]:02x}: {error.reason}"
+        charset = "utf-16" if utf16 else "cp1252"
         raise DataError(
             f"{name}:{line_number}: byte {error.start + 1}: not UTF-8 ({kind}); "
-            f"convert the text to UTF-8{'' if utf16 else way_out}"
+            f"convert the text to UTF-8: `iconv -f {charset} -t utf-8 OLD > NEW`"
+            f"{'' if utf16 else f', or with its own charset for cp1252{way_out}'}"
         ) from error
     if nul >= 0:
         raise DataError(

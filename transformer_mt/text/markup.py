@@ -7,25 +7,49 @@ from dataclasses import dataclass, replace
 
 PROTECTED = re.compile(
     r"""
-      </?[A-Za-z][\w:.-]*(?:\s+[\w:.-]+(?:\s*=\s*(?:"[^"]*"|'[^']*'|[^\s"'>]+))?)*\s*/?>  # tags
-    | <!--.*?-->
+      </?[A-Za-z][\w:.-]*                                         # tags; quotes may be escaped
+      (?:\s+[\w:.@-]+(?:\s*=\s*(?:"[^"]*"|'[^']*'|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'
+         |\\"(?:[^"\\]|\\(?!"))*\\"|\\'(?:[^'\\]|\\(?!'))*\\'|[^\s"'>\\]+))?)*\s*/?>
+    | </?\d+\s*/?>                                              # <0>..</0>
+    | <!--(?:(?!<!--).)*?-->
     | &(?:[A-Za-z]\w*|\#\d+|\#x[0-9A-Fa-f]+);
     | (?:(?:https?|ftp)://|www\.)                               # .. up to a closing bracket
       (?:\([^\s<>"'()]*\)|[^\s<>"')])+(?<![.,;:!?\]}»”’。，！？])  # that it has not opened
     | (?<![\w.+-])[\w.+-]++@[\w-]+(?:\.[\w-]+)+
-    | \{\{[^{}]*\}\} | \$?\{[^{}\s]*\}                        # {{ name }}, ${name}, {name}, {0}, {}
+    | \{\s*[\w.]+\s*,\s*(?:plural|select|selectordinal|choice)\s*,            # whole, with its text
+      (?:[^{}]|\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\})*\}
+    | \{\s*[\w.]+\s*,\s*(?:number|date|time|list|spellout|ordinal|duration)\b[^{}]*\}
+    | \{\{\{?[^{}]*\}?\}\} | \{%[^{}]*?%\}                     # {{ name }}, {% trans %}
+    | [$\#%]?\{(?:[^{}\s]*|\s*[\w.]+\s*)\}                      # ${name}, %{name}, {0}, {}
     | %\([^()\s]+\)[#0\- +]*+\d*+(?:\.\d+)?[a-zA-Z]           # %(name)s
-    | %(?:\d+\$)?[#0\-+]*+\d*+(?:\.\d+)?                      # %s, %1$d
-      (?:hh|ll|[hlLqjzt])?[diouxXeEfFgGcrsap@](?![A-Za-z])
+    | %<\w+>[#0\-+]*+\d*+(?:\.\d+)?[a-zA-Z]                   # %<name>s
+    | (?<![\d%])%[A-Za-z_][\w.-]+%(?![\w%(])                  # %name%, but not %dx%d
+    | %(?:\d+\$)?[#0\-+']*+(?:\*|\d*+)(?:\.(?:\d+|\*))?         # %s, %1$d
+      (?:hh|ll|[hlLqjztZ])?(?:[diouxXeEfFgGcrsapn@](?![A-Za-z])|(?<!\d%)[diusfgxX])
+    | (?<!\d)(?<!\d\s)%[\-EO]?[AaBbCcDFgGHIjklMmnPpRrSTUuVWwXxYyZz](?![A-Za-z])  # %Y-%m-%d
     | %%
-    | %\d+(?!\d|\s*%)(?=\W|$)                                 # %1
+    | %L?\d+(?!\d|\s*%(?!\d))(?=\W|$)                         # %1
+    | (?<!\w)__\w+?__(?!\w)                                   # __name__
+    | (?<!\w)@[A-Z][A-Z0-9_]+@
+    | (?<![\w$])\$(?:[a-z_]\w+|[A-Z][A-Z0-9_]{2,}|\([\w.]+\))       # $name, $PATH, $(name)
     """,
     re.VERBOSE,
 )
-"""`5 %` and `100%` are text: a percent sign protects only what printf or Qt would read.
+"""`5 %`, `100%`, `100%discount` are text: a percent sign protects only what printf, strftime or Qt
+would read.
 
 An address begins where its characters begin, and what repeats gives nothing back (`++`, `*+`): else
 time would grow with the square of a long word."""
+
+DOUBTFUL = re.compile(
+    r"""
+      <[A-Za-z/!?][^<>]{0,200}> | \{[^{}]{1,200}\} | [{}]{2} | \[\[[^\[\]]{1,200}\]\]
+    | (?<!\d)(?<!\d\s)%[\w({<\[][\w)}>\].-]*
+    | (?<![\w$])\$[A-Za-z({][\w)}]* | (?<!\w)__\w+ | \w+__(?!\w) | (?<![\w@])@\w+ | \\[nrt"']
+    """,
+    re.VERBOSE,
+)
+"""What looks like a mark to people, where `PROTECTED` leaves it to the translation."""
 
 CLOSING_SIGNS = ".,;:!?)]}»”…。，、！？；："
 CLOSING = re.compile(f"[{re.escape(CLOSING_SIGNS)}]")
@@ -72,6 +96,11 @@ class Mark:
 def marks_in(line: str) -> list[str]:
     """Return what is to be protected in a line, in order."""
     return PROTECTED.findall(line)
+
+
+def doubtful_in(line: str) -> list[str]:
+    """Return what looks like a mark in a line and is none that is protected, in order."""
+    return DOUBTFUL.findall(PROTECTED.sub(" ", line))
 
 
 def is_address(mark: str) -> bool:

@@ -17,7 +17,7 @@ from transformer_mt.data.filters import Filters
 from transformer_mt.data.held_out import open_held_out
 from transformer_mt.data.mixture import Mixture, temperature_weights
 from transformer_mt.data.pairs import TokenPairs, tokenize_pairs
-from transformer_mt.data.sources import PairSource, open_source, read_pairs
+from transformer_mt.data.sources import PairSource, open_each, read_pairs
 from transformer_mt.data.test_sets import VALIDATION
 from transformer_mt.errors import UNREADABLE_JSON, ConfigError, DataError, ModelError
 from transformer_mt.foreign_files import read_json
@@ -87,18 +87,8 @@ def open_sources(config: Config) -> Sources:
         DataError: If some are not there or cannot be read; names them all.
     """
     data = config.data
-    opened: list[PairSource] = []
-    mistakes: list[str] = []  # each once: splits of one dataset lack the same
     named = [s for s in (*data.train, data.valid, *data.test.values()) if s.type != "split"]
-    for settings in named:
-        try:
-            opened.append(open_source(settings, src_lang=data.src_lang, tgt_lang=data.tgt_lang))
-        except DataError as error:
-            mistakes += [] if str(error) in mistakes else [str(error)]
-    if len(mistakes) > 1:
-        mistakes.insert(0, f"{len(mistakes)} sources cannot be read:")
-    if mistakes:
-        raise DataError("\n".join(mistakes))
+    opened = open_each(named, src_lang=data.src_lang, tgt_lang=data.tgt_lang)
     num_train = len(data.train)
     has_valid = data.valid.type != "split"
     return Sources(train=opened[:num_train], valid=opened[num_train] if has_valid else None)
