@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/ready
 # One process for each core, each with one thread: more threads than cores make torch several times
 # slower. Past eight processes, importing torch costs more than it saves.
-JOBS ?= $(shell cores=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); echo $$((cores < 8 ? cores : 8)))
+JOBS ?= $(shell cores=$$($(PYTHON) -c 'from transformer_mt.processors import *; print(num_processors())' 2>/dev/null || echo 2); echo $$((cores < 8 ? cores : 8)))
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=$(JOBS) --dist=worksteal
 
 .DEFAULT_GOAL := help

@@ -6,6 +6,9 @@ import sys
 def main() -> None:
     """Run the command line; Ctrl-C ends it quietly from the first import on."""
     try:
+        from transformer_mt.processors import settle_threads
+
+        settle_threads()
         from transformer_mt.cli.main import main as run
 
         run()

@@ -18,7 +18,6 @@ engines, sizes or precisions, or for more rounds.
 import argparse
 import importlib.util
 import json
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -49,6 +48,7 @@ from comparison import (
 )
 
 from transformer_mt.config.loading import find_config, load_config
+from transformer_mt.processors import num_processors
 from transformer_mt.versions import installed_versions
 
 sys.path.insert(0, str(ROOT / "scripts"))
@@ -237,7 +237,7 @@ def compare(options: argparse.Namespace) -> list[Run]:
             **{"config": in_checkout(options.config), "max_tokens": options.max_tokens},
             "set": options.set,
             "versions": {**installed_versions(), "transformers": version("transformers")},
-            "num_processors": os.cpu_count(),
+            "num_processors": num_processors(),
         }
         runs.append(run)
         add_run(options.output, run)
@@ -265,7 +265,7 @@ def main(arguments: list[str] | None = None) -> int:
     add("--max-tokens", type=int, default=4096, help="of an update, either side")
     add("--rounds", type=int, default=3)
     add("--seconds", type=float, default=30, help="of each run, after a warm-up")
-    add("--threads", type=int, default=os.cpu_count() or 1)
+    add("--threads", type=int, default=num_processors())
     add("--set", action="append", default=[], metavar="PATH=VALUE", help="a setting for all")
     add_python_options(parser, toolkits.PRECISIONS)
     add("--table", action="store_true", help="only print the table of the file of results")

@@ -15,7 +15,6 @@ models or inputs, or for more rounds. Translations are compared with ours, too.
 import argparse
 import hashlib
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -44,6 +43,7 @@ from comparison import (
 )
 
 from transformer_mt.metrics.scores import score as corpus_score
+from transformer_mt.processors import num_processors
 from transformer_mt.versions import installed_versions
 
 ENGINES = {OURS: ("fp32", "bf16", "int8"), **translators.PRECISIONS}
@@ -96,7 +96,7 @@ class Comparison:
             )
         about = {
             "versions": _versions() | result.pop("versions", {}),
-            "num_processors": os.cpu_count(),
+            "num_processors": num_processors(),
         }
         # The kind again: `tmt bench decode` names the model by its settings.
         run = {**kind, **result, **kind, **about}
@@ -307,7 +307,7 @@ def main(arguments: list[str] | None = None) -> int:
     add("--precisions", nargs="+", choices=PRECISIONS, default=list(PRECISIONS))
     add("--beam", type=int, default=4)
     add("--batches", type=int, nargs="+", default=[32, 64], help="of the others: takes the faster")
-    add("--threads", type=int, default=os.cpu_count() or 1)
+    add("--threads", type=int, default=num_processors())
     add("--rounds", type=int, default=3)
     add("--seconds", type=float, default=10, help="passes over the file begin for so long")
     add("--singles", type=int, default=50, help="sentences to translate alone")

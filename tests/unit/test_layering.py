@@ -11,7 +11,7 @@ PACKAGE = Path(__file__).parents[2] / "transformer_mt"
 
 # A module imports only from layers below its own; those in one layer never meet.
 LAYERS = [
-    {"errors", "hashes", "processes", "claims", "foreign_files"},
+    {"errors", "hashes", "processes", "processors", "claims", "foreign_files"},
     {"config", "log", "storage", "versions"},
     {"figures"},
     {"text", "metrics"},

@@ -15,7 +15,6 @@ All numbers are little-endian. A pair takes 2 bytes for each token and 5 more.
 
 import logging
 import mmap
-import os
 import shutil
 import time
 from collections.abc import Iterator, Mapping
@@ -37,6 +36,7 @@ from transformer_mt.data.pairs import TokenPairs
 from transformer_mt.data.sources import PairSource
 from transformer_mt.errors import DataError, ModelError
 from transformer_mt.hashes import FileHashes
+from transformer_mt.processors import num_processors
 from transformer_mt.storage import (
     MANIFEST,
     explain_write_errors,
@@ -208,7 +208,7 @@ def _fill(
         source,
         tokenizers,
         filters=filters,
-        num_workers=num_workers or _num_processors(),
+        num_workers=num_workers or num_processors(),
         first=written.report.num_pairs,
     )
     with closing(encoded):
@@ -265,12 +265,6 @@ def _with_progress(chunks: Iterator[EncodedPairs], first: int) -> Iterator[Encod
         for chunk in chunks:
             bar.update(chunk.report.num_pairs)
             yield chunk
-
-
-def _num_processors() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _remove_leftovers(corpus_dir: Path) -> None:
