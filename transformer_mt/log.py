@@ -8,7 +8,9 @@ import json
 import logging
 import math
 import os
+import shutil
 import sys
+import textwrap
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -66,6 +68,23 @@ def printable(text: str) -> str:
     )
 
 
+def wrapped(text: str, width: int) -> str:
+    """Break the lines that are too long at words; what follows is indented by two more."""
+    return "\n".join(
+        "\n".join(
+            textwrap.wrap(
+                line,
+                max(width, 40),
+                subsequent_indent=" " * (len(line) - len(line.lstrip(" ")) + 2),
+                break_long_words=False,
+                break_on_hyphens=False,
+                replace_whitespace=False,
+            )
+        )
+        for line in text.split("\n")
+    )
+
+
 class StderrHandler(logging.Handler):
     """Write to stderr, above a tqdm bar if one is on the screen."""
 
@@ -73,6 +92,8 @@ class StderrHandler(logging.Handler):
         """Write one record."""
         try:
             text = self.format(record)
+            if sys.stderr.isatty():
+                text = wrapped(text, shutil.get_terminal_size().columns)
             # A bar can only be there if someone imported tqdm; importing it here would cost
             # every `tmt --help` its start-up time.
             if "tqdm" in sys.modules:

@@ -13,11 +13,11 @@ def serve_parent() -> None:
     To be called once, in a process that `multiprocessing` started. When the parent is killed, the
     pipes between them alone would wait for ever.
     """
-    # Ctrl-C reaches all processes of a terminal, and the warning of a batch system all of a job.
-    # Not SIGTERM: it is how pools end their processes.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if hasattr(signal, "SIGUSR1"):
-        signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    # Ctrl-C and SIGHUP reach all processes of a terminal, the warning of a batch system all of a
+    # job. Not SIGTERM: it is how pools end their processes.
+    for name in ("SIGINT", "SIGHUP", "SIGUSR1", "SIGUSR2"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 

@@ -225,7 +225,8 @@ def test_an_error_is_one_line_and_an_exit_code(kind: str) -> None:
     result = CliRunner().invoke(failing_app(), ["fail", kind])
     code, message = MESSAGES[kind]
     assert (result.exit_code, result.stdout) == (code, "")
-    assert result.stderr == f"tmt: error: {message}\n"
+    level = "" if kind == "interrupted" else "error: "
+    assert result.stderr == f"tmt: {level}{message}\n"
 
 
 @pytest.mark.parametrize("kind", MESSAGES)
@@ -234,7 +235,7 @@ def test_debug_shows_the_stack_before_the_line(kind: str) -> None:
     code, message = MESSAGES[kind]
     assert result.exit_code == code
     assert result.stderr.startswith("Traceback (most recent call last):\n")
-    assert result.stderr.endswith(f"tmt: error: {message}\n")
+    assert result.stderr.endswith(f"{message}\n")
 
 
 def test_debug_can_come_from_the_environment() -> None:

@@ -134,8 +134,8 @@ def test_a_signal_saves_and_exits_with_75(run_config, tmp_path, monkeypatch):
     stdout, stderr = process.communicate(timeout=60)
     assert process.returncode == 75, stderr
     assert stdout == ""
-    assert "stopped by SIGINT and saved at step" in stderr
-    assert "the same command goes on from there" in stderr
+    assert "tmt: stopped by Ctrl-C; saved at step" in stderr
+    assert "The same command goes on from there." in stderr
     assert "Traceback" not in stderr
     (checkpoint, *_) = list((tmp_path / "runs" / "tiny" / "checkpoints").iterdir())
     assert (checkpoint / "manifest.json").is_file()

@@ -21,7 +21,14 @@ from transformer_mt.training.signals import Interrupted, stop_request
 from transformer_mt.training.trainer import train
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-NUMBERS = [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1]
+NUMBERS = [
+    signal.SIGTERM,
+    signal.SIGINT,
+    signal.SIGHUP,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGXCPU,
+]
 PACKAGE = str(Path(transformer_mt.__file__).parent)
 
 
@@ -76,6 +83,33 @@ def test_a_second_signal_leaves_at_once_and_damages_nothing(
         assert run_in_child(partial(trained, run_config())) == 128 + signal.SIGINT
     whole = Path(train(run_config("whole")).run_dir)
     assert_same_outcome(Path(train(run_config()).run_dir), whole, 6)
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_every_signal_that_ends_a_program_is_a_request_to_stop(number: int) -> None:
+    with stop_request() as stop:
+        signal.raise_signal(number)
+        assert stop.signal_name == signal.Signals(number).name
+
+
+def test_a_signal_that_was_ignored_stays_ignored() -> None:
+    """As SIGHUP is under `nohup`."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with stop_request() as stop:
+            signal.raise_signal(signal.SIGHUP)
+            assert not stop
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_the_repeated_signal_of_a_cpu_limit_is_one_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("transformer_mt.training.signals._ONE_REQUEST_SECONDS", -1.0)
+    with stop_request() as stop:
+        for _ in range(3):
+            signal.raise_signal(signal.SIGXCPU)
+        assert stop
 
 
 @pytest.mark.parametrize("fails", [False, True])

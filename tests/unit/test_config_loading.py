@@ -181,7 +181,7 @@ def test_defaults_are_the_base_model_of_the_paper() -> None:
             "  max_steps: 100",
             "  max_steps: 1\n  validation: 5",
             "12:15: training.validation: expected a group of settings, got 5; known here: "
-            "every_steps, metrics, beam_size, select_by, patience, num_samples",
+            "every_steps, min_validations, metrics, beam_size, select_by, patience, num_samples",
         ),
         (
             "  max_steps: 100",

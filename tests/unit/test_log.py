@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tqdm import tqdm
 
-from transformer_mt.log import MetricsLog, configure_logging, printable, read_metrics
+from transformer_mt.log import MetricsLog, configure_logging, printable, read_metrics, wrapped
 
 LOGGER = logging.getLogger("transformer_mt.test")
 TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d\d:\d\d "
@@ -139,3 +139,14 @@ def test_a_new_log_starts_empty(tmp_path: Path) -> None:
     assert path.read_bytes() == b""
     MetricsLog(tmp_path / "new.jsonl", last_step=3).close()
     assert (tmp_path / "new.jsonl").read_bytes() == b""
+
+
+def test_long_lines_break_at_words() -> None:
+    path = "/a/path/longer/than/any/width/of/it"
+    text = f"    source     one two three four five six seven\nrefused: {path}"
+    assert wrapped(text, 40).split("\n") == [
+        "    source     one two three four five",
+        "      six seven",
+        "refused:",
+        f"  {path}",
+    ]

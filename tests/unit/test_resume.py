@@ -73,7 +73,7 @@ def test_n_steps_and_n_resumed_steps_equal_2n_steps_to_the_bit(
     with monkeypatch.context() as patch:
         batches = interrupt_at(patch, *stops)
         for step in stops:
-            with pytest.raises(InterruptedRun, match=f"SIGTERM and saved at step {step}: the same"):
+            with pytest.raises(InterruptedRun, match=rf"SIGTERM; saved at step {step}\. The same"):
                 train(parts)
         result = train(parts)
     run = Path(result.run_dir)
@@ -97,6 +97,7 @@ def test_n_steps_and_n_resumed_steps_equal_2n_steps_to_the_bit(
     assert states[0].keys() == states[1].keys()
     assert {key for key in states[0] if states[0][key] != states[1][key]} <= {
         "seconds",
+        "validation_seconds",
         "window_seconds",
     }
 
@@ -112,7 +113,7 @@ def test_a_signal_during_validation_leaves_at_once_and_validates_on_resumption(
 
     with monkeypatch.context() as patch:
         patch.setattr(Validator, "__call__", interrupted)
-        with pytest.raises(InterruptedRun, match="SIGINT and saved at step 4"):
+        with pytest.raises(InterruptedRun, match="Ctrl-C; saved at step 4"):
             train(run_config())
     result = train(run_config())
     records = metrics_without_times(Path(result.run_dir))
@@ -157,14 +158,28 @@ def test_a_run_that_was_moved_goes_on_in_its_new_place(run_config, tmp_path):
 
 def test_changed_settings_are_refused_with_all_differences(run_config):
     train(run_config())
-    changed = run_config(training__lr=0.1, model__dropout=0.2, training__max_steps=9)
+    changed = run_config(training__lr=0.1, model__dropout=0.2, training__log_every_steps=3)
     with pytest.raises(ConfigError) as caught:
         train(changed)
     message = str(caught.value)
     assert "training.lr: 0.003 -> 0.1" in message
     assert "model.dropout: 0.1 -> 0.2" in message
-    assert "max_steps" not in message
+    assert "log_every_steps" not in message
     assert "--fresh" in message
+
+
+def test_a_prolonged_run_warns_of_a_rate_that_jumps_and_may_take_another(run_config, caplog):
+    train(run_config(training__schedule={"type": "linear", "warmup_steps": 2}))
+    longer = {"training__max_steps": 8, "training__validation__every_steps": 99}
+    constant = {"training__schedule": {"type": "constant"}, "training__lr": 0.0005}
+    train(run_config(**longer, **constant))
+    assert "jumps" not in caplog.text
+    with pytest.raises(ConfigError, match=r"training.lr: 0.0005 -> 0.0001"):
+        train(run_config(**longer, **constant | {"training__lr": 0.0001}))
+    longer["training__max_steps"] = 50
+    schedule = {"type": "linear", "warmup_steps": 2}
+    train(run_config(**longer, training__schedule=schedule))
+    assert "step 8: the learning rate jumps from 0.0005 to 0.00" in caplog.text
 
 
 @pytest.mark.parametrize(

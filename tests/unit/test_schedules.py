@@ -7,6 +7,7 @@ import pytest
 
 from transformer_mt.config.training import TrainingSettings
 from transformer_mt.training import schedules
+from transformer_mt.training.schedules import describe_jump
 
 PEAK = 2.0
 SCHEDULES: list[tuple[dict[str, Any], float | None]] = [
@@ -93,3 +94,18 @@ def test_wsd_stays_and_then_falls_over_its_share():
     assert schedules.wsd(81, 0.8, **arguments) == pytest.approx(PEAK)
     assert schedules.wsd(91, 0.9, **arguments) == pytest.approx(PEAK / 2)
     assert schedules.wsd(101, 1.0, **arguments) == 0
+
+
+def test_a_rate_that_jumps_when_a_run_is_prolonged_is_told_with_both_rates():
+    settings = TrainingSettings(lr=0.008, schedule={"type": "linear"}, max_minutes=10)
+    jump = describe_jump(settings, before=0.000135, after=0.0053)
+    assert jump is not None
+    assert "from 0.000135 to 0.0053" in jump
+    assert "--set training.lr=0.0008" in jump
+    assert "--fresh" in jump
+
+
+@pytest.mark.parametrize(("before", "after"), [(0.0, 0.1), (0.1, 0.2), (0.1, 0.001)])
+def test_other_changes_of_the_rate_are_no_jump(before, after):
+    settings = TrainingSettings(lr=0.008, schedule={"type": "linear"}, max_minutes=10)
+    assert describe_jump(settings, before=before, after=after) is None

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -13,7 +14,8 @@ from transformer_mt.evaluation import Evaluation, Loss
 from transformer_mt.log import read_metrics
 from transformer_mt.metrics.scores import Score
 from transformer_mt.training.devices import choose_device
-from transformer_mt.training.limits import Limits
+from transformer_mt.training.limits import Course, Limits
+from transformer_mt.training.state import TrainState, Validation
 from transformer_mt.training.trainer import train
 from transformer_mt.training.validation import Findings, Validator
 
@@ -35,13 +37,13 @@ def test_progress_is_the_largest_share():
     assert shares == {"max_steps": 0.5, "max_epochs": 0.75, "max_minutes": 0.2}
 
 
-def scripted_validations(monkeypatch, *scores):
-    """Let validations find the given BLEU, one after the other."""
-    left = list(scores)
+def scripted_validations(monkeypatch, *scores, losses=()):
+    """Let validations find the given BLEU, one after the other, and the losses, or 1."""
+    left, losses_left = list(scores), list(losses)
 
     def validate(self, model, autocast):
-        score = left.pop(0)
-        return Findings(scores={"bleu": score, "loss_nats": 1.0}, merit=score)
+        score, loss = left.pop(0), losses_left.pop(0) if losses_left else 1.0
+        return Findings(scores={"bleu": score, "loss_nats": loss}, merit=score)
 
     monkeypatch.setattr(Validator, "__call__", validate)
     return left
@@ -88,11 +90,80 @@ def test_early_stopping_waits_for_its_patience(run_config, monkeypatch):
         )
     )
     assert result.step == 8
-    assert result.reason == "no better bleu in 2 validations"
+    assert result.reason == "early stopping: no better BLEU in 2 validations"
     assert result.scores["bleu"] == 12
     assert left == [99]
     manifest = json.loads((Path(result.run_dir) / "best" / "manifest.json").read_text())
     assert manifest["scores"]["steps"] == [4]
+
+
+def test_of_equal_scores_the_one_with_less_loss_is_best(run_config, monkeypatch):
+    scripted_validations(monkeypatch, 10, 10, 10, losses=[3.0, 2.0, 2.5])
+    result = train(
+        run_config(
+            training__validation={"every_steps": 2}, training__checkpoints={"average": "none"}
+        )
+    )
+    manifest = json.loads((Path(result.run_dir) / "best" / "manifest.json").read_text())
+    assert manifest["scores"]["steps"] == [4]
+
+
+def test_patience_does_not_count_while_the_score_is_zero(run_config, monkeypatch):
+    scripted_validations(monkeypatch, 0, 0, 0, 0, 3, 2, losses=[5, 6, 7, 8, 4, 4])
+    result = train(
+        run_config(
+            training__max_steps=50,
+            training__validation={"every_steps": 2, "patience": 1},
+            training__checkpoints={"average": "none"},
+        )
+    )
+    assert result.step == 12
+    assert result.reason == "early stopping: no better BLEU in 1 validation"
+
+
+def course(run_config, state, mixture=None, **settings):
+    settings = run_config(**{"training__max_steps": None, **settings}).training
+    return Course(settings, state, mixture)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "num_validations", "validation_seconds", "is_due"),
+    [(11, 0, 1, False), (12, 0, 1, True), (12, 1, 1, False), (36, 2, 6.1, False), (36, 2, 5, True)],
+)
+def test_a_run_limited_by_time_validates_at_shares_of_it_unless_that_takes_long(
+    run_config, seconds, num_validations, validation_seconds, is_due
+):
+    state = TrainState(step=1, validation_seconds=validation_seconds)
+    state.validations = [Validation(0, 1.0, {})] * num_validations
+    run = course(
+        run_config,
+        state,
+        SimpleNamespace(num_epochs=lambda *_: 0.0),
+        training__max_minutes=1,
+        training__validation={"min_validations": 5},
+    )
+    run.seconds = seconds
+    assert run.validation_is_due() == is_due
+
+
+@pytest.mark.parametrize(
+    ("steps", "seconds", "expected"),
+    [
+        (1, 29, None),
+        (20, 30, "about 400 updates of 2,000 until training.max_minutes 10"),
+        (60, 30, None),
+    ],
+)
+def test_a_run_that_is_too_slow_for_its_updates_says_so(run_config, steps, seconds, expected):
+    state = TrainState()
+    run = course(run_config, state, training__max_minutes=10, training__max_steps=2000)
+    state.step, run.seconds = steps, seconds
+    shortfall = run.shortfall()
+    if expected is None:
+        assert shortfall is None
+    else:
+        assert shortfall.startswith(expected)
+        assert "--set training.max_minutes=50" in shortfall
 
 
 def test_the_last_and_the_best_checkpoints_are_kept(run_config, monkeypatch):
@@ -108,9 +179,14 @@ def test_the_last_and_the_best_checkpoints_are_kept(run_config, monkeypatch):
     assert kept == {"step-4", "step-6", "step-10", "step-12"}
 
 
-@pytest.mark.parametrize(("score", "is_answer"), [(31, True), (29, False)])
-def test_the_average_becomes_the_answer_if_it_is_better(run_config, monkeypatch, score, is_answer):
-    scripted_validations(monkeypatch, 10, 30, 20, score)
+@pytest.mark.parametrize(
+    ("score", "loss", "is_answer"),
+    [(31, 1.0, True), (29, 0.5, False), (30.01, 1.1, False), (30.01, 0.9, True), (30.3, 1.1, True)],
+)
+def test_the_average_becomes_the_answer_if_it_is_better(
+    run_config, monkeypatch, score, loss, is_answer
+):
+    scripted_validations(monkeypatch, 10, 30, 20, score, losses=[1.0, 1.0, 1.0, loss])
     result = train(
         run_config(
             training__max_steps=6,
@@ -120,7 +196,7 @@ def test_the_average_becomes_the_answer_if_it_is_better(run_config, monkeypatch,
     )
     run = Path(result.run_dir)
     assert result.averaged_steps == ([4, 6] if is_answer else [])
-    assert result.scores["bleu"] == max(score, 30)
+    assert result.scores["bleu"] == (score if is_answer else 30)
     parts = [weights_at(run, step) for step in (4, 6)]
     for folder, is_mean in (("averaged", True), ("best", is_answer)):
         for name, weight in load_file(run / folder / "model.safetensors").items():

@@ -21,6 +21,7 @@ import logging
 import os
 import sys
 import traceback
+from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
@@ -29,7 +30,7 @@ from typer.core import TyperCommand, TyperGroup
 from transformer_mt.cli.command import Command
 from transformer_mt.cli.help import examples
 from transformer_mt.cli.streams import named_stdout
-from transformer_mt.errors import TmtError, reason_of
+from transformer_mt.errors import InterruptedRun, TmtError, reason_of
 from transformer_mt.log import configure_logging, printable
 
 COMMANDS = {
@@ -135,7 +136,9 @@ def report(error: Exception, *, debug: bool) -> int:
         traceback.print_exception(error)
     if isinstance(error, BrokenPipeError):
         return CLOSED_PIPE
-    print(printable(f"tmt: error: {describe(error)}"), file=sys.stderr)
+    prefix = "tmt: " if isinstance(error, InterruptedRun) else "tmt: error: "
+    with suppress(OSError):  # a terminal that was closed
+        print(printable(f"{prefix}{describe(error)}"), file=sys.stderr)
     return error.exit_code if isinstance(error, TmtError) else 1
 
 

@@ -17,7 +17,11 @@ from transformer_mt.foreign_files import read_json
 from transformer_mt.storage import replace_json
 from transformer_mt.text.tokenizer import Tokenizers
 from transformer_mt.training.run_directory import RunDirectory
+from transformer_mt.training.state import rank_of
 from transformer_mt.training.validation import WORST, Findings
+
+AVERAGE_MARGIN = 0.2
+"""Points of BLEU, chrF or TER."""
 
 logger = logging.getLogger(__name__)
 
@@ -109,12 +113,18 @@ class Answer:
         Args:
             findings: Of these weights.
             weights: By name, tied ones once.
-            steps: The step they are from, or those they are the mean of.
+            steps: The step they are from, or those they are the mean of. A mean with a worse loss
+                must score better by `AVERAGE_MARGIN`: a few hundredths of BLEU are chance.
 
         Returns:
             True when they are the answer now.
         """
-        if findings.merit <= bundle_scores(self._run.best_dir).get("merit", WORST):
+        best = bundle_scores(self._run.best_dir)
+        kept = rank_of(best.get("merit", WORST), best.get("validation", {}))
+        merit, minus_loss = found = rank_of(findings.merit, findings.scores)
+        if found <= kept:
+            return False
+        if len(steps) > 1 and minus_loss < kept[1] and merit < kept[0] + AVERAGE_MARGIN:
             return False
         self._write(self._run.best_dir, findings, weights, steps)
         return True
@@ -130,7 +140,7 @@ class Answer:
             self._config.training.checkpoints.average,
             len(steps),
             describe_scores(findings.scores),
-            "it is the answer" if is_best else "not better: the answer stays",
+            "kept as the final model" if is_best else "not better: the best checkpoint stays",
         )
 
     def old_result(self, step: int) -> RunResult | None:

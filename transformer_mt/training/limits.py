@@ -1,11 +1,17 @@
 """When a run ends, and how much of it is over."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from transformer_mt.config.training import TrainingSettings
 from transformer_mt.data.mixture import Mixture
+from transformer_mt.log import counted
 from transformer_mt.training.state import TrainState
+
+NAMES = {"loss": "loss", "bleu": "BLEU", "chrf": "chrF", "ter": "TER"}
+_WARM_UP_SECONDS = 30.0
+_SHOWN_AS_ZERO = 0.005
 
 
 @dataclass(frozen=True)
@@ -53,7 +59,9 @@ class Course:
 
     def __init__(self, settings: TrainingSettings, state: TrainState, mixture: Mixture) -> None:
         self.seconds = state.seconds
-        self._validation, self._state, self._mixture = settings.validation, state, mixture
+        self._began = state.seconds, state.step
+        self._settings, self._validation = settings, settings.validation
+        self._state, self._mixture = state, mixture
         self._limits = Limits(
             max_steps=settings.max_steps,
             max_epochs=settings.max_epochs,
@@ -69,7 +77,11 @@ class Course:
         """Return whether the weights should be scored now and have not been."""
         if self._state.step == 0 or self._state.is_validated():
             return False
-        return self.every(self._validation.every_steps) or self.end_reason() is not None
+        return (
+            self.every(self._validation.every_steps)
+            or self._time_demands_validation()
+            or self.end_reason() is not None
+        )
 
     def progress(self) -> float:
         """Return the share of the run that is over, by the limit that is closest."""
@@ -85,9 +97,48 @@ class Course:
         if reached := self._limits.reached(self._shares()):
             return reached
         patience = self._validation.patience
-        if patience is not None and self._state.validations_since_best() >= patience:
-            return f"no better {self._validation.select_by} in {patience} validations"
+        if patience is not None and self._validations_without_gain() >= patience:
+            name = NAMES[self._validation.select_by]
+            return f"early stopping: no better {name} in {counted(patience, 'validation')}"
         return None
+
+    def shortfall(self) -> str | None:
+        """Say what to do if time will end the run long before it has made the updates it needs.
+
+        None while all is well, and in the first seconds, which are slower than the rest.
+        """
+        minutes = self._settings.max_minutes
+        seconds, steps = self.seconds - self._began[0], self._state.step - self._began[1]
+        if minutes is None or seconds < min(_WARM_UP_SECONDS, 6 * minutes) or steps < 2:
+            return None
+        seconds_left = max(0.0, 60 * minutes - self.seconds)
+        expected = round(self._state.step + steps * seconds_left / seconds)
+        wanted = self._settings.max_steps or 3 * self._settings.schedule.warmup_steps
+        if expected >= wanted / 2:
+            return None
+        enough = math.ceil((self.seconds + (wanted - self._state.step) * seconds / steps) / 60)
+        return (
+            f"about {expected:,} updates of {wanted:,} until training.max_minutes {minutes:g}: "
+            "this machine is slow or busy, and the model will be poor. To give it more time, stop "
+            f"(Ctrl-C) and add --set training.max_minutes={enough} to the command: it goes on"
+        )
+
+    def _validations_without_gain(self) -> int:
+        """Count the validations since the best; while its BLEU or chrF is 0, they say nothing."""
+        validations = self._state.validations
+        is_share = self._validation.select_by in ("bleu", "chrf")
+        if is_share and max((found.merit for found in validations), default=0.0) < _SHOWN_AS_ZERO:
+            return 0
+        return self._state.validations_since_best()
+
+    def _time_demands_validation(self) -> bool:
+        """Return whether the next share of the time is over, and validation has not cost much."""
+        if self._settings.max_minutes is None:
+            return False
+        share = self.seconds / 60 / self._settings.max_minutes
+        num_wanted = math.floor(share * self._validation.min_validations)
+        is_late = len(self._state.validations) < num_wanted
+        return is_late and self._state.validation_seconds < self.seconds / 6
 
     def _shares(self) -> dict[str, float]:
         return self._limits.shares(

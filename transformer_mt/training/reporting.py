@@ -11,7 +11,7 @@ from tqdm import tqdm
 
 from transformer_mt.config.training import TrainingSettings
 from transformer_mt.errors import DivergedError, TmtError, brief
-from transformer_mt.log import JsonValue, MetricsLog
+from transformer_mt.log import JsonValue, MetricsLog, counted
 from transformer_mt.storage import explain_write_errors
 from transformer_mt.training.answer import describe_scores
 from transformer_mt.training.limits import Course
@@ -58,7 +58,7 @@ class Reporter:
         with explain_write_errors(run.root):
             self._metrics = MetricsLog(run.metrics_path, last_step=step)
             self._events = MetricsLog(run.events_path, last_step=sys.maxsize)
-        self._has_warned_of_scale = False
+        self._has_warned_of_scale = self._has_warned_of_time = False
         self._progress_before = progress
         self._stopwatch = Stopwatch()
         # Off a terminal there is no bar but a line for each record: the bar's text would be noise.
@@ -84,11 +84,26 @@ class Reporter:
             num_ranks=session.world.size,
         )
 
-    def advance(self, step: int, progress: float) -> None:
-        """Move the bar; `progress` is the share of the run that is over."""
+    def advance(self, step: int, course: Course) -> None:
+        """Move the bar, and warn once if the time will not do."""
         if self._has_bar:
             self._bar.set_description(f"step {step}", refresh=False)
-            self._bar.update(100 * min(1.0, progress) - self._bar.n)
+            self._bar.update(100 * course.progress() - self._bar.n)
+        if not self._has_warned_of_time and (shortfall := course.shortfall()):
+            self._has_warned_of_time = True
+            logger.warning("step %d: %s", step, shortfall)
+
+    def speed(self, state: TrainState, loss_nats: float, *, is_first: bool) -> None:
+        """Show loss and speed before the first line of metrics; off a terminal only once."""
+        tokens_per_second = state.window_tokens / max(1e-9, state.window_seconds)
+        text = f"loss {loss_nats:.3f}, {tokens_per_second:,.0f} tokens/s"
+        self._bar.set_postfix_str(text)
+        if is_first and not self._has_bar:
+            logger.info("step %d: %s", state.step, text)
+
+    def validating(self, step: int) -> None:
+        """Show why no updates are made."""
+        self._bar.set_description(f"step {step}, validating")
 
     def metrics(self, state: TrainState, course: Course, facts: Mapping[str, float]) -> None:
         """Report what the updates since the last report were like.
@@ -214,7 +229,8 @@ def introduce(session: Session, *, model: nn.Module, updates: Updates) -> None:
     """Say what is about to be trained on what."""
     settings = session.config.training
     num_parameters = sum(weight.numel() for weight in model.parameters())
-    threads = f", {torch.get_num_threads()} threads" if session.device.type == "cpu" else ""
+    is_cpu = session.device.type == "cpu"
+    threads = f", {counted(torch.get_num_threads(), 'thread')}" if is_cpu else ""
     logger.info("model: %s parameters; %s%s", f"{num_parameters:,}", session.device, threads)
     if settings.batch_warmup is not None:
         logger.info(

@@ -20,6 +20,7 @@ from transformer_mt.data.test_sets import HELD_OUT
 from transformer_mt.errors import UNREADABLE_JSON, ConfigError, ModelError, TmtError
 from transformer_mt.foreign_files import open_in_place, read_json
 from transformer_mt.log import JsonValue
+from transformer_mt.processors import num_processors
 from transformer_mt.storage import (
     explain_write_errors,
     put_in_place,
@@ -52,9 +53,18 @@ CHANGEABLE = (
     "training.runs_dir",
     "training.tensorboard",
     "training.validation.every_steps",
+    "training.validation.min_validations",
     "training.validation.num_samples",
     "training.validation.patience",
 )
+LIMITS = (
+    "training.max_epochs",
+    "training.max_minutes",
+    "training.max_steps",
+    "training.max_total_tokens",
+)
+# What may change beside a limit: a run that is prolonged may want another rate from there on.
+CHANGEABLE_WITH_LIMITS = ("training.lr", "training.schedule")
 
 
 class RunDirectory:
@@ -192,11 +202,10 @@ class RunDirectory:
             self._take_lock()
 
     def _check_unchanged(self, config: Config) -> None:
-        differences = [
-            line
-            for line in config_differences(load_config(self.config_path), config)
-            if not line.startswith(CHANGEABLE)
-        ]
+        differences = config_differences(load_config(self.config_path), config)
+        is_prolonged = any(line.startswith(LIMITS) for line in differences)
+        changeable = CHANGEABLE + CHANGEABLE_WITH_LIMITS * is_prolonged
+        differences = [line for line in differences if not line.startswith(changeable)]
         if differences:
             raise ConfigError(
                 f"{self.root}: the run was started with other settings:\n"
@@ -230,7 +239,7 @@ def _hardware(device: torch.device) -> dict[str, JsonValue]:
         "machine": platform.machine(),
         "system": platform.platform(),
         "processor": _processor(),
-        "num_processors": os.cpu_count(),
+        "num_processors": num_processors(),
         "num_threads": torch.get_num_threads(),
         "device": str(device),
     }

@@ -80,6 +80,29 @@ def build_schedule(settings: TrainingSettings, *, d_model: int) -> Schedule:
     return partial(table[settings.schedule.type], **arguments)
 
 
+def describe_jump(settings: TrainingSettings, *, before: float, after: float) -> str | None:
+    """Say what to do when a run goes on with a much higher learning rate than it had.
+
+    Args:
+        settings: Of the run that goes on.
+        before: Rate of its last update; 0 when there was none.
+        after: Rate of the next one.
+
+    Returns:
+        None if the rate does not jump; warm-up never more than doubles it.
+    """
+    if not before or after <= 2 * before:
+        return None
+    gentle = after if settings.lr is None else min(after, settings.lr / 10)
+    return (
+        f"the learning rate jumps from {before:.3g} to {after:.3g}, as limits were raised and the "
+        f"schedule {settings.schedule.type} follows the share of the run that is over: the model "
+        "gets worse before it gets better. To keep the rate low instead, give --set "
+        f"'training.schedule={{type: constant}}' --set training.lr={gentle:.2g}; for a run that "
+        "knows its limit from the start, --fresh"
+    )
+
+
 def _progress_after_warmup(step: int, progress: float, warmup_steps: int) -> float:
     """Return the share of the run after the warm-up that is over.
 

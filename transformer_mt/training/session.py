@@ -69,8 +69,8 @@ def open_session(config: Config, *, fresh: bool) -> Iterator[Session]:
                 yield session
         except Interrupted:
             raise InterruptedRun(
-                f"stopped by {stop.signal_name} before the first update: nothing is lost; "
-                "the same command starts again"
+                f"stopped by {stop.cause} before the first update: nothing is lost. "
+                "The same command starts again."
             ) from None
 
 

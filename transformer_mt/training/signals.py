@@ -10,10 +10,13 @@ from types import FrameType
 
 from transformer_mt.errors import InterruptedRun
 
-# SIGUSR1 is what batch systems are mostly told to send before the time is up; Windows has none.
-_SIGNALS = [signal.SIGINT, signal.SIGTERM] + (
-    [signal.SIGUSR1] if hasattr(signal, "SIGUSR1") else []
-)
+# Batch systems send SIGUSR1 or SIGUSR2, as they are told, before the time is up; SIGHUP is a
+# terminal that was closed, SIGXCPU the end of `ulimit -t`. Windows has only the first two.
+_SIGNALS = [
+    getattr(signal, name)
+    for name in ("SIGINT", "SIGTERM", "SIGUSR1", "SIGUSR2", "SIGHUP", "SIGXCPU")
+    if hasattr(signal, name)
+]
 
 # Ctrl-C reaches all processes of a terminal, and torchrun passes it on to the same ones again.
 _ONE_REQUEST_SECONDS = 1.0
@@ -41,6 +44,11 @@ class StopRequest:
         """Tell whether there was a signal."""
         return self.signal_name is not None
 
+    @property
+    def cause(self) -> str:
+        """What asked, in a user's words."""
+        return {None: "a signal", "SIGINT": "Ctrl-C"}.get(self.signal_name, self.signal_name or "")
+
     @contextmanager
     def leaves_at_once(self) -> Iterator[None]:
         """Run a block that changes nothing of the run, such as a validation.
@@ -66,7 +74,9 @@ class StopRequest:
     def receive(self, number: int, frame: FrameType | None) -> None:
         """Handle a signal."""
         if self:
-            if time.monotonic() > self._asked_at + _ONE_REQUEST_SECONDS:
+            # The system repeats SIGXCPU every second.
+            is_repeat = signal.Signals(number).name == "SIGXCPU"
+            if not is_repeat and time.monotonic() > self._asked_at + _ONE_REQUEST_SECONDS:
                 # Files are only ever replaced whole: leaving here damages nothing.
                 os._exit(128 + number)
             return
@@ -78,7 +88,11 @@ class StopRequest:
 
 @contextmanager
 def stop_request() -> Iterator[StopRequest]:
-    """Watch for SIGINT (Ctrl-C), SIGTERM and SIGUSR1 within the block.
+    """Watch within the block for the signals that ask a program to stop.
+
+    They are SIGINT (Ctrl-C), SIGTERM, SIGUSR1, SIGUSR2, SIGHUP and SIGXCPU. One that is ignored
+    stays so, as SIGHUP is under `nohup`; but for SIGINT, which shells ignore for every job in the
+    background.
 
     Within another such block it is the same request: a program can watch from its first moment on.
     """
@@ -90,7 +104,12 @@ def stop_request() -> Iterator[StopRequest]:
     if threading.current_thread() is not threading.main_thread():
         yield request
         return
-    before = {number: signal.signal(number, request.receive) for number in _SIGNALS}
+    watched = [
+        number
+        for number in _SIGNALS
+        if number == signal.SIGINT or signal.getsignal(number) is not signal.SIG_IGN
+    ]
+    before = {number: signal.signal(number, request.receive) for number in watched}
     try:
         yield request
     finally:

@@ -1,5 +1,6 @@
 """Where a run stands: the numbers that a checkpoint keeps beside weights and optimizer."""
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -15,7 +16,7 @@ class Validation:
     Attributes:
         step: Updates made before it.
         merit: The score that selects, turned so that more is better.
-        scores: All scores by name, in their own units.
+        scores: All scores by name, in their own units; ranks other than 0 know the loss alone.
     """
 
     step: int
@@ -41,6 +42,8 @@ class TrainState:
         tally: What the updates since then were like, see `tally.Tally`.
         scaler: State of the loss scale under fp16.
         validations: All so far, oldest first.
+        validation_seconds: Time that they took.
+        lr: Learning rate of the last update.
         lowest_loss: Least mean loss between two lines of metrics, in nats; None before the first.
         high_in_a_row: How many lines up to the last one had a much higher loss.
         num_rollbacks: How often the run went back to a checkpoint because it diverged.
@@ -60,6 +63,8 @@ class TrainState:
     tally: list[float] = field(default_factory=list)
     scaler: dict[str, Any] = field(default_factory=dict)
     validations: list[Validation] = field(default_factory=list)
+    validation_seconds: float = 0.0
+    lr: float = 0.0
     lowest_loss: float | None = None
     high_in_a_row: int = 0
     num_rollbacks: int = 0
@@ -119,4 +124,12 @@ class Stopwatch:
 
 def best_validations(validations: Sequence[Validation], number: int) -> list[Validation]:
     """Return the best validations, best first; of equal ones the oldest first."""
-    return sorted(validations, key=lambda found: (-found.merit, found.step))[:number]
+    oldest_first = sorted(validations, key=lambda found: found.step)
+    return sorted(oldest_first, key=lambda found: rank_of(found.merit, found.scores), reverse=True)[
+        :number
+    ]
+
+
+def rank_of(merit: float, scores: Mapping[str, float]) -> tuple[float, float]:
+    """Return what orders weights, more being better: of equal merit those with less loss."""
+    return merit, -scores.get("loss_nats", math.inf)

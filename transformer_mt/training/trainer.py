@@ -25,7 +25,7 @@ from transformer_mt.training.limits import Course
 from transformer_mt.training.micro_batches import open_updates
 from transformer_mt.training.reporting import Reporter, introduce
 from transformer_mt.training.resuming import resume_run, save_run
-from transformer_mt.training.schedules import build_schedule
+from transformer_mt.training.schedules import build_schedule, describe_jump
 from transformer_mt.training.session import Session, open_session
 from transformer_mt.training.setup import build_first_model, build_updater, seed_layer_dropout
 from transformer_mt.training.sharding import copy_weights
@@ -82,7 +82,6 @@ class Trainer:
         self.answer = Answer(self.directory, config, data.tokenizers)
         self.chance_nats = math.log(data.tokenizers.tgt.vocab_size)
         self.clock, self.lap = Stopwatch(), Stopwatch()
-        self.lr = 0.0
         self.must_stop = False
         self.reporter: Reporter | None = None
         self.restore()
@@ -95,7 +94,7 @@ class Trainer:
         """Take up the newest checkpoint, or begin where there is none."""
         self.state = resume_run(self.session, self.updater, model=self.model)
         self.state.short_attention = keep_attention(self.state.short_attention)
-        self.saved_step = self.state.step
+        self.saved_step = self.first_step = self.state.step
         self.window_start = self.state.step, self.state.position
         self.course = Course(self.settings, self.state, self.session.data.mixture)
         if self.world.is_main:
@@ -154,17 +153,23 @@ class Trainer:
             )
         if self.state.step:
             logger.info("%s: goes on from step %d", self.directory.root, self.state.step)
+            if jump := describe_jump(self.settings, before=self.state.lr, after=self.next_lr()):
+                logger.warning("step %d: %s", self.state.step, jump)
         introduce(self.session, model=self.model, updates=self.updates)
         if self.reporter is not None:
             self.reporter.started(self.session, self.state.step)
+
+    def next_lr(self) -> float:
+        """Return the learning rate of the next update."""
+        return self.schedule(self.state.step + 1, self.course.progress()) * self.state.lr_scale
 
     def update(self, micro_batches: list[Batch], position: Position) -> None:
         """Update the weights once."""
         own_tokens = sum(batch.num_tgt_tokens for batch in micro_batches)
         (num_tokens,) = self.world.sum_numbers([own_tokens])
-        self.lr = self.schedule(self.state.step + 1, self.course.progress()) * self.state.lr_scale
+        self.state.lr = self.next_lr()
         seed_layer_dropout(self.session.config, self.gradients.with_loss, step=self.state.step)
-        self.updater(micro_batches, num_tokens=num_tokens, lr=self.lr)
+        self.updater(micro_batches, num_tokens=num_tokens, lr=self.state.lr)
         self.state.advance(position, num_tokens, self.lap.restart())
         # A signal may reach one rank alone, or another rank a step later; clocks differ.
         seconds = self.seconds_before + self.clock.seconds()
@@ -177,7 +182,12 @@ class Trainer:
         if self.course.every(MAX_UNUSABLE_IN_A_ROW):
             self.updater.check()
         if self.reporter is not None:
-            self.reporter.advance(self.state.step, self.course.progress())
+            self.reporter.advance(self.state.step, self.course)
+        updates_made = self.state.step - self.first_step
+        if updates_made < self.settings.log_every_steps and updates_made.bit_count() == 1:
+            facts = self.updater.facts()  # of the first updates: all ranks sum them up
+            if self.reporter is not None:
+                self.reporter.speed(self.state, facts["loss_nats"], is_first=updates_made == 1)
 
     def note_split(self) -> None:
         """Report that the update was made in smaller parts; stop if that has become the rule.
@@ -206,7 +216,7 @@ class Trainer:
         num_unusable = round(facts.pop("num_unusable"))
         state.num_unusable += num_unusable
         if self.reporter is not None:
-            self.reporter.metrics(state, self.course, facts | {"lr": self.lr})
+            self.reporter.metrics(state, self.course, facts | {"lr": state.lr})
             if num_unusable:
                 self.reporter.unusable(state.step, num_unusable)
         state.window_tokens, state.window_seconds = 0, 0.0
@@ -257,14 +267,17 @@ class Trainer:
     def validate(self) -> None:
         """Score the weights, and keep them if they are the best so far; a signal cuts it short."""
         copy_weights(self.updater.trained, self.model)
+        if self.reporter is not None:
+            self.reporter.validating(self.state.step)
         score = partial(self.validator, self.model, self.gradients.autocast())
         found = validate_on_main(score, world=self.world, stop=self.stop)
         if found is None:
             self.must_stop = True
             return
-        merit, findings = found
-        scores = findings.scores if findings else {}
-        self.state.validations.append(Validation(self.state.step, merit, scores))
+        validated, findings = found
+        scores = findings.scores if findings else {"loss_nats": validated.loss_nats}
+        self.state.validations.append(Validation(self.state.step, validated.merit, scores))
+        self.state.validation_seconds += validated.seconds
         if findings is not None and self.reporter is not None:
             steps = [self.state.step]
             is_best = self.answer.keep_if_best(findings, weights_of(self.model), steps)
@@ -286,8 +299,8 @@ class Trainer:
         if self.reporter is not None:
             self.reporter.event(self.state.step, "interrupted", signal=self.stop.signal_name)
         raise InterruptedRun(
-            f"stopped by {self.stop.signal_name or 'a signal'} and saved at step "
-            f"{self.state.step}: the same command goes on from there"
+            f"stopped by {self.stop.cause}; saved at step {self.state.step}. "
+            "The same command goes on from there."
         )
 
     def finished_before(self) -> RunResult | None:
@@ -309,6 +322,7 @@ class Trainer:
         is_done = 0.0
         if self.reporter is not None:
             with suppress(Interrupted), self.stop.leaves_at_once():
+                self.reporter.validating(step)
                 self.average()
                 self.reporter.picture()
                 is_done = 1.0

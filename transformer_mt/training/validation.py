@@ -19,6 +19,7 @@ from transformer_mt.models.seq2seq import Seq2Seq
 from transformer_mt.training.distributed import World
 from transformer_mt.training.preparation import Data
 from transformer_mt.training.signals import Interrupted, StopRequest
+from transformer_mt.training.state import Stopwatch
 
 # The merit of a model whose score is no number: below all others, and still a number in JSON.
 WORST = -sys.float_info.max
@@ -42,6 +43,15 @@ class Findings:
     merit: float
     signatures: Mapping[str, str] = field(default_factory=dict)
     samples: Sequence[tuple[str, str, str]] = ()
+
+
+@dataclass(frozen=True)
+class Validated:
+    """What all ranks know of a validation: its merit, its loss in nats, and how long it took."""
+
+    merit: float
+    loss_nats: float
+    seconds: float
 
 
 class Validator:
@@ -132,7 +142,7 @@ class Validator:
 
 def validate_on_main(
     validate: Callable[[], Findings], *, world: World, stop: StopRequest
-) -> tuple[float, Findings | None] | None:
+) -> tuple[Validated, Findings | None] | None:
     """Validate on rank 0 alone, while the others wait for what it comes to.
 
     Args:
@@ -141,25 +151,32 @@ def validate_on_main(
         stop: Whether somebody asked the run to stop.
 
     Returns:
-        The merit, and on rank 0 all that was found; None on all ranks if a signal cut it short.
+        What all ranks know, and on rank 0 all that was found; None on all ranks if a signal cut it
+        short.
 
     Raises:
         DivergedError: On all ranks, if `validate` does on rank 0.
     """
     findings, failure = None, None
+    stopwatch = Stopwatch()
     if world.is_main:
         try:
             with suppress(Interrupted), stop.leaves_at_once():
                 findings = validate()
         except DivergedError as error:
             failure = error
-    merit = findings.merit if findings else 0.0
-    is_done, merit, has_diverged = world.sum_numbers(
-        [float(findings is not None), merit, float(failure is not None)], patiently=True
+    merit, loss, seconds = 0.0, 0.0, 0.0
+    if findings is not None:
+        merit = findings.merit
+        loss = findings.scores.get("loss_nats", sys.float_info.max)
+        seconds = stopwatch.seconds()
+    is_done, merit, loss, seconds, has_diverged = world.sum_numbers(
+        [float(findings is not None), merit, loss, seconds, float(failure is not None)],
+        patiently=True,
     )
     if has_diverged:
         raise failure or DivergedError("training diverged: see the message of rank 0")
-    return (merit, findings) if is_done else None
+    return (Validated(merit, loss, seconds), findings) if is_done else None
 
 
 def validation_search(config: Config) -> SearchOptions:
