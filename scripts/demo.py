@@ -58,11 +58,19 @@ def demo(changes: list[str]) -> None:
     target = config.data.tgt_lang
     print(run(["python", "scripts/demo_corpus.py", "--target", target]), end="")
     sets = [word for change in changes for word in ("--set", change)]
+    limits = config.training
+    if limits.max_steps and limits.max_minutes:
+        print(
+            f"\ntraining makes {limits.max_steps:,} updates, 6 to 10 minutes on two free cores; a"
+        )
+        print(f"slow or busy machine stops after {limits.max_minutes:g} minutes and scores lower")
     trained_from = time.monotonic()
     result = json.loads(run(["tmt", "train", "--config", str(CONFIG), "--fresh", "--json", *sets]))
     trained = time.monotonic()
-    print(f"trained {result['step']:,} steps in {_minutes(trained - trained_from)}", end="")
-    print(f" ({result['reason']}); a slow or busy machine makes fewer and scores lower")
+    print(f"trained {result['step']:,} updates in {_minutes(trained - trained_from)}", end="")
+    print(f" ({result['reason']})")
+    if limits.max_steps and result["step"] < limits.max_steps:
+        print(f"the time ended before all {limits.max_steps:,} were made; more would score higher")
     show_samples(result["model_dir"], target)
     print(run(["tmt", "evaluate", "--bleu", "--chrf", "--model", result["model_dir"]]), end="")
     run_dir = Path(result["run_dir"])

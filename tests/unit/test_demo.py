@@ -31,7 +31,7 @@ def commands(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
         given.append(shlex.join(words))
         if words[:2] == ["tmt", "train"]:
             answer = {"step": 1234, "run_dir": "runs/demo", "model_dir": "runs/demo/best"}
-            answer["reason"] = "max_minutes 7.5 is reached"
+            answer["reason"] = "max_minutes 20 is reached"
             return json.dumps(answer)
         if words[:2] == ["tmt", "translate"]:
             return "".join(f"TRANSLATED {line}\n" for line in (text or "").splitlines())
@@ -53,8 +53,9 @@ def test_demo_does_the_main_job_in_order(
         "tmt evaluate --bleu --chrf --model runs/demo/best",
     ]
     shown = capsys.readouterr().out
-    assert "trained 1,234 steps" in shown
-    assert "(max_minutes 7.5 is reached)" in shown
+    assert "trained 1,234 updates" in shown
+    assert "(max_minutes 20 is reached)" in shown
+    assert "the time ended before all 2,000 were made" in shown
     assert "  source       en 3\n  translation  TRANSLATED en 3\n  reference    fr 3\n" in shown
     assert shown.count("reference") == demo.NUM_SAMPLES
     assert "BLEU = 12.34" in shown
