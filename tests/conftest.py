@@ -2,6 +2,7 @@
 
 import logging
 import random
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,12 @@ def small_text(num_lines: int, *, seed: int = 0) -> tuple[list[str], list[str]]:
         sources.append(" ".join(words).capitalize() + ".")
         targets.append(" ".join(WORDS[word] for word in words).capitalize() + ".")
     return sources, targets
+
+
+def pytest_configure() -> None:
+    """Listen to Ctrl-C even where a shell in the background has told its children not to."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -6,21 +6,26 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 import torch
 
+from tests.faults import dying
 from tests.tiny_runs import metrics_without_times, weights_at
+from transformer_mt.cli.main import main
 from transformer_mt.config.loading import dump_config
 from transformer_mt.errors import TmtError
 from transformer_mt.training import distributed
 from transformer_mt.training.distributed import open_world
 from transformer_mt.training.signals import StopRequest
 from transformer_mt.training.trainer import train
+from transformer_mt.training.update import Updater
 
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 ROOT = Path(__file__).parents[2]
 STEPS = 14  # more than an epoch: rounds cross its edge
 CHANGES = {
@@ -31,73 +36,79 @@ CHANGES = {
     "training__optimizer__type": "adam",
     "training__optimizer__eps": 1e-4,
 }
-TORCHRUN = ("-m", "torch.distributed.run", "--standalone")
-TRAIN = ("-m", "transformer_mt", "train", "--config", "tiny.yaml")
 
-# Stands between the interpreter and `tmt`: does something to one rank in the middle of an update.
-HURT = """
-import os, signal, sys, time
-from pathlib import Path
-import transformer_mt.training.update as update
-rank, step, act = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
-original, seen = update.Updater.__call__, []
-def call(self, *args, **kwargs):
-    seen.append(1)
-    if int(os.environ["RANK"]) == rank and len(seen) == step and not Path("done").exists():
-        Path("done").touch()
-        os.kill(os.getpid(), getattr(signal, act))
-    original(self, *args, **kwargs)
-update.Updater.__call__ = call
-sys.argv[1:] = ["train", "--config", "tiny.yaml"]
-from transformer_mt.cli.main import main
-main()
-"""
-
-
-started: list[subprocess.Popen[str]] = []
+children: list[int] = []
 
 
 @pytest.fixture(autouse=True)
 def leave_no_process() -> Iterator[None]:
-    """End what a failed test would leave: it would hold its pipes, and use the processor."""
+    """End what a failed test would leave."""
     yield
-    for process in started:
-        process.kill()
-        process.communicate()
-    started.clear()
+    for child in children:
+        os.kill(child, signal.SIGKILL)
+        dying.exit_code_of(child)
+    children.clear()
 
 
-def start(*arguments: object, **environment: object) -> subprocess.Popen[str]:
-    variables = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    variables |= {name: str(value) for name, value in environment.items()}
-    process = subprocess.Popen(
-        [sys.executable, *map(str, arguments)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | variables,
-    )
-    started.append(process)
-    return process
+class Rank:
+    """A process that trains; it prints into files."""
+
+    def __init__(self, child: int, output: Path) -> None:
+        self.child, self._output = child, output
+        children.append(child)
+
+    @property
+    def stdout(self) -> str:
+        return self._output.read_text()
+
+    @property
+    def stderr(self) -> str:
+        return Path(f"{self._output}.err").read_text()
+
+    def end(self) -> int:
+        """Wait for it; return its exit code."""
+        code = dying.exit_code_of(self.child)
+        children.remove(self.child)
+        return code
 
 
-def start_ranks(size: int, *arguments: object, num_absent: int = 0) -> list[subprocess.Popen[str]]:
-    """Start processes as SLURM does: nobody watches over them but they themselves.
+def start_ranks(
+    size: int, action: Callable[[int], object], folder: Path, *, num_absent: int = 0
+) -> list[Rank]:
+    def act(rank: int) -> None:
+        signal.alarm(180)  # kills a process even while it waits with Python's lock
+        torch.set_num_threads(1)
+        action(rank)
 
-    The last `num_absent` are not started.
-    """
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    world = {"WORLD_SIZE": size, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    return [
-        start(*arguments, RANK=rank, LOCAL_RANK=rank, **world) for rank in range(size - num_absent)
-    ]
+    outputs = [folder / f"rank-{rank}" for rank in range(size)]
+    found = dying.start_ranks(size, act, num_absent=num_absent, outputs=outputs)
+    return [Rank(child, output) for child, output in zip(found, outputs, strict=False)]
 
 
-def end_of(process: subprocess.Popen[str], seconds: float = 180) -> tuple[int, str]:
-    _, stderr = process.communicate(timeout=seconds)
-    return process.returncode, stderr
+def tmt_train(*arguments: str) -> None:
+    sys.argv[1:] = ["train", "--config", "tiny.yaml", *arguments]
+    main()
+
+
+def train_in_ranks(size: int) -> list[Rank]:
+    """Train in the current folder to the end."""
+    ranks = start_ranks(size, lambda _: tmt_train(), Path())
+    for rank in ranks:
+        assert rank.end() == 0, rank.stderr
+    return ranks
+
+
+def before_update(number: int, act: Callable[[Updater], object]) -> None:
+    """Do something in this process before one of its updates, counted from 1."""
+    original, seen = Updater.__call__, []
+
+    def call(self, *args, **kwargs):
+        seen.append(1)
+        if len(seen) == number:
+            act(self)
+        original(self, *args, **kwargs)
+
+    Updater.__call__ = call
 
 
 def write(config, folder: Path = Path()) -> None:
@@ -134,10 +145,8 @@ def test_several_ranks_equal_one(
     recompute = "layers" if parallel == "fsdp" else "none"
     changes |= {"training__parallel": parallel, "training__activation_checkpointing": recompute}
     write(run_config("several", **changes))
-    process = start(*TORCHRUN, "--nproc-per-node", num_ranks, *TRAIN)
-    stdout, stderr = process.communicate(timeout=180)
-    assert process.returncode == 0, stderr
-    assert stdout.count("ended") == 1
+    ranks = train_in_ranks(num_ranks)
+    assert "".join(rank.stdout for rank in ranks).count("ended") == 1
     several = tmp_path / "several" / "runs" / "tiny"
     assert_same_run(several, one)
     states = [weights_at(several, STEPS)[f"rng:cpu.{rank}"] for rank in range(num_ranks)]
@@ -149,8 +158,7 @@ def test_several_ranks_with_weights_in_bf16_equal_one(run_config, tmp_path, monk
     changes = CHANGES | {"training__precision": "bf16", "training__weights": "bf16"}
     expected = metrics_without_times(Path(train(run_config("one", **changes)).run_dir))
     write(run_config("several", **changes))
-    code, stderr = end_of(start(*TORCHRUN, "--nproc-per-node", 2, *TRAIN))
-    assert code == 0, stderr
+    train_in_ranks(2)
     losses, expected_losses = (
         [record["loss_nats"] for record in records if "loss_nats" in record]
         for records in (metrics_without_times(Path("several/runs/tiny")), expected)
@@ -167,47 +175,89 @@ def test_a_run_may_change_its_number_of_ranks_and_how_they_share(
     for steps, parallel in ((8, "fsdp"), (STEPS, "ddp")):
         changes = CHANGES | {"training__max_steps": steps}
         write(run_config("several", training__parallel=parallel, **changes))
-        code, stderr = end_of(start(*TORCHRUN, "--nproc-per-node", 2, *TRAIN))
-        assert code == 0, stderr
+        train_in_ranks(2)
     found, expected = (weights_at(run, STEPS) for run in (Path("several/runs/tiny"), one))
     for name, tensor in expected.items():
         if not name.startswith("rng"):
             torch.testing.assert_close(found[name], tensor, rtol=1e-4, atol=1e-6)
 
 
+# Stands between the launcher and `tmt`: kills rank 1 in the middle of an update, once.
+HURT = """
+import os, signal
+from pathlib import Path
+from tests.cli.test_ranks import before_update, tmt_train
+def kill(_):
+    if not Path("done").exists():
+        Path("done").touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+if os.environ["RANK"] == "1":
+    before_update(7, kill)
+tmt_train()
+"""
+
+
+@pytest.mark.slow  # the same by hand: `test_ranks_go_on_from_the_last_checkpoint_of_a_lost_one`
 def test_the_launcher_restarts_a_killed_rank_from_the_last_checkpoint(
     run_config, tmp_path, monkeypatch
 ):
     changes = CHANGES | {"model__dropout": 0.1}
     monkeypatch.chdir(tmp_path)
+    write(run_config("whole", **changes))
+    train_in_ranks(2)
+    write(run_config("hurt", **changes))
     (tmp_path / "hurt.py").write_text(HURT)
-    ends = {}
-    for name in ("whole", "hurt"):
-        write(run_config(name, **changes))
-        process = start(
-            *TORCHRUN, "--nproc-per-node", 2, "--max-restarts", 1,
-            "hurt.py", 1, 7 if name == "hurt" else 0, "SIGKILL",
-        )  # fmt: skip
-        code, stderr = end_of(process)
-        assert code == 0, stderr
-        ends[name] = weights_at(tmp_path / name / "runs" / "tiny", STEPS)
-    events = (tmp_path / "hurt" / "runs" / "tiny" / "events.jsonl").read_text()
-    steps = [e["step"] for e in map(json.loads, events.splitlines()) if e["event"] == "resumed"]
-    assert steps == [4]
-    assert all(torch.equal(tensor, ends["whole"][name]) for name, tensor in ends["hurt"].items())
+    options = "--standalone --nproc-per-node 2 --max-restarts 1 --monitor-interval 0.05"
+    found = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", *options.split(), "hurt.py"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
+        timeout=180,
+    )
+    assert found.returncode == 0, found.stderr
+    assert_resumed_like(Path("hurt/runs/tiny"), Path("whole/runs/tiny"))
+
+
+def assert_resumed_like(found: Path, whole: Path) -> None:
+    events = map(json.loads, (found / "events.jsonl").read_text().splitlines())
+    assert [event["step"] for event in events if event["event"] == "resumed"] == [4]
+    weights = weights_at(whole, STEPS)
+    assert all(torch.equal(x, weights[name]) for name, x in weights_at(found, STEPS).items())
+
+
+def start_hurt(size: int, number: signal.Signals) -> list[Rank]:
+    """Start ranks of which rank 1 gets a signal in its seventh update."""
+
+    def act(rank: int) -> None:
+        if rank == 1:
+            before_update(7, lambda _: os.kill(os.getpid(), number))
+        tmt_train()
+
+    return start_ranks(size, act, Path())
 
 
 def test_a_lost_rank_ends_the_others_at_once_and_is_named(run_config, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "hurt.py").write_text(HURT)
     write(run_config("lost", **CHANGES | {"training__max_steps": 100_000}))
-    ranks = start_ranks(3, "hurt.py", 1, 7, "SIGKILL")
-    assert end_of(ranks[1])[0] == -signal.SIGKILL
-    (code, stderr), (other_code, other_stderr) = (end_of(ranks[i], 30) for i in (0, 2))
-    assert (code, other_code) == (1, 1)
-    assert "rank 1 of 3 does not answer any more: this one, rank 0, stops" in stderr
-    assert "this one, rank 2, stops" in other_stderr
-    assert "Traceback" not in stderr + other_stderr
+    ranks = start_hurt(3, signal.SIGKILL)
+    assert ranks[1].end() == -signal.SIGKILL
+    assert [ranks[i].end() for i in (0, 2)] == [1, 1]
+    assert "rank 1 of 3 does not answer any more: this one, rank 0, stops" in ranks[0].stderr
+    assert "this one, rank 2, stops" in ranks[2].stderr
+    assert "Traceback" not in ranks[0].stderr + ranks[2].stderr
+
+
+def test_ranks_go_on_from_the_last_checkpoint_of_a_lost_one(run_config, tmp_path, monkeypatch):
+    changes = CHANGES | {"model__dropout": 0.1}
+    monkeypatch.chdir(tmp_path)
+    write(run_config("whole", **changes))
+    train_in_ranks(2)
+    write(run_config("lost", **changes))
+    assert [rank.end() for rank in start_hurt(2, signal.SIGKILL)] == [1, -signal.SIGKILL]
+    train_in_ranks(2)
+    assert_resumed_like(Path("lost/runs/tiny"), Path("whole/runs/tiny"))
 
 
 @pytest.mark.parametrize(
@@ -232,13 +282,11 @@ def test_a_rank_with_another_config_is_named_before_the_first_update(
 ):
     monkeypatch.chdir(tmp_path)
     write(run_config("same", **CHANGES))
-    differ = "import sys, os; sys.argv[1:] = ['train', '--config', 'tiny.yaml', '--set', "
-    differ += "'training.lr=0.00' + os.environ['RANK'].replace('0', '3')]; "
-    differ += "from transformer_mt.cli.main import main; main()"
-    ranks = start_ranks(2, "-c", differ)
-    for code, stderr in map(end_of, ranks):
-        assert code == 1
-        assert "rank 1 of 2: the config, the data or the versions: not the same as on" in stderr
+    differ = start_ranks(2, lambda rank: tmt_train("--set", f"training.lr=0.00{3 + rank}"), Path())
+    for rank in differ:
+        assert rank.end() == 1
+        line = "rank 1 of 2: the config, the data or the versions: not the same as on"
+        assert line in rank.stderr
     assert not Path("same/runs/tiny/metrics.jsonl").exists()
 
 
@@ -271,81 +319,65 @@ def test_ranks_that_do_not_meet_say_so_in_one_line(monkeypatch, lacks, reason):
 def test_a_signal_ends_the_wait_for_ranks_that_do_not_come(run_config, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write(run_config("alone", **CHANGES))
-    (rank,) = start_ranks(2, *TRAIN, num_absent=1)
-    while "waiting for the other ranks of 2" not in rank.stderr.readline():
-        assert rank.poll() is None
-    rank.send_signal(signal.SIGTERM)
-    code, stderr = end_of(rank, 60)
-    assert code == 75
-    assert "stopped by SIGTERM before the first update: nothing is lost" in stderr
+    (rank,) = start_ranks(2, lambda _: tmt_train(), Path(), num_absent=1)
+    while "waiting for the other ranks of 2" not in rank.stderr:
+        assert os.waitpid(rank.child, os.WNOHANG) == (0, 0)
+        time.sleep(0.01)
+    os.kill(rank.child, signal.SIGTERM)
+    assert rank.end() == 75
+    assert "stopped by SIGTERM before the first update: nothing is lost" in rank.stderr
 
 
 def test_a_rank_that_hangs_ends_the_others_in_time_and_they_say_where_they_stood(
     run_config, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "hurt.py").write_text(HURT)
     changes = {"training__max_steps": 100_000, "training__rank_timeout_minutes": 0.1}
     write(run_config("hanging", **CHANGES | changes))
-    ranks = start_ranks(2, "hurt.py", 1, 7, "SIGSTOP")
-    code, stderr = end_of(ranks[0], 60)
-    ranks[1].kill()
-    end_of(ranks[1])
-    assert code == 1
+    ranks = start_hurt(2, signal.SIGSTOP)
+    assert ranks[0].end() == 1
+    stderr = ranks[0].stderr
     assert "rank 1 of 2 does not answer any more: this one, rank 0, stops" in stderr
     assert "most recent call last" in stderr
     assert "trainer.py" in stderr
-
-
-# Changes one bit of one weight on one rank, as a faulty machine might.
-DRIFT = """
-import os, sys
-import torch
-import transformer_mt.training.update as update
-original, seen = update.Updater.__call__, []
-def call(self, *args, **kwargs):
-    seen.append(1)
-    if os.environ["RANK"] == "1" and len(seen) == 3:
-        with torch.no_grad():
-            next(self.trained.parameters()).view(torch.int32)[0] ^= 1
-    original(self, *args, **kwargs)
-update.Updater.__call__ = call
-sys.argv[1:] = ["train", "--config", "tiny.yaml"]
-from transformer_mt.cli.main import main
-main()
-"""
 
 
 def test_ranks_whose_weights_drift_apart_are_named_at_the_next_checkpoint(
     run_config, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "drift.py").write_text(DRIFT)
     write(run_config("drifting", **CHANGES))
-    for code, stderr in map(end_of, start_ranks(3, "drift.py")):
-        assert code == 1
-        assert "rank 1 of 3: the weights at step 4: not the same as on rank 0" in stderr
+
+    @torch.no_grad()
+    def change_one_bit(updater: Updater) -> None:
+        """Do as a faulty machine might."""
+        next(updater.trained.parameters()).view(torch.int32)[0] ^= 1
+
+    def act(rank: int) -> None:
+        if rank == 1:
+            before_update(3, change_one_bit)
+        tmt_train()
+
+    for rank in start_ranks(3, act, Path()):
+        assert rank.end() == 1
+        line = "rank 1 of 3: the weights at step 4: not the same as on rank 0"
+        assert line in rank.stderr
     assert not list(Path("drifting/runs/tiny").glob("checkpoints/step-*"))
 
 
-# An error keeps the frames it came through, and they the model.
-FAIL = """
-import torch
-from transformer_mt.training.distributed import open_world
-from transformer_mt.training.signals import StopRequest
-
-try:
-    with open_world(StopRequest(), timeout_minutes=1) as world:
-        replica = world.replicate(torch.nn.Linear(2, 2), torch.device("cpu"))
-        replica(torch.ones(2)).sum().backward()
-        raise ValueError("of a rank")
-except ValueError as error:
-    print(error, hasattr(replica, "reducer"))
-"""
-
-
-def test_no_reducer_outlives_the_ranks():
+def test_no_reducer_outlives_the_ranks(tmp_path):
     """It would end gloo's threads with Python's lock in its hands: they might wait for it."""
-    for rank in start_ranks(2, "-c", FAIL):
-        stdout, stderr = rank.communicate(timeout=180)
-        assert stdout == "of a rank False\n", stderr
+
+    def fail(rank: int) -> None:
+        # An error keeps the frames it came through, and they the model.
+        try:
+            with open_world(StopRequest(), timeout_minutes=1) as world:
+                replica = world.replicate(torch.nn.Linear(2, 2), torch.device("cpu"))
+                replica(torch.ones(2)).sum().backward()
+                raise ValueError("of a rank")
+        except ValueError as error:
+            print(error, hasattr(replica, "reducer"))
+
+    for rank in start_ranks(2, fail, tmp_path):
+        assert rank.end() == 0
+        assert rank.stdout == "of a rank False\n", rank.stderr

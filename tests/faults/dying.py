@@ -46,26 +46,47 @@ def run_in_child(
     return exit_code_of(child)
 
 
-def start_child(action: Callable[[], object]) -> int:
-    """Start a process that runs something, silently; return its number."""
+def start_child(action: Callable[[], object], output: Path | None = None) -> int:
+    """Start a process that runs something; return its number.
+
+    Args:
+        action: May leave by `SystemExit` with a number.
+        output: Gets what it prints on stdout, and beside it, with `.err`, what on stderr; without
+            one it is silent.
+    """
     child = os.fork()
     if not child:
         code = 1
         try:
-            quiet = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(quiet, 1)
-            if "FAULTS_SHOW" not in os.environ:
-                os.dup2(quiet, 2)
+            if output is None:
+                quiet = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(quiet, 1)
+                if "FAULTS_SHOW" not in os.environ:
+                    os.dup2(quiet, 2)
+            else:
+                _print_to(output)
             action()
             code = 0
         except SystemExit as error:
             code = error.code if isinstance(error.code, int) else 1
         except BaseException:
-            if "FAULTS_SHOW" in os.environ:
+            if output is not None or "FAULTS_SHOW" in os.environ:
                 sys.excepthook(*sys.exc_info())
         finally:
+            if output is not None:
+                sys.stdout.flush()
             os._exit(code)
     return child
+
+
+def _print_to(output: Path) -> None:
+    """Let this process print into files, also where pytest has put streams of its own."""
+    for number, path in ((1, output), (2, Path(f"{output}.err"))):
+        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+    sys.stdout, sys.stderr = (
+        open(number, "w", buffering=1, closefd=False)  # noqa: SIM115 - until the process ends
+        for number in (1, 2)
+    )
 
 
 def exit_code_of(child: int) -> int:
@@ -75,6 +96,26 @@ def exit_code_of(child: int) -> int:
 
 def run_ranks(size: int, action: Callable[[int], object]) -> list[int]:
     """Run something in processes that find each other as ranks of a run; return exit codes."""
+    return [exit_code_of(child) for child in start_ranks(size, action)]
+
+
+def start_ranks(
+    size: int,
+    action: Callable[[int], object],
+    *,
+    num_absent: int = 0,
+    outputs: Sequence[Path] | None = None,
+) -> list[int]:
+    """Start processes that find each other as ranks of a run, as SLURM does; return their numbers.
+
+    Nobody watches over them but they themselves, and they need not import torch once more.
+
+    Args:
+        size: Number of ranks.
+        action: Gets the rank.
+        num_absent: The last ones are not started.
+        outputs: Of each rank, see `start_child`.
+    """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -86,8 +127,10 @@ def run_ranks(size: int, action: Callable[[int], object]) -> list[int]:
             os.environ.update({name: str(value) for name, value in world.items()})
         action(rank)
 
-    children = [start_child(partial(run, rank)) for rank in range(size)]
-    return [exit_code_of(child) for child in children]
+    return [
+        start_child(partial(run, rank), None if outputs is None else outputs[rank])
+        for rank in range(size - num_absent)
+    ]
 
 
 def at_line(number: int, files: Sequence[str], action: Callable[[], object]) -> None:

@@ -1,15 +1,12 @@
 """Out of memory: the work is done in smaller parts with the same result, counted, and bounded."""
 
-import json
-import os
-import socket
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
 
+from tests.faults.dying import run_ranks
 from tests.tiny_runs import metrics_without_times
 from tests.updates import fresh_model, some_pairs, updater_for
 from transformer_mt.data.batches import eval_batches
@@ -146,53 +143,26 @@ def test_three_split_updates_in_a_row_end_the_run_with_advice(run_config, monkey
     assert train(run_config(training__micro_batch_tokens=128)).step == 6
 
 
-def test_two_ranks_agree_when_one_of_them_is_out_of_memory(run_config, tmp_path):
-    runs = {}
-    for case in ("free", "small"):
+def test_two_ranks_agree_when_one_of_them_is_out_of_memory(run_config, tmp_path, monkeypatch):
+    def run(name, most_tokens):
         config = run_config(
-            case,
+            name,
             model__dropout=0.0,
             training__max_steps=2,
             training__micro_batch_tokens=64,
             training__validation={"every_steps": 2, "metrics": [], "select_by": "loss"},
             training__checkpoints={"average": "none"},
         )
-        path = tmp_path / f"{case}.json"
-        path.write_text(config.model_dump_json())
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        ranks = [
-            subprocess.Popen(
-                [sys.executable, "-c", RANK, str(path), case],
-                env=os.environ
-                | {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2"}
-                | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "PYTHONPATH": str(ROOT)},
-                stdout=subprocess.PIPE,
-                text=True,
-            )
-            for rank in range(2)
-        ]
-        outputs = [rank.communicate(timeout=120)[0] for rank in ranks]
-        assert [rank.returncode for rank in ranks] == [0, 0]
-        runs[case] = json.loads(outputs[1])
-    assert runs["small"]["num_failures"] > 0
-    losses = [losses_of(Path(runs[case]["run_dir"])) for case in ("free", "small")]
-    assert losses[1] == pytest.approx(losses[0], rel=1e-4)
 
+        def act(rank):
+            device = SmallDevice(monkeypatch, most_tokens=most_tokens if rank else sys.maxsize)
+            train(config)
+            (tmp_path / f"{name}-{rank}").write_text(str(device.num_failures))
 
-RANK = """
-import json, os, sys
-from pathlib import Path
-import pytest
-from tests.unit.test_out_of_memory import SmallDevice
-from transformer_mt.config.schema import Config
-from transformer_mt.training.trainer import train
+        assert run_ranks(2, act) == [0, 0]
+        num_failures = int((tmp_path / f"{name}-1").read_text())
+        return num_failures, losses_of(Path(config.training.runs_dir) / "tiny")
 
-path, case = sys.argv[1:]
-is_small = case == "small" and os.environ["RANK"] == "1"
-with pytest.MonkeyPatch.context() as patch:
-    device = SmallDevice(patch, most_tokens=40 if is_small else sys.maxsize)
-    result = train(Config.model_validate_json(Path(path).read_text()))
-print(json.dumps({"run_dir": result.run_dir, "num_failures": device.num_failures}))
-"""
+    (none, free), (some, small) = run("free", sys.maxsize), run("small", 40)
+    assert (none, some > 0) == (0, True)
+    assert small == pytest.approx(free, rel=1e-4)
