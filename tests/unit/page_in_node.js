@@ -4,7 +4,7 @@
 
 class Element {
   constructor(tag) {
-    Object.assign(this, { tag, children: [], attributes: {}, dataset: {}, listeners: {}, hidden: false, clientWidth: 800 });
+    Object.assign(this, { tag, children: [], attributes: {}, dataset: {}, listeners: {}, hidden: false, clientWidth: 800, offsetWidth: 60 });
     this.style = { setProperty(name, value) { this[name] = value; } };
     this.classList = { toggle() {} };
   }
@@ -38,7 +38,6 @@ async function draw(page) {
       element.checked = true;
     }
   }
-  elements.sinusoids.append(new Element("canvas"));
   const [, facts, script] = page.match(/id="facts">(.*?)<\/script>\s*<script>(.*)<\/script>/s);
   elements.facts.textContent = facts;
   const document = {

@@ -66,7 +66,8 @@ def attention(
     check_output(output)
     if not text.strip() or (target is not None and not target.strip()):
         raise DataError("expected some text; it is empty or blank")
-    translator = make_translator(load_model(model, device=device, precision=precision), {})
+    bundle = load_model(model, device=device, precision=precision)
+    translator = make_translator(bundle, {})
     if target is None:
         candidate = translator.translate([text])[0].n_best[0]
     else:
@@ -78,5 +79,5 @@ def attention(
         f"mean of all {name}s" if number is None else f"{name} {number}"
         for name, number in (("layer", layer), ("head", head))
     )
-    draw_attention(found, output, title=f"attention to the source: {where}")
+    draw_attention(found, output, title=f"{bundle.config.name}: attention to the source\n{where}")
     typer.echo(output)

@@ -32,9 +32,14 @@ def register(app: typer.Typer) -> None:
 
 def explain(
     words: Annotated[list[str], typer.Argument(metavar="TEXT", help="The source.")],
-    output: Annotated[Path, typer.Option("--output", metavar="FILE", help="The page.")] = Path(
-        "explain.html"
-    ),
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            metavar="FILE",
+            help="The page. Default: explain.html, or explain-2.html and so on if that is there.",
+        ),
+    ] = None,
     model: ModelPath = None,
     beam_size: BeamSize = None,
     device: Device = "auto",
@@ -48,6 +53,7 @@ def explain(
     from transformer_mt.explain.gather import gather
     from transformer_mt.explain.page import page
 
+    output = output or _free_name("explain.html")
     check_output(output)
     bundle = load_model(model, device=device, precision=precision)
     translator = make_translator(bundle, {"beam_size": beam_size})
@@ -56,3 +62,12 @@ def explain(
         file.write(written)
     size = f"{len(written) / 1000:,.0f} kB"
     logger.info("wrote %s (%s): open it in a browser", output, size)
+
+
+def _free_name(name: str) -> Path:
+    """Return the first of name, name-2, name-3 .. that is not there."""
+    path, number = Path(name), 1
+    while path.exists():
+        number += 1
+        path = Path(name).with_stem(f"{Path(name).stem}-{number}")
+    return path

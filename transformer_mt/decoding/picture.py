@@ -49,6 +49,8 @@ def draw_attention(attention: Attention, path: Path, *, title: str) -> None:
     axes.set_yticks(range(len(rows)), rows, **style)
     axes.tick_params(top=True, labeltop=True, bottom=False, labelbottom=False, length=2)
     axes.set_title(title, family=fonts, fontsize=9)
+    axes.set_xlabel("source (its end is not shown)", fontsize=8)
+    axes.set_ylabel("translation", fontsize=8)
     figure.colorbar(image, ax=axes, shrink=0.6, label="weight")
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # told above

@@ -15,7 +15,7 @@ from transformer_mt.decoding.trace import Trace
 from transformer_mt.decoding.translation import TranslatedPart
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import DataError
-from transformer_mt.text.tokenizer import BOS_ID, EOS_ID, Tokenizer, to_utf8
+from transformer_mt.text.tokenizer import EOS_ID, Tokenizer, to_utf8
 
 MAX_PIECES = 1000
 """Of a source: attention grows with the square, and nobody looks at more."""
@@ -31,15 +31,17 @@ def gather(bundle: Bundle, translator: Translator, text: str) -> Facts:
     Args:
         bundle: The model.
         translator: Made of it.
-        text: The line; may be blank.
+        text: The line.
 
     Returns:
         `source`, `translation`, `languages`, `reversed` (whether it writes from right to left),
-        `model` (its settings), `parts`: see `part_of`; a blank one has none, a long one several.
+        `model` (its settings), `parts`: see `part_of`; a long line has several.
 
     Raises:
-        DataError: If the line has more than `MAX_PIECES` pieces.
+        DataError: If the line is blank, or has more than `MAX_PIECES` pieces.
     """
+    if not text.strip():
+        raise DataError("expected some text; it is empty or blank")
     text = to_utf8(text).decode()
     num_pieces = len(translator.tokenizers.src.encode(text))
     if num_pieces > MAX_PIECES:
@@ -66,7 +68,8 @@ def part_of(bundle: Bundle, translator: Translator, part: TranslatedPart) -> Fac
         `source` and `target`: ids, eos last, in the order in which the model reads and writes them;
         `src_pieces` and `tgt_pieces`: by id, the piece and its kind: text, byte or special;
         `encoder`, `decoder`, `cross`: see `packed`; None: the model has no such attention;
-        `steps`: for each target token its log-probability and the most probable tokens with theirs;
+        `steps`: for each target token its log-probability and the most probable tokens with theirs,
+        without those that the search never takes;
         `nodes`: see `trace.Node`, in this order; `winner`: places of those that became the target;
         `length_penalty`: its settings.
     """
@@ -74,9 +77,13 @@ def part_of(bundle: Bundle, translator: Translator, part: TranslatedPart) -> Fac
     target = [*winner.tokens, EOS_ID]
     pair = (part.source, winner.tokens)
     attention = all_attention(bundle.model, pair)
-    (places,) = alternatives(bundle.model, [pair], NUM_ALTERNATIVES)
+    (all_places,) = alternatives(bundle.model, [pair], NUM_ALTERNATIVES + EOS_ID)
+    places = [
+        [choice for choice in place if choice[0] >= EOS_ID][:NUM_ALTERNATIVES]
+        for place in all_places
+    ]
     path = trace.path(target)
-    used = {*target, BOS_ID, *(node.token for node in trace.nodes)}
+    used = {*target, *(node.token for node in trace.nodes)}
     used |= {token for place in places for token, _ in place}
     return {
         "source": [*part.source, EOS_ID],

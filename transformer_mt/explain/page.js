@@ -3,7 +3,7 @@
 
 const facts = JSON.parse(document.getElementById("facts").textContent);
 const get = (id) => document.getElementById(id);
-const MASKED = 0, MIN_CELL = 6, MAX_CELL = 26, LABELLED_CELL = 13, LINE = 26, COLUMN = 132, ROW = 30;
+const MASKED = 0, MIN_CELL = 6, MAX_CELL = 26, LABELLED_CELL = 13, LABEL = 110, NARROW = 640, LINE = 26, GAP = 34, ROW = 30;
 const NAMES = { encoder: "Encoder: source to source", decoder: "Decoder: translation to itself", cross: "Decoder to source" };
 const TEXTS = {
   encoder: "Encoder self-attention: each source piece looks at all of the source.",
@@ -88,7 +88,10 @@ function drawPositions() {
   if (scheme !== "sinusoidal") return;
   const length = Math.max(part.source.length, part.target.length), size = facts.model.d_model;
   const [zero, plus, minus] = ["--zero", "--full", "--negative"].map(colour);
-  paint(get("sinusoids").querySelector("canvas"), length, size, (row, column) => {
+  const canvas = make("canvas", { role: "img", "aria-label": "Sinusoids of each position" }), cell = cellSize(length, get("positions").clientWidth);
+  const side = make("div", { class: "side" }, make("span", {}, "dimension 0"), make("span", {}, String(size - 1)));
+  get("waves").replaceChildren(labelsOfAxis(Array.from({ length }, (_, i) => ({ text: String(i), kind: "" })), "top", "width", cell), side, framed(canvas, length, 1, cell, ""));
+  paint(canvas, length, size, (row, column) => {
     const angle = column * Math.pow(10000, (-2 * (row % (size / 2))) / size);
     const value = row < size / 2 ? Math.sin(angle) : Math.cos(angle);
     return mix(zero, value > 0 ? plus : minus, Math.abs(value));
@@ -154,13 +157,36 @@ function drawMasks() {
       different.set(key, { seen, heads: [...(different.get(key)?.heads ?? []), head + 1] });
     }
     for (const { seen, heads } of different.values()) {
-      const canvas = make("canvas", { role: "img", "aria-label": "mask" });
+      const canvas = make("canvas", { role: "img", "aria-label": "mask" }), [rows, columns] = labelsOf(kind);
+      const cell = cellSize(Math.max(rows.length, columns.length), Math.min(440, get("mask-list").clientWidth));
       paint(canvas, matrix.columns, matrix.rows, (row, column) => (seen[row * matrix.columns + column] ? full : hidden));
       const note = seen.includes(0) ? "" : ": nothing is hidden";
       const some = different.size > 1 ? `, heads ${heads.join(", ")}` : "";
-      get("mask-list").append(make("figure", { class: "mask" }, canvas, make("figcaption", {}, NAMES[kind] + some + note)));
+      get("mask-list").append(make("figure", { class: "mask" }, make("div", { class: "scroll" }, make("div", { class: "heat" }, ...grid(canvas, rows, columns, cell))), make("figcaption", {}, NAMES[kind] + some + note)));
     }
   }
+}
+
+// Grids of cells -------------------------------------------------------------------------------
+
+/** Pixels of a cell, so that so many of them and their labels fit into a width. */
+const cellSize = (count, width) => Math.max(MIN_CELL, Math.min(MAX_CELL, Math.floor((width - LABEL) / count)));
+
+function labelsOfAxis(labels, className, size, cell) {
+  return make("div", { class: className, "aria-hidden": "true" }, ...(cell < LABELLED_CELL ? [] : labels.map((label) =>
+    make("span", { class: label.kind, dir: "auto", style: { [size]: `${cell}px`, "line-height": `${cell}px`, "font-size": `${Math.min(14, cell - 2)}px` } }, label.text))));
+}
+
+/** Put lines between the cells of a canvas that are wide enough for them. */
+function framed(canvas, columns, rows, cell, height = `${cell * rows}px`) {
+  const isWide = cell >= LABELLED_CELL;
+  for (const [name, value] of [["width", `${cell * columns}px`], ["height", height]]) canvas.style.setProperty(name, value);
+  return make("div", { class: "cells", style: { "--across": isWide ? `${cell}px` : "200%", "--down": isWide && rows > 1 ? `${cell}px` : "200%" } }, canvas);
+}
+
+/** A canvas with its labels along the top and the side. */
+function grid(canvas, rows, columns, cell) {
+  return [labelsOfAxis(columns, "top", "width", cell), labelsOfAxis(rows, "side", "height", cell), framed(canvas, columns.length, rows.length, cell)];
 }
 
 /** Labels of the rows and of the columns of a kind of attention. */
@@ -177,7 +203,10 @@ function drawKinds() {
   get("no-attention").hidden = kinds.length > 0;
   get("masks").hidden = !matrices.encoder && !matrices.decoder;
   if (!kinds.length) return;
-  if (!active || !matrices[active.kind]) active = { kind: matrices.cross ? "cross" : kinds[0], layer: 0, head: -1 };
+  if (!active || !matrices[active.kind]) {
+    const kind = matrices.cross ? "cross" : kinds[0];
+    active = { kind, layer: matrices[kind].layers - 1, head: -1 };
+  }
   get("kinds").replaceChildren(...kinds.map((kind) => make("button", {
     type: "button", "aria-pressed": String(kind === active.kind),
     onclick: () => { active = { ...active, kind, layer: Math.min(active.layer, matrices[kind].layers - 1), head: Math.min(active.head, matrices[kind].heads - 1) }; drawKinds(); },
@@ -227,12 +256,9 @@ function choose() {
 const quoted = (label) => (label.kind === "special" ? `(${label.text})` : `\u2068${label.text}\u2069`);
 
 function drawHeat(matrix, levels, [rows, columns], weight, hidden) {
-  const place = get("heat"), room = place.parentElement.clientWidth - 110;
-  const cell = Math.max(MIN_CELL, Math.min(MAX_CELL, Math.floor(room / columns.length)));
-  const canvas = make("canvas", { style: { width: `${cell * columns.length}px`, height: `${cell * rows.length}px` } });
+  const place = get("heat"), width = get("two").clientWidth, isNarrow = width < NARROW;
+  const cell = cellSize(columns.length, isNarrow ? width : 0.6 * width), canvas = make("canvas");
   paintHead(canvas, matrix, levels);
-  const names = (labels, className, size) => make("div", { class: className, "aria-hidden": "true" }, ...(cell < LABELLED_CELL ? [] : labels.map((label) =>
-    make("span", { class: label.kind, dir: "auto", style: { [size]: `${cell}px`, "line-height": `${cell}px`, "font-size": `${Math.min(14, cell - 2)}px` } }, label.text))));
   canvas.addEventListener("pointermove", (event) => {
     const row = Math.min(rows.length - 1, Math.floor(event.offsetY / cell)), column = Math.min(columns.length - 1, Math.floor(event.offsetX / cell));
     if (row < 0 || column < 0) return;
@@ -240,7 +266,7 @@ function drawHeat(matrix, levels, [rows, columns], weight, hidden) {
     get("attention-readout").textContent = `${quoted(rows[row])} at ${row} ${said} ${quoted(columns[column])} at ${column}`;
   });
   canvas.addEventListener("pointerdown", (event) => canvas.dispatchEvent(new PointerEvent("pointermove", event)));
-  place.replaceChildren(names(columns, "top", "width"), names(rows, "side", "height"), canvas);
+  place.replaceChildren(...grid(canvas, rows, columns, cell));
 }
 
 /** Two columns of pieces; lines are drawn for the one that is pointed at. */
@@ -316,15 +342,17 @@ function drawTree() {
   const drawing = svg("svg", {}), place = get("tree");
   place.replaceChildren(drawing);
   let rows = 0;
+  let left = 0, width = 0;
   columns.forEach((column, depth) => {
-    place.append(make("span", { class: "step", style: { left: `${COLUMN * depth}px` } }, `step ${depth + 1}`));
+    const drawn = [];
+    place.append(make("span", { class: "step", style: { left: `${left}px` } }, `step ${depth + 1}`));
     column.filter((i) => withCut || states[i] !== "cut").forEach((i, row) => {
       const node = part.nodes[i], before = node[PARENT];
-      at[i] = [COLUMN * depth, 24 + ROW * row];
+      at[i] = [left, 24 + ROW * row];
       rows = Math.max(rows, row + 1);
       labels[i] = shown(part.tgt_pieces, node[TOKEN]);
       if (before !== null) {
-        const [x, y] = [at[before][0] + 99, at[before][1] + 12], [x2, y2] = [at[i][0], at[i][1] + 12];
+        const [x, y] = [left - GAP, at[before][1] + 12], [x2, y2] = [at[i][0], at[i][1] + 12];
         drawing.append(svg("path", { class: states[i], d: `M${x},${y} C${x + 18},${y} ${x2 - 18},${y2} ${x2},${y2}` }));
       }
       const tell = () => {
@@ -333,14 +361,22 @@ function drawTree() {
         const fate = { winner: "part of the translation", ended: "ended, with a lower score than the translation", kept: "kept", lost: "kept, but none of its continuations was", cut: "cut: the beam was full of better ones" }[states[i]];
         get("beam-readout").textContent = `\u2068${text.trim()}\u2069:  ${percent(Math.exp(node[LOG_PROB]))} for the last piece,  log-probability ${signed(node[TOTAL])}` + (node[SCORE] === null ? "" : `,  score ${signed(node[SCORE])}`) + `;  ${fate}`;
       };
-      place.append(make("button", { type: "button", class: `node ${states[i]}`, style: { left: `${at[i][0]}px`, top: `${at[i][1]}px` }, onpointerenter: tell, onfocus: tell, onclick: tell },
+      drawn.push(make("button", { type: "button", class: `node ${states[i]}`, style: { left: `${at[i][0]}px`, top: `${at[i][1]}px` }, onpointerenter: tell, onfocus: tell, onclick: tell },
         make("span", { dir: "auto" }, labels[i].text), make("small", {}, signed(node[SCORE] ?? node[TOTAL]))));
     });
+    // All nodes of a step are as wide as its longest piece.
+    place.append(...drawn);
+    width = Math.ceil(Math.max(0, ...drawn.map((node) => node.offsetWidth)));
+    for (const node of drawn) node.style.setProperty("width", `${width}px`);
+    left += width + GAP;
   });
-  drawing.setAttribute("width", COLUMN * columns.length);
+  left -= GAP;
+  drawing.setAttribute("width", left);
   drawing.setAttribute("height", 30 + ROW * rows);
-  place.style.width = `${COLUMN * columns.length}px`;
+  place.style.width = `${left}px`;
   place.style.height = `${30 + ROW * rows}px`;
+  get("beam-width").hidden = left <= place.parentElement.clientWidth;
+  get("beam-width").textContent = `The tree has ${columns.length} steps: scroll it sideways to see all.`;
 }
 
 function tellSearch() {
@@ -364,6 +400,7 @@ async function showPart(number) {
   drawPieces(get("target-pieces"), part.tgt_pieces, part.target, facts.languages[1]);
   drawSteps();
   tellSearch();
+  get("beam-readout").textContent = "Point at a node, or tap it.";
   drawTree();
   const chosen = part, found = {};
   for (const kind of Object.keys(NAMES)) {
@@ -392,15 +429,11 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => part
 get("show-cut").addEventListener("change", drawTree);
 get("part").addEventListener("change", (event) => showPart(Number(event.target.value)));
 let width = innerWidth;
-addEventListener("resize", () => { if (part && innerWidth !== width) { width = innerWidth; drawKinds(); } });
+addEventListener("resize", () => { if (part && innerWidth !== width) { width = innerWidth; drawColoured(); drawTree(); } });
 
 tellModel();
-get("main").hidden = get("empty").hidden = true;
-if (facts.parts.length === 0) get("empty").hidden = false;
-else {
-  get("main").hidden = false;
-  get("reversed").hidden = !facts.reversed;
-  get("part-choice").hidden = facts.parts.length === 1;
-  get("part").append(...facts.parts.map((_, i) => make("option", { value: i }, String(i + 1))));
-  showPart(0);
-}
+get("main").hidden = false;
+get("reversed").hidden = !facts.reversed;
+get("part-choice").hidden = facts.parts.length === 1;
+get("part").append(...facts.parts.map((_, i) => make("option", { value: i }, String(i + 1))));
+showPart(0);

@@ -30,13 +30,22 @@ def plot_runs(runs: Sequence[RunDirectory], output_path: Path) -> None:
         color = f"C{number % 10}"
         records: list[dict[str, Any]] = read_metrics(run.metrics_path)
         name = run.root.resolve().name
-        _draw(loss, records, "loss_nats", label=f"{name}: training", color=color, alpha=0.4)
-        _draw(loss, records, "valid_loss_nats", label=f"{name}: validation", color=color)
+        _draw(loss, records, "loss_nats", label=f"{name}: training", color=color, alpha=0.5)
+        _draw(
+            loss, records, "valid_loss_nats", label=f"{name}: validation", color=color, marker="s"
+        )
         _draw(score, records, "valid_bleu", label=f"{name}: BLEU", color=color)
-        _draw(score, records, "valid_chrf", label=f"{name}: chrF", color=color, linestyle="--")
+        _draw(
+            score, records, "valid_chrf",
+            label=f"{name}: chrF", color=color, linestyle="--", marker="^",
+        )  # fmt: skip
         _draw(rate, records, "lr", label=name, color=color)
+    loss.set_title("Loss")
+    score.set_title("Scores of the validation set")
+    rate.set_title("Learning rate")
+    rate.set_xlim(left=0)
     loss.set_ylabel("loss (nats per target token)")
-    score.set_ylabel("validation BLEU and chrF")
+    score.set_ylabel("BLEU and chrF (0 to 100)")
     rate.set_ylabel("learning rate")
     rate.set_xlabel("step")
     for axes in (loss, score, rate):
@@ -46,9 +55,11 @@ def plot_runs(runs: Sequence[RunDirectory], output_path: Path) -> None:
     save_figure(figure, output_path)
 
 
-def _draw(axes: "Axes", records: Sequence[dict[str, Any]], key: str, **style: Any) -> None:
+def _draw(
+    axes: "Axes", records: Sequence[dict[str, Any]], key: str, *, marker: str = "o", **style: Any
+) -> None:
     points = [(record["step"], record[key]) for record in records if record.get(key) is not None]
     if points:
         steps, values = zip(*points, strict=True)
-        marker = "o" if len(points) < 50 else None
-        axes.plot(steps, values, marker=marker, markersize=3, **style)
+        size = 4 if len(points) < 50 else 0
+        axes.plot(steps, values, marker=marker, markersize=size, **style)
