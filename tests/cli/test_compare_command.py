@@ -93,7 +93,12 @@ def test_a_table_is_for_people_or_for_a_page(runs):
     table = tmt("compare", runs / "tiny", runs / "other").stdout.splitlines()
     assert table[0].split()[:4] == ["run", "model", "parameters", "valid"]
     assert [line.split()[0] for line in table[1:3]] == ["tiny", "other"]
-    assert table[4].startswith("digits, 9 lines; nrefs:1|")
+    assert table[4] == "digits, 9 lines"
+    assert table[5].startswith("BLEU nrefs:1|")
+    narrow = tmt("compare", runs / "tiny", runs / "other", COLUMNS="60").stdout.splitlines()
+    assert max(len(line) for line in narrow[:-3]) <= 60
+    assert [line.split()[0] for line in narrow[:7:4]] == ["run", "run"]
+    assert " ".join(narrow).split().count("updates") == 1
     page = tmt("compare", runs / "tiny", runs / "other", "--markdown").stdout.splitlines()
     assert {line.count("|") for line in page[:4]} == {13}
 

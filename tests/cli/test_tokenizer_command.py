@@ -182,7 +182,8 @@ def test_inspect_prints_for_people(joint: Path) -> None:
     assert "pieces                 330\n" in result.stdout
     assert "example                ▁der" in result.stdout
     empty = run("tokenizer", "inspect", joint, text="")
-    assert "tokens per word        0.000\n" in empty.stdout
+    assert "pieces                 330\n" in empty.stdout
+    assert "tokens per word" not in empty.stdout  # of no text
 
 
 @pytest.mark.parametrize(
@@ -263,7 +264,7 @@ def test_torch_is_not_imported(
         [sys.executable, "-c", program, "tokenizer", command, *arguments],
         input=b"der Hund\n",
         capture_output=True,
-        timeout=60,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr.decode()
 
@@ -274,7 +275,7 @@ def test_a_closed_pipe_is_quiet(joint: Path) -> None:
         f"{joint} | head -1",
         shell=True,
         capture_output=True,
-        timeout=60,
+        timeout=300,
     )
     assert done.stderr == b""
     assert done.stdout.count(b"\n") == 1

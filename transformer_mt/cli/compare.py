@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -125,6 +126,7 @@ def _translate(
         return [found.text for found in translator.translate(sources, on_progress=on_progress)]
 
 
+UNLIMITED = 10_000
 HEADINGS = [
     "run", "model", "parameters", "valid nll", "BLEU", "p", "chrF", "p", "tokens/s", "updates",
     "tokens", "minutes",
@@ -142,8 +144,9 @@ def _report(
     for table in tables:
         yield from lines_of(table)
         yield ""
-    signatures = ", ".join(score.signature for score in rows[0].scores)
-    yield f"{test.name}, {len(test.sources):,} lines; {signatures}"
+    yield f"{test.name}, {len(test.sources):,} lines"
+    for name, score in zip(("BLEU", "chrF"), rows[0].scores, strict=True):
+        yield f"{name} {score.signature}"
 
 
 def _cells(row: "ComparedRun") -> list[str]:
@@ -167,11 +170,25 @@ def _p_value(score: "SureScore") -> str:
 
 
 def _aligned(table: list[list[str]]) -> Iterator[str]:
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    for row in table:
-        cells = [row[0].ljust(widths[0]), row[1].ljust(widths[1])]
-        cells += [cell.rjust(width) for cell, width in zip(row[2:], widths[2:], strict=True)]
-        yield "  ".join(cells)
+    """Yield lines of a table; one wider than the terminal is cut into several, by columns."""
+    room = shutil.get_terminal_size((UNLIMITED, 0)).columns
+    names, *columns = zip(*table, strict=True)
+    widths = [max(map(len, column)) for column in columns]
+    blocks: list[list[int]] = [[]]
+    for number, width in enumerate(widths):
+        used = max(map(len, names)) + sum(2 + widths[other] for other in blocks[-1])
+        if blocks[-1] and used + 2 + width > room:
+            blocks.append([])
+        blocks[-1].append(number)
+    for place, block in enumerate(blocks):
+        if place:
+            yield ""
+        for row, name in enumerate(names):
+            cells = [name.ljust(max(map(len, names)))]
+            for number in block:
+                cell = columns[number][row]
+                cells.append(cell.rjust(widths[number]) if number else cell.ljust(widths[number]))
+            yield "  ".join(cells)
 
 
 def _markdown(table: list[list[str]]) -> Iterator[str]:

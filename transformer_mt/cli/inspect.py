@@ -115,11 +115,12 @@ def _table(
         ("pair", flops.pair, flops.source_attention + flops.target_attention),
     ):
         yield (
-            f"  {what:<13} {products / 1e6:>8.1f}  + {attention / 1e6:.1f} "
+            f"  {what:<13} {_digits(products / 1e6):>8}  + {_digits(attention / 1e6)} "
             f"for attention in sentences of {length} tokens"
         )
     yield ""
-    yield f"Memory of training in fp32, {num_tokens:,} source and target tokens at once, MB"
+    unit, name = (1e6, "MB") if memory.total >= 1e8 else (1e3, "kB")
+    yield f"Memory of training in fp32, {num_tokens:,} source and target tokens at once, {name}"
     for what, size in (
         ("weights", memory.weights),
         ("gradients", memory.gradients),
@@ -128,7 +129,12 @@ def _table(
         ("total", memory.total),
     ):
         is_estimate = what in ("activations", "total")
-        yield f"  {what:<13} {size / 1e6:>8,.0f}{'  (estimate)' if is_estimate else ''}"
+        yield f"  {what:<13} {size / unit:>8,.0f}{'  (estimate)' if is_estimate else ''}"
+
+
+def _digits(value: float) -> str:
+    """Write a number with one digit behind the point, or with three that say something."""
+    return f"{value:,.1f}" if value >= 10 else f"{value:.3g}"
 
 
 def _as_dict(

@@ -236,7 +236,7 @@ def inspect(
         found = {"tokenizer": asdict(report), "text": None if text is None else asdict(text)}
         typer.echo(json.dumps(found, ensure_ascii=False))
         return
-    for name, value in [*_rows(report), *(_text_rows(text) if text else [])]:
+    for name, value in [*_rows(report), *(_text_rows(text) if text and text.num_lines else [])]:
         typer.echo(f"{name:<22} {value}")
 
 
