@@ -57,7 +57,7 @@ def run(*arguments: str, **environment: str) -> tuple[int, str, str]:
         [*PROGRAM, *arguments],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         env=os.environ | environment,
     )
     return done.returncode, done.stdout, done.stderr
@@ -268,7 +268,7 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
         assert process.stderr is not None
         process.stdout.close()  # the program cannot have written yet: Python is still starting
         assert process.stderr.read() == b""
-        assert process.wait(timeout=60) == 141
+        assert process.wait(timeout=300) == 141
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has /dev/full")
@@ -293,7 +293,7 @@ sys.meta_path.insert(0, Interrupted())
 from {module} import {function}
 {function}()
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=300)
     assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
 
 
@@ -432,7 +432,7 @@ def test_config_schema_is_json(tmp_path: Path) -> None:
 def test_translation_does_not_wait_for_what_only_sharding_needs() -> None:
     code = "import sys, transformer_mt.training.devices; "
     code += "sys.exit('torch.distributed.fsdp' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], timeout=300).returncode == 0
 
 
 def test_files_of_a_config_are_looked_for_before_torch_is_loaded(tmp_path: Path) -> None:

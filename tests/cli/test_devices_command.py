@@ -160,7 +160,7 @@ def test_results_come_while_more_is_awaited_and_a_signal_ends_all_processes(
     found = b"".join(process.stdout.readline() for _ in LINES)
     # A terminal sends Ctrl-C to all processes.
     (os.killpg if number == signal.SIGINT else os.kill)(process.pid, number)
-    rest, errors = process.communicate(timeout=60)  # until nobody holds its output any more
+    rest, errors = process.communicate(timeout=300)  # until nobody holds its output any more
     assert process.returncode == code
     assert (found, rest) == (expected, b"")
     assert not any(word in errors for word in (b"Traceback", b"resource_tracker"))

@@ -76,7 +76,7 @@ def start_ranks(
     size: int, action: Callable[[int], object], folder: Path, *, num_absent: int = 0
 ) -> list[Rank]:
     def act(rank: int) -> None:
-        signal.alarm(180)  # kills a process even while it waits with Python's lock
+        signal.alarm(600)  # kills a process even while it waits with Python's lock
         torch.set_num_threads(1)
         action(rank)
 
@@ -214,7 +214,7 @@ def test_the_launcher_restarts_a_killed_rank_from_the_last_checkpoint(
         text=True,
         check=False,
         env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
-        timeout=180,
+        timeout=300,
     )
     assert found.returncode == 0, found.stderr
     assert_resumed_like(Path("hurt/runs/tiny"), Path("whole/runs/tiny"))

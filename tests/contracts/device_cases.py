@@ -20,12 +20,12 @@ from transformer_mt.models.seq2seq import Seq2Seq
 from transformer_mt.nn.packing import Segments
 from transformer_mt.training import optimizers
 
-# Of the sparse patterns, two schemes of positions stand for all. Cells of torch call kernels that
+# Of the sparse patterns, one scheme of positions stands for all. Cells of torch call kernels that
 # are neither on the CPU nor made of other operators.
 MODELS = {
     name: settings
     for name, settings in (VARIANTS | FAMILY).items()
-    if (name.split("-")[0] not in PATTERNS or set(name.split("-")) & {"full", "rotary", "alibi"})
+    if (name.split("-")[0] not in PATTERNS or set(name.split("-")) & {"full", "alibi"})
     and (settings.get("type") != "recurrent" or settings.get("cell") == "rnn")
 }
 search = beam_search.__wrapped__  # inference mode knows no tensors of one's own

@@ -54,6 +54,9 @@ def start_child(action: Callable[[], object], output: Path | None = None) -> int
         output: Gets what it prints on stdout, and beside it, with `.err`, what on stderr; without
             one it is silent.
     """
+    outputs = () if output is None else (output, Path(f"{output}.err"))
+    for path in outputs:
+        path.write_text("")
     child = os.fork()
     if not child:
         code = 1
@@ -64,7 +67,7 @@ def start_child(action: Callable[[], object], output: Path | None = None) -> int
                 if "FAULTS_SHOW" not in os.environ:
                     os.dup2(quiet, 2)
             else:
-                _print_to(output)
+                _print_to(*outputs)
             action()
             code = 0
         except SystemExit as error:
@@ -79,10 +82,10 @@ def start_child(action: Callable[[], object], output: Path | None = None) -> int
     return child
 
 
-def _print_to(output: Path) -> None:
-    """Let this process print into files, also where pytest has put streams of its own."""
-    for number, path in ((1, output), (2, Path(f"{output}.err"))):
-        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+def _print_to(*paths: Path) -> None:
+    """Let stdout and stderr go to files, also where pytest has put streams of its own."""
+    for number, path in enumerate(paths, start=1):
+        os.dup2(os.open(path, os.O_WRONLY), number)
     sys.stdout, sys.stderr = (
         open(number, "w", buffering=1, closefd=False)  # noqa: SIM115 - until the process ends
         for number in (1, 2)

@@ -9,8 +9,6 @@ import resource
 import shutil
 import signal
 import struct
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from functools import partial
@@ -21,6 +19,7 @@ import pytest
 from safetensors.numpy import save
 from torch import nn
 
+from tests.commands import tmt
 from transformer_mt.bundle import bundle_scores, load_bundle, load_weights, newest_run, weights_of
 from transformer_mt.claims import remove_temporaries
 from transformer_mt.config.loading import parse_config
@@ -336,12 +335,8 @@ def test_a_model_of_random_bytes_is_one_line(tmp_path: Path, words: list[str]) -
     for name in ("manifest.json", "config.yaml", "model.safetensors", "joint.model"):
         (folder / name).write_bytes(rng.randbytes(500))
     where = [str(folder)] if words == ["verify"] else ["--model", str(folder)]
-    environment = os.environ | {"PYTHONPATH": str(PACKAGE.parent)}
-    result = subprocess.run(
-        [sys.executable, "-m", "transformer_mt", *words, *where],
-        input=b"a\n", capture_output=True, env=environment, check=False,
-    )  # fmt: skip
-    assert result.returncode == 4
-    lines = [line for line in result.stderr.split(b"\n") if b" model: " not in line]
+    result = tmt(*words, *where, data=b"a\n")
+    assert result.exit_code == 4
+    lines = [line for line in result.stderr.split("\n") if " model: " not in line]
     assert len(lines) == 2
-    assert lines[0].startswith(b"tmt: error: ")
+    assert lines[0].startswith("tmt: error: ")

@@ -127,6 +127,17 @@ def test_a_signal_that_a_library_takes_for_a_failed_call_ends_the_block_all_the_
         call_of_a_library()
 
 
+def test_a_signal_that_is_repeated_at_once_is_the_same_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As torchrun repeats that of a terminal."""
+    monkeypatch.setattr("transformer_mt.training.signals._ONE_REQUEST_SECONDS", 3600.0)
+    with stop_request() as stop:
+        for _ in range(3):
+            signal.raise_signal(signal.SIGTERM)
+        assert stop.signal_name == "SIGTERM"
+
+
 def test_other_errors_of_a_block_stay_what_they_are() -> None:
     with stop_request() as stop, pytest.raises(ValueError, match="bad"), stop.leaves_at_once():
         raise ValueError("bad")

@@ -13,12 +13,20 @@ from transformer_mt.decoding.translator import Translator
 from transformer_mt.training.trainer import train
 
 
-@pytest.mark.parametrize("reverse_target", [False, True])
-def test_reversing_digits_reaches_exact_match(run_config, reverse_target):
+def pairs_of(**settings):
+    source = open_source(
+        ReverseSource(**{"type": "reverse"} | settings), src_lang="a", tgt_lang="b"
+    )
+    return list(zip(*read_pairs(source), strict=True))
+
+
+@pytest.mark.parametrize(("reverse_target", "num_steps"), [(False, 500), (True, 300)])
+def test_reversing_digits_reaches_exact_match(run_config, reverse_target, num_steps):
+    known = {"type": "reverse", "num_pairs": 10_000, "max_length": 5}
     config = run_config(
         data__reverse_target=reverse_target,
-        data__train=[{"type": "reverse", "num_pairs": 10_000, "max_length": 6}],
-        data__valid={"type": "reverse", "num_pairs": 50, "max_length": 6, "seed": 2},
+        data__train=[known],
+        data__valid={"type": "reverse", "num_pairs": 50, "max_length": 5, "seed": 2},
         model={
             "d_model": 64,
             "d_ff": 128,
@@ -28,15 +36,18 @@ def test_reversing_digits_reaches_exact_match(run_config, reverse_target):
             "dropout": 0.0,
         },
         training__max_tokens=512,
+        training__lr=0.005,
         training__schedule={"type": "linear", "warmup_steps": 100},
         training__label_smoothing=0.0,
-        training__max_steps=600,
+        training__max_steps=num_steps,
         training__log_every_steps=50,
-        training__validation={"every_steps": 300, "num_samples": 0, "beam_size": 1},
+        training__validation={"every_steps": num_steps, "num_samples": 0, "beam_size": 1},
     )
     result = train(config)
-    unseen = ReverseSource(type="reverse", num_pairs=200, max_length=6, seed=3)
-    sources, references = read_pairs(open_source(unseen, src_lang="a", tgt_lang="b"))
+    seen = set(pairs_of(**known))
+    unseen = [pair for pair in pairs_of(num_pairs=500, max_length=5, seed=3) if pair not in seen]
+    assert len(unseen) > 100
+    sources, references = map(list, zip(*unseen, strict=True))
     bundle = load_bundle(Path(result.run_dir) / "best", device=torch.device("cpu"))
     translations = Translator(bundle, SearchOptions(**config.decoding.model_dump())).translate(
         sources
@@ -46,5 +57,5 @@ def test_reversing_digits_reaches_exact_match(run_config, reverse_target):
         for source, reference, translation in zip(sources, references, translations, strict=True)
         if translation.text != reference
     ]
-    # One slip in 200 is within what another processor's rounding can do to 600 steps.
+    # There were none with six seeds, nor with the kernels of older processors.
     assert len(wrong) <= 1, wrong

@@ -10,7 +10,7 @@ import torch
 
 from tests.commands import tmt
 from transformer_mt.config.training import CosineSchedule, NoamSchedule, TrainingSettings
-from transformer_mt.lab import memory
+from transformer_mt.lab import complexity, memory
 from transformer_mt.lab.complexity import LAYERS, LayerCost, exponents, measure_complexity, step_of
 from transformer_mt.lab.memory import MODELS, MemoryPoint, draw_batch, lengths_of, measure_memory
 from transformer_mt.lab.scaling import jacobian_norms, measure_scaling
@@ -129,8 +129,12 @@ def test_what_models_remember_is_a_table_and_a_figure(tmp_path, monkeypatch):
         (["complexity", "--lengths", "32,64"], 2 * len(LAYERS)),
     ],
 )
-def test_every_experiment_writes_two_pictures_and_its_numbers(tmp_path, arguments, num_rows):
+def test_every_experiment_writes_two_pictures_and_its_numbers(
+    tmp_path, monkeypatch, arguments, num_rows
+):
     pytest.importorskip("matplotlib")
+    costs = [LayerCost(layer, n, n / 1000, 100 * n) for layer in LAYERS for n in (32, 64)]
+    monkeypatch.setattr(complexity, "measure_complexity", lambda lengths: costs)
     result = lab(*arguments, "--output", tmp_path / "lab")
     assert result.exit_code == 0, result.output
     paths = [Path(line) for line in result.stdout.splitlines()[-3:]]

@@ -40,7 +40,7 @@ def run(folder: Path, code: int, restarts: int = 0) -> tuple[int, list[str]]:
         | {name: str(value) for name, value in job.items()},
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=300,
     )
     return result.returncode, result.stdout.splitlines()
 
