@@ -1,98 +1,175 @@
-import math
+"""`tmt init`: what it finds in files, and the configs it writes."""
 
+import gzip
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-import torch
 
-from transformer_mt.config.model import TransformerSettings
-from transformer_mt.models.build import INITS, build_model
-from transformer_mt.models.seq2seq import Seq2Seq
+from tests.commands import tmt
+from transformer_mt.config.data import TextSource
+from transformer_mt.config.loading import load_config, parse_config
+from transformer_mt.config.unused import unused_settings
+from transformer_mt.data.recipe import TextFacts, plan, write_recipe
+from transformer_mt.data.sources import open_source
+from transformer_mt.text.languages import language_of_name, language_of_text
 
-D, FF = 64, 192
-
-
-def model(init: str, **changes: object) -> Seq2Seq:
-    torch.manual_seed(3)
-    settings = TransformerSettings(
-        d_model=D, d_ff=FF, num_heads=4, num_encoder_layers=2, num_decoder_layers=2, init=init,
-        tie_embeddings="none", **changes,
-    )  # fmt: skip
-    return build_model(settings, src_vocab_size=300, tgt_vocab_size=200)
+ENGLISH = [f"this is the house of a man that I have seen {i} times" for i in range(40)]
+GERMAN = [f"das ist das Haus von einem Mann, den ich nicht {i} mal sah" for i in range(40)]
 
 
-@pytest.mark.parametrize("init", INITS)
-@pytest.mark.parametrize("changes", [{}, {"norm": "pre", "activation": "swiglu"}])
-def test_biases_are_zero_norms_are_one_and_all_else_is_drawn(init: str, changes: dict) -> None:
-    for name, parameter in model(init, **changes).named_parameters():
-        if name.endswith("bias"):
-            assert not parameter.any(), name
-        elif "norm" in name:
-            assert (parameter == 1).all(), name
-        elif name == "decoder.output.weight" and init == "child2019":
-            assert not parameter.any(), name
-        else:
-            assert 0.002 < parameter.std() < 1, name
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("train.en.gz", "en"),
+        ("news_de.txt", "de"),
+        ("corpus.en-fr.fr", "fr"),
+        ("train.zh-CN", "zh-CN"),
+        ("translation.de", "de"),
+        ("German", "de"),
+        ("my.data.txt", None),
+        ("source.txt", None),
+        ("", None),
+    ],
+)
+def test_names_tell_languages(name: str, code: str | None) -> None:
+    assert language_of_name(name) == code
 
 
-def test_vaswani2017_is_glorot_for_each_projection() -> None:
-    """Also for those that share a matrix with others."""
-    weights = model("vaswani2017").state_dict()
-    square, wide = math.sqrt(6 / (D + D)), math.sqrt(6 / (D + FF))
-    for name, bound, num_parts in (
-        ("self_attention.qkv", square, 3),
-        ("cross_attention.query", square, 1),
-        ("cross_attention.key_value", square, 2),
-        ("feed_forward.input", wide, 1),
-        ("feed_forward.output", wide, 1),
-    ):
-        for part in weights[f"decoder.layers.1.{name}.weight"].chunk(num_parts):
-            assert 0.99 * bound < part.abs().max() <= bound
-            assert part.std().item() == pytest.approx(bound / math.sqrt(3), rel=0.03)
-    for name in ("encoder.embedding", "decoder.embedding", "decoder.output"):
-        assert weights[f"{name}.weight"].std().item() == pytest.approx(D**-0.5, rel=0.03)
+@pytest.mark.parametrize(
+    ("lines", "code"),
+    [
+        (ENGLISH, "en"),
+        (GERMAN, "de"),
+        (["il y a un chien dans la maison et les enfants ne sont pas contents"] * 9, "fr"),
+        (["не знаю, что это такое, но он был с ней и я так не думаю"] * 9, "ru"),
+        (["犬が浜辺を走っている。"], "ja"),
+        (["一只狗在海滩上奔跑。"], "zh"),
+        (["개가 해변을 달린다."], "ko"),
+        (["Ein kurzer Satz."], None),
+        (["1 2 3", ""], None),
+        (["xyzzy plugh frobnicate"] * 30, None),
+    ],
+)
+def test_texts_tell_languages(lines: list[str], code: str | None) -> None:
+    assert language_of_text(lines) == code
 
 
-def test_zhang2019_shrinks_deeper_layers() -> None:
-    first, second = model("vaswani2017").state_dict(), model("zhang2019").state_dict()
-    for name, weight in first.items():
-        scale = 2**-0.5 if ".layers.1." in name and "norm" not in name else 1
-        torch.testing.assert_close(second[name], weight * scale)
+@pytest.mark.parametrize("num_pairs", [3, 200, 29_000, 161_000, 5_000_000])
+@pytest.mark.parametrize("has_gpu", [False, True])
+@pytest.mark.parametrize("minutes", [None, 8])
+def test_recipes_of_all_sizes_are_valid_and_modest(
+    num_pairs: int, has_gpu: bool, minutes: float | None
+) -> None:
+    facts = TextFacts(num_pairs, 15 * num_pairs, 90, 60_000, head=[])
+    chosen = plan(facts, num_processors=2, has_gpu=has_gpu, minutes=minutes)
+    source = TextSource(src="a: 'b'.no", tgt="#c.fr")
+    text = write_recipe("no", source, ("no", "fr"), facts, chosen)
+    assert all(len(line) <= 100 for line in text.splitlines())
+    config = parse_config(text, "no.yaml")
+    assert unused_settings(config) == []
+    assert (config.name, config.data.src_lang) == ("no", "no")
+    assert config.data.train == [source]
+    assert sum(config.data.splits().values()) <= max(2, num_pairs / 10)
+    if not has_gpu:
+        assert config.training.max_minutes == minutes or 10 <= chosen.minutes <= 60
+    assert {3: 1000, 200: 1000, 29_000: 8000, 161_000: 8000, 5_000_000: 32_000}[
+        num_pairs
+    ] == config.tokenizer.vocab_size
 
 
-def test_radford2019_shrinks_what_is_added_to_the_residual() -> None:
-    weights = model("radford2019", activation="swiglu").state_dict()
-    for name, deviation in (
-        ("encoder.embedding", 0.02),
-        ("encoder.layers.0.self_attention.qkv", 0.02),
-        ("encoder.layers.0.self_attention.output", 0.02 / math.sqrt(4)),
-        ("decoder.layers.1.feed_forward.gate", 0.02),
-        ("decoder.layers.1.feed_forward.output", 0.02 / math.sqrt(6)),
-        ("decoder.output", 0.02),
-    ):
-        assert weights[f"{name}.weight"].std().item() == pytest.approx(deviation, rel=0.03), name
+def test_more_text_gets_more_time_and_little_text_more_noise() -> None:
+    def planned(num_pairs: int, num_processors: int = 2):
+        facts = TextFacts(num_pairs, 15 * num_pairs, 90, 60_000, head=[])
+        return plan(facts, num_processors=num_processors, has_gpu=False)
+
+    small, large, faster = planned(8_000), planned(161_000), planned(161_000, 8)
+    assert small.minutes < large.minutes
+    assert small.passes > large.passes
+    assert faster.passes > large.passes
 
 
-def test_child2019_is_narrow_and_shrinks_what_is_added_to_the_residual() -> None:
-    weights = model("child2019", norm="pre", activation="gelu").state_dict()
-    for name, deviation in (
-        ("encoder.embedding", 0.125 / math.sqrt(D)),
-        ("encoder.layers.0.self_attention.qkv", 0.125 / math.sqrt(D)),
-        ("encoder.layers.0.self_attention.output", 0.125 / math.sqrt(D) / math.sqrt(2 * 2)),
-        ("encoder.layers.1.feed_forward.output", 0.125 / math.sqrt(FF) / math.sqrt(2 * 2)),
-        ("decoder.layers.1.feed_forward.output", 0.125 / math.sqrt(FF) / math.sqrt(3 * 2)),
-    ):
-        assert weights[f"{name}.weight"].std().item() == pytest.approx(deviation, rel=0.03), name
-    settings = TransformerSettings(d_model=D, d_ff=FF, num_heads=4, init="child2019")
-    tied = build_model(settings, src_vocab_size=300, tgt_vocab_size=300)
-    assert tied.decoder.output_weight()[0].any()
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x.en.gz").write_bytes(gzip.compress("\n".join(ENGLISH).encode()))
+    (tmp_path / "x.de").write_text("\n".join(GERMAN))
+    return tmp_path
 
 
-def test_the_loss_of_fresh_weights_is_that_of_guessing() -> None:
-    from transformer_mt.nn.loss import label_smoothed_linear_cross_entropy
-    from transformer_mt.nn.packing import Segments
+def test_two_files_become_a_config(folder: Path) -> None:
+    result = tmt("init", "x.en.gz", "x.de", "--minutes", 0.1)
+    assert result.exit_code == 0, result.stderr
+    assert "source language: en (by the name)" in result.stderr
+    assert "40 pairs are few" in result.stderr
+    config = load_config(Path("en-de.yaml"))
+    assert config.data.splits() == {"valid": 2, "test": 2}
+    assert f"tmt train --config {folder.joinpath('en-de.yaml').name}" in result.stdout
+    trained = tmt("tokenizer", "train", "--config", "en-de.yaml", "--output", "tokenizer")
+    assert trained.exit_code == 0, trained.stderr
 
-    network = model("radford2019")
-    segments = Segments.of([9, 11])
-    tokens = torch.randint(4, 200, (20,))
-    states = network(tokens, segments, tokens, segments)
-    loss, _ = label_smoothed_linear_cross_entropy(states, *network.decoder.output_weight(), tokens)
-    assert loss.item() / 20 == pytest.approx(math.log(200), rel=0.02)
+
+def test_no_file_is_written_over(folder: Path) -> None:
+    Path("mine.yaml").write_text("mine")
+    for output in ([], ["--output", "mine.yaml"]):
+        Path("en-de.yaml").write_text("mine")
+        result = tmt("init", "x.en.gz", "x.de", *output)
+        assert result.exit_code == 2
+        assert "is there already: choose another name with --output" in result.stderr
+        assert Path("mine.yaml").read_text() == Path("en-de.yaml").read_text() == "mine"
+
+
+def test_languages_are_guessed_and_files_in_the_wrong_order_are_named(folder: Path) -> None:
+    Path("x.en.gz").rename("first.gz")
+    Path("x.de").rename("second")
+    result = tmt("init", "first.gz", "second", "--output", "a.yaml")
+    assert "source language: en (guessed by its words)" in result.stderr
+    result = tmt("init", "second", "first.gz", "--src-lang", "en", "--tgt-lang", "de")
+    assert "the source looks like de, not en: are the files in the right order?" in result.stderr
+    Path("third").write_text("1 2 3\n" * 40)
+    result = tmt("init", "second", "third")
+    assert (result.exit_code, "give --tgt-lang CODE" in result.stderr) == (2, True)
+    assert tmt("init", "second", "none").exit_code == 3
+
+
+ROWS = list(zip(ENGLISH, GERMAN, strict=True))
+
+
+def table(kind: str) -> str:
+    """Write the pairs; return the name of the file."""
+    if kind == "parquet":
+        columns = {"id": list(range(40)), "text_en": ENGLISH, "text_de": GERMAN}
+        pq.write_table(pa.table(columns), "x.parquet")
+        return "x.parquet"
+    if kind == "jsonl":
+        rows = ({"id": "a", "translation": {"en": en, "de": de}} for en, de in ROWS)
+        text = "\n".join(map(json.dumps, rows))
+    elif kind == "header.csv":
+        text = "ID;German;English\n" + "".join(f'1;"{de}";{en}\n' for en, de in ROWS)
+    elif kind == "csv":
+        text = "".join(f'"{en}","{de}"\r\n' for en, de in ROWS)
+    else:
+        text = "".join(f"{en}\t{de}\n" for en, de in ROWS)
+    Path(f"x.{kind}").write_text(text)
+    return f"x.{kind}"
+
+
+@pytest.mark.parametrize("kind", ["tsv", "txt", "csv", "header.csv", "jsonl", "parquet"])
+def test_tables_are_recognised(folder: Path, kind: str) -> None:
+    result = tmt("init", table(kind), "--src-lang", "en", "--tgt-lang", "de")
+    assert result.exit_code == 0, result.stderr
+    assert "looks like" not in result.stderr
+    data = load_config(Path("en-de.yaml")).data
+    assert list(open_source(data.train[0], src_lang="en", tgt_lang="de")) == ROWS
+
+
+def test_a_table_that_does_not_tell_its_columns_is_refused(folder: Path) -> None:
+    Path("x.jsonl").write_text(json.dumps({"id": "1", "a": "b", "c": "d"}))
+    result = tmt("init", "x.jsonl")
+    assert (result.exit_code, "There are: id, a, c" in result.stderr) == (2, True)
+    Path("x.tsv").write_text("a\tb\tc\n")
+    assert "got 3 columns" in tmt("init", "x.tsv").stderr
+    result = tmt("init", "x.de")
+    assert "for two line files name both: tmt init SRC_FILE TGT_FILE" in result.stderr

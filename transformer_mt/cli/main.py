@@ -34,6 +34,7 @@ from transformer_mt.errors import InterruptedRun, TmtError, reason_of
 from transformer_mt.log import configure_logging, printable
 
 COMMANDS = {
+    "init": "Write a config for your own text.",
     "train": "Train a model as a config says.",
     "translate": "Translate text, one sentence on a line.",
     "evaluate": "Translate and score test sets, or score translations.",

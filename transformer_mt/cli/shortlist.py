@@ -59,7 +59,7 @@ def shortlist(
     bundle = load_bundle(path)
     document = bundle.config.data.document
     lexicon = learn_lexicon(
-        _sentence_pairs(bundle),
+        _sentence_pairs(bundle, path.parent),
         bundle.tokenizers,
         num_candidates=num_candidates,
         num_frequent=num_frequent,
@@ -70,23 +70,26 @@ def shortlist(
     typer.echo(output)
 
 
-def _sentence_pairs(bundle: "Bundle") -> "list[Pairs]":
+def _sentence_pairs(bundle: "Bundle", run: Path) -> "list[Pairs]":
     """Find the corpora of a model's training; of documents each sentence alone.
 
     With those before it, their translations would be taken for its own.
     """
     from transformer_mt.data.corpus import prepare_corpus
     from transformer_mt.data.documents import LastSentences, with_context
-    from transformer_mt.data.filters import Filters
-    from transformer_mt.data.sources import open_source
+    from transformer_mt.data.held_out import read_held_out, remaining
+    from transformer_mt.data.sources import filters_of, open_source
+    from transformer_mt.data.test_sets import HELD_OUT
 
     data, tokenizers = bundle.config.data, bundle.tokenizers
     sources = [open_source(s, src_lang=data.src_lang, tgt_lang=data.tgt_lang) for s in data.train]
+    if data.splits():
+        sources = remaining(sources, read_held_out(run / HELD_OUT))
     corpora = [
         prepare_corpus(
             source,
             tokenizers,
-            filters=Filters(**data.filters.model_dump()),
+            filters=filters_of(data),
             corpus_dir=Path(data.corpus_dir),
             num_workers=data.num_workers,
         )

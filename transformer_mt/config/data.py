@@ -197,8 +197,8 @@ class FilterSettings(Settings):
     """Greatest number of tokens on either side, end of sentence included."""
     max_length_ratio: Annotated[float, Field(gt=1)] | None = None
     """Greatest ratio of the longer side to the shorter, in tokens."""
-    drop_copies: bool = True
-    """Drop pairs whose target is exactly their source."""
+    drop_copies: bool | None = None
+    """Drop pairs whose target is exactly their source; default: unless both languages are one."""
     drop_duplicates: bool = False
     """Drop pairs that came before in the same source."""
 
@@ -257,9 +257,20 @@ class DataSettings(Settings):
         sets = {"valid": self.valid, **self.test}
         return {name: s.split for name, s in sets.items() if isinstance(s, SplitSource)}
 
+    def drops_copies(self) -> bool:
+        """Whether training drops pairs whose target is their source.
+
+        Between varieties of one language they are translations, and what needs no correction.
+        """
+        if self.filters.drop_copies is not None:
+            return self.filters.drop_copies
+        src, tgt = (re.split("[-_@]", code)[0].lower() for code in (self.src_lang, self.tgt_lang))
+        return src != tgt
+
     def contradictions(self) -> Iterator[tuple[str, str]]:
-        """Refuse two ways to mix at once, and documents of what has none."""
+        """Refuse two ways to mix, documents of what has none, and a text as its own target."""
         yield from self._splits_that_cannot_be()
+        yield from self._texts_on_both_sides()
         if self.temperature is not None and any(s.weight != 1 for s in self.train):
             yield "temperature", "excludes weights of training sources: set only one of the two"
         for name, sources in (("train", self.train), ("valid", [self.valid])):
@@ -271,6 +282,20 @@ class DataSettings(Settings):
                 "needs sentences in the order of a text, but pairs of source type reverse have "
                 "none: take another source, or leave document out",
             )
+
+    def _texts_on_both_sides(self) -> Iterator[tuple[str, str]]:
+        """Refuse sources that read both sides from the same place."""
+        sets: dict[str, Any] = {f"train.{i}": source for i, source in enumerate(self.train)}
+        sets |= {"valid": self.valid, **{f"test.{name}": s for name, s in self.test.items()}}
+        for path, source in sets.items():
+            for src, tgt in (
+                ("src", "tgt"),
+                ("src_column", "tgt_column"),
+                ("src_field", "tgt_field"),
+            ):
+                place = getattr(source, src, None)
+                if place is not None and place == getattr(source, tgt) and self.drops_copies():
+                    yield f"{path}.{tgt}", f"is the same as {src}: the target would be the source"
 
     def _splits_that_cannot_be(self) -> Iterator[tuple[str, str]]:
         """Refuse names that cannot be those of files, and sentences cut out of documents."""

@@ -169,6 +169,12 @@ class RemainingPairs:
         return hash_values("remaining", self._source.fingerprint(hashes), sorted(self._held_out))
 
 
+def remaining(sources: Sequence[PairSource], held_out: HeldOut) -> list[PairSource]:
+    """Return what training reads of its sources."""
+    texts = held_out.texts()
+    return [RemainingPairs(source, texts) for source in sources]
+
+
 def save_held_out(held_out: HeldOut, directory: Path) -> None:
     """Write a folder with NAME.src and NAME.tgt for each set, or replace one in a single step.
 

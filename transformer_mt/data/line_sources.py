@@ -184,7 +184,7 @@ class JsonlPairs:
             if not line or line.isspace():
                 continue
             place = f"{self.path}:{number}"
-            row = _parse(line, place)
+            row = parse_object(line, place)
             yield (
                 text_of(_value(row, self.src_field, place), field=self.src_field, place=place),
                 text_of(_value(row, self.tgt_field, place), field=self.tgt_field, place=place),
@@ -225,7 +225,12 @@ def _check_readable(*paths: Path) -> None:
         raise DataError("; ".join(mistakes))
 
 
-def _parse(line: str, place: str) -> dict[str, object]:
+def parse_object(line: str, place: str) -> dict[str, object]:
+    """Read a line of JSON lines.
+
+    Raises:
+        DataError: If it is no JSON object.
+    """
     try:
         row = json.loads(line)
     except json.JSONDecodeError as error:
@@ -246,16 +251,17 @@ def _value(row: dict[str, object], field: str, place: str) -> object:
     value: object = row
     for name in field.split("."):
         if not isinstance(value, dict) or name not in value:
-            raise missing_field(field, place=place, known=_names(row))
+            raise missing_field(field, place=place, known=field_names(row))
         value = value[name]
     return value
 
 
-def _names(row: dict[str, object], prefix: str = "", depth: int = 5) -> list[str]:
+def field_names(row: dict[str, object], prefix: str = "", depth: int = 5) -> list[str]:
+    """List the fields of an object, with dots into what is nested."""
     names = []
     for name, value in row.items():
         inner = []
         if isinstance(value, dict) and depth > 1:
-            inner = _names(value, f"{prefix}{name}.", depth - 1)
+            inner = field_names(value, f"{prefix}{name}.", depth - 1)
         names += inner or [prefix + name]
     return names

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from transformer_mt.config import data as config
+from transformer_mt.data.filters import Filters
 from transformer_mt.data.fingerprints import hash_values
 from transformer_mt.data.line_sources import CsvPairs, JsonlPairs, TextPairs, TsvPairs
 from transformer_mt.data.table_sources import HubPairs, ParquetPairs
@@ -121,6 +122,11 @@ def check_files(data: config.DataSettings) -> int:
     return len(
         {getattr(s, name) for s in (*sources, *others) for name in names if hasattr(s, name)}
     )
+
+
+def filters_of(data: config.DataSettings) -> Filters:
+    """Return which training pairs are kept."""
+    return Filters(**data.filters.model_dump() | {"drop_copies": data.drops_copies()})
 
 
 def read_pairs(source: PairSource) -> tuple[list[str], list[str]]:

@@ -144,6 +144,22 @@ class HubPairs:
         )
 
 
+def text_fields(path: Path) -> list[str]:
+    """List the fields of a Parquet file that hold text, with dots into structs.
+
+    Raises:
+        DataError: If it cannot be read.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        leaves = list(_leaves(pq.read_schema(path)))
+    except (OSError, pa.ArrowException) as error:
+        raise DataError(f"{path}: cannot be read as Parquet: {_words(error)}") from error
+    return [".".join(names) for names, kind in leaves if _is_text(kind)]
+
+
 def find_column(schema: Any, field: str, *, place: str) -> list[str]:
     """Find a text column: a name of its own, or with dots into structs.
 
@@ -164,13 +180,18 @@ def find_column(schema: Any, field: str, *, place: str) -> list[str]:
     path = next((path for path in known if ".".join(path) == field), None)
     if path is None:
         raise missing_field(field, place=place, known=[".".join(path) for path in known])
-    kind = known[path]
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    is_text = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
-    if not (pa.types.is_null(kind) or any(test(kind) for test in is_text)):
+    if not (pa.types.is_null(known[path]) or _is_text(known[path])):
         raise DataError(f"{place}: field '{field}': expected text; its type is {known[path]}")
     return list(path)
+
+
+def _is_text(kind: Any) -> bool:
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    tests = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+    return any(test(kind) for test in tests)
 
 
 def _leaves(

@@ -51,6 +51,12 @@ _FIXED_OPTIONS: dict[str, Any] = {
 }
 
 
+def suggested_vocab_size(num_pairs: int) -> int:
+    """Return how many pieces a text of so many pairs can teach, by a rule of thumb."""
+    rule = ((2_000, 1000), (5_000, 2000), (20_000, 4000), (200_000, 8000), (2_000_000, 16_000))
+    return next((size for limit, size in rule if num_pairs <= limit), 32_000)
+
+
 def train_tokenizers(
     src_lines: Iterable[str],
     tgt_lines: Iterable[str],
@@ -142,7 +148,8 @@ def train_tokenizer(
             **_FIXED_OPTIONS,
         )
     except RuntimeError as error:
-        raise DataError(_explain(str(error), vocab_size)) from error
+        num_pairs = len(sample) // len(streams)
+        raise DataError(_explain(str(error), vocab_size, num_pairs)) from error
     return Tokenizer(model.getvalue())
 
 
@@ -240,13 +247,16 @@ def _check_symbols(symbols: Sequence[str], *, vocab_size: int, byte_fallback: bo
         )
 
 
-def _explain(error: str, vocab_size: int) -> str:
+def _explain(error: str, vocab_size: int, num_pairs: int) -> str:
     """Say in the user's words what SentencePiece says of a training that failed."""
+    fitting = suggested_vocab_size(num_pairs)
     if found := re.search(r"Vocabulary size too high .* value <= (\d+)", error):
+        lines = counted(num_pairs, "line")
+        enough = f" ({fitting} are enough for {lines})" if fitting < int(found[1]) else ""
         return (
             f"vocabulary larger than the data allows: tokenizer.vocab_size is {vocab_size}, but "
             f"the training text yields only {found[1]} pieces, symbols and bytes included; set "
-            f"tokenizer.vocab_size to {found[1]} or less, or train on more text"
+            f"tokenizer.vocab_size to {found[1]} or less{enough}, or train on more text"
         )
     if found := re.search(r"smaller than required_chars\. \d+ vs (\d+)", error):
         return (

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from transformer_mt.config.schema import Config
 from transformer_mt.data.held_out import (
     HeldOut,
-    RemainingPairs,
     hold_out,
     read_held_out,
+    remaining,
     save_held_out,
 )
 from transformer_mt.data.sources import PairSource
@@ -37,13 +37,12 @@ def without_held_out(
     if not splits and not (has_begun and run.held_out_dir.exists()):
         return sources
     if is_main and not has_begun:
-        held_out = hold_out(sources, splits, drop_copies=config.data.filters.drop_copies)
+        held_out = hold_out(sources, splits, drop_copies=config.data.drops_copies())
         logger.info("held out of training: %s; kept in %s", held_out, run.held_out_dir)
         save_held_out(held_out, run.held_out_dir)
     held_out = read_held_out(run.held_out_dir)
     _check_unchanged(splits, held_out, run)
-    texts = held_out.texts()
-    return [RemainingPairs(source, texts) for source in sources]
+    return remaining(sources, held_out)
 
 
 def _check_unchanged(splits: dict[str, int], held_out: HeldOut, run: RunDirectory) -> None:

@@ -11,13 +11,13 @@ import xxhash
 
 from transformer_mt.config.schema import Config
 from transformer_mt.data.batches import check_budget
+from transformer_mt.data.checks import check_text
 from transformer_mt.data.corpus import HASHES, Corpus, prepare_corpus
 from transformer_mt.data.documents import in_context, with_context
-from transformer_mt.data.filters import Filters
 from transformer_mt.data.held_out import open_held_out
 from transformer_mt.data.mixture import Mixture, temperature_weights
 from transformer_mt.data.pairs import TokenPairs, tokenize_pairs
-from transformer_mt.data.sources import PairSource, open_each, read_pairs
+from transformer_mt.data.sources import PairSource, filters_of, open_each, read_pairs
 from transformer_mt.data.test_sets import VALIDATION
 from transformer_mt.errors import UNREADABLE_JSON, ConfigError, DataError, ModelError
 from transformer_mt.foreign_files import read_json
@@ -112,6 +112,8 @@ def prepare_data(config: Config, sources: Sources, run: RunDirectory, *, is_main
     train = without_held_out(config, sources.train, run, is_main=is_main)
     valid = sources.valid or open_held_out(run.held_out_dir, VALIDATION)
     valid_src, valid_tgt = read_pairs(valid)
+    if is_main and not list_checkpoints(run.checkpoints_dir):
+        check_text(data, config.tokenizer, train, list(zip(valid_src, valid_tgt, strict=True)))
     tokenizers = find_tokenizers(config, run, train)
     train_sources = with_context(train, data.document)
     valid_texts = list(zip(valid_src, valid_tgt, strict=True))
@@ -158,7 +160,7 @@ def _prepare(config: Config, source: PairSource, tokenizers: Tokenizers) -> Corp
     corpus = prepare_corpus(
         source,
         tokenizers,
-        filters=Filters(**config.data.filters.model_dump()),
+        filters=filters_of(config.data),
         corpus_dir=Path(config.data.corpus_dir),
         num_workers=config.data.num_workers,
     )

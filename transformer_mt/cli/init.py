@@ -1,0 +1,186 @@
+"""`tmt init`: a config for one's own text."""
+
+import logging
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+import typer
+
+from transformer_mt.cli.help import examples
+from transformer_mt.config.data import LANGUAGE_PATTERN, TextSource
+from transformer_mt.config.loading import parse_config
+from transformer_mt.errors import ConfigError
+
+if TYPE_CHECKING:
+    from transformer_mt.config.data import Source
+    from transformer_mt.data.recipe import Plan, TextFacts
+
+logger = logging.getLogger(__name__)
+
+Language: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="CODE", help="Such as en. Default: guessed, and told.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add `tmt init` to the program."""
+    app.command(
+        epilog=examples(
+            "tmt init corpus.en corpus.de",
+            "tmt init pairs.tsv --src-lang en --tgt-lang fr",
+            "tmt init corpus.en.gz corpus.de.gz --output first.yaml --minutes 10",
+        )
+    )(init)
+
+
+def init(
+    src: Annotated[
+        Path, typer.Argument(metavar="SRC_FILE", help="Source lines; or a table with both sides.")
+    ],
+    tgt: Annotated[
+        Path | None, typer.Argument(metavar="TGT_FILE", help="Target lines, as many.")
+    ] = None,
+    src_lang: Language = None,
+    tgt_lang: Language = None,
+    output: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Config to write. Default: SRC-TGT.yaml.")
+    ] = None,
+    minutes: Annotated[
+        float | None,
+        typer.Option(
+            metavar="N", min=0.1, help="Time for training. Default: what the text needs, up to 60."
+        ),
+    ] = None,
+) -> None:
+    """Write a config for your own text.
+
+    SRC_FILE and TGT_FILE are UTF-8 text: line N of one translates line N of the other. One file is
+    a table: .tsv, .csv, .jsonl or .parquet. All may be compressed (.gz, .bz2, .xz, .zst).
+    Validation and test pairs are taken out of the text. Languages are guessed, sizes counted, and
+    model and time chosen for this machine.
+    """
+    for option, code in {"--src-lang": src_lang, "--tgt-lang": tgt_lang}.items():
+        if code is not None and not LANGUAGE_PATTERN.fullmatch(code):
+            raise ConfigError(f"{option} {code}: expected a language code such as de or zh-CN")
+    if output is not None:
+        _check_output(output)
+    source, named = _find_source(src, tgt, (src_lang, tgt_lang))
+
+    from transformer_mt.data.recipe import measure_text, plan, write_recipe
+    from transformer_mt.data.sources import open_source
+
+    facts = measure_text(open_source(source, src_lang=src_lang or "", tgt_lang=tgt_lang or ""))
+    languages = _languages((src_lang, tgt_lang), named, facts)
+    output = output or Path("{}-{}.yaml".format(*languages))
+    _check_output(output)
+    num_processors, has_gpu = _machine()
+    chosen = plan(facts, num_processors=num_processors, has_gpu=has_gpu, minutes=minutes)
+    text = write_recipe(output.stem, source, languages, facts, chosen)
+    parse_config(text, str(output))
+    with open(output, "x", encoding="utf-8") as file:
+        file.write(text)
+    _tell(facts, chosen, num_processors=num_processors, has_gpu=has_gpu)
+    typer.echo(f"wrote {output}. Next:")
+    typer.echo(f"  tmt train --config {output}\n  tmt translate < input.txt\n  tmt evaluate --bleu")
+
+
+def _check_output(path: Path) -> None:
+    if path.exists():
+        raise ConfigError(f"{path} is there already: choose another name with --output FILE")
+    if not path.parent.is_dir():
+        raise ConfigError(f"{path}: no such folder: {path.parent}")
+
+
+def _find_source(
+    src: Path, tgt: Path | None, wanted: tuple[str | None, str | None]
+) -> tuple["Source", tuple[str | None, str | None]]:
+    """Return how the files are read, and what their names say of the languages."""
+    from transformer_mt.data.columns import find_columns
+    from transformer_mt.text.languages import language_of_name
+
+    if tgt is None:
+        found = find_columns(src, wanted=wanted)
+        return found.source, found.languages
+    languages = language_of_name(src.name), language_of_name(tgt.name)
+    return TextSource(src=str(src), tgt=str(tgt)), languages
+
+
+def _languages(
+    given: tuple[str | None, str | None],
+    named: tuple[str | None, str | None],
+    facts: "TextFacts",
+) -> tuple[str, str]:
+    """Decide on the languages, and tell where they come from."""
+    from transformer_mt.text.languages import language_of_text, main_language
+
+    codes = []
+    for side, option, option_code, name_code, texts in zip(
+        ("source", "target"),
+        ("--src-lang", "--tgt-lang"),
+        given,
+        named,
+        zip(*facts.head, strict=True),
+        strict=True,
+    ):
+        guess = language_of_text(texts)
+        code = option_code or name_code or guess
+        if code is None:
+            raise ConfigError(f"the language of the {side} cannot be guessed: give {option} CODE")
+        origin = "given" if option_code else "by the name" if name_code else "guessed by its words"
+        logger.info("%s language: %s (%s)", side, code, origin)
+        if guess is not None and guess != main_language(code):
+            logger.warning(
+                "the %s looks like %s, not %s: are the files in the right order? %s says otherwise",
+                side,
+                guess,
+                code,
+                option,
+            )
+        codes.append(code)
+    return codes[0], codes[1]
+
+
+def _machine() -> tuple[int, bool]:
+    """Count the processors, and say whether training will find a GPU; torch stays unloaded."""
+    from transformer_mt.versions import installed_versions
+
+    if hasattr(os, "sched_getaffinity"):
+        num_processors = len(os.sched_getaffinity(0))
+    else:
+        num_processors = os.cpu_count() or 1
+    has_driver = Path("/dev/nvidiactl").exists() or shutil.which("nvidia-smi") is not None
+    return num_processors, has_driver and installed_versions()["cuda"] is not None
+
+
+def _tell(facts: "TextFacts", chosen: "Plan", *, num_processors: int, has_gpu: bool) -> None:
+    logger.info(
+        "%s pairs, about %s target tokens; %d are held out for validation and %d for tests",
+        f"{facts.num_pairs:,}",
+        f"{facts.num_tgt_tokens:,}",
+        chosen.split_valid,
+        chosen.split_test,
+    )
+    device = "a GPU" if has_gpu else f"{num_processors} processors and no GPU"
+    time = f"{chosen.minutes:g} minutes, " if chosen.minutes else ""
+    logger.info(
+        "%s: the %s model, %sabout %.0f passes over the text",
+        device,
+        chosen.size,
+        time,
+        chosen.passes,
+    )
+    if facts.num_pairs < 10_000:
+        logger.warning(
+            "%s pairs are few: expect a model that knows little else. 10,000 give a first "
+            "impression, 100,000 a useful translator of such text",
+            f"{facts.num_pairs:,}",
+        )
+    elif chosen.passes < 5:
+        logger.warning(
+            "the text is large for this machine: %.1f passes in %g minutes; more minutes or a GPU "
+            "give a better model",
+            chosen.passes,
+            chosen.minutes,
+        )
