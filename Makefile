@@ -61,7 +61,7 @@ $(READY): pyproject.toml constraints.txt
 			echo "make: Python 3.11 or newer is needed: make setup PYTHON=python3.12" >&2; exit 1; }; \
 		echo "making $(VENV)"; $(PYTHON) -m venv $(VENV); \
 	fi; \
-	echo "installing the packages of constraints.txt: a minute or more"; \
-	$(BIN)/python -m pip install -qq --disable-pip-version-check \
+	echo "installing the packages of constraints.txt, torch among them: two to five minutes"; \
+	$(BIN)/python -m pip install $$([ -t 2 ] || echo -qq) --disable-pip-version-check \
 		--constraint constraints.txt --editable '.[dev]'; \
 	echo "$$checksum" > $@
