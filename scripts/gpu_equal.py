@@ -23,7 +23,6 @@ from transformer_mt.nn.attend import (
     attend_one_by_one,
     attend_padded,
     attend_varlen,
-    varlen_kernel,
 )
 from transformer_mt.nn.dropout import Dropout
 from transformer_mt.nn.flex import attend_flex, flex_kernel_for
@@ -97,7 +96,7 @@ def _ways_to_attend(device: torch.device, pattern: Pattern | None) -> dict[str, 
         ways["blocks"] = _by_blocks
         if device.type == "cuda":
             ways["flex"] = _by_flex
-    elif device.type == "cuda" and varlen_kernel() is not None:
+    elif device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0):
         ways["varlen"] = attend_varlen
     if pattern is None and device.type == "cuda" and has_triton():
         ways["short"] = functools.partial(attend_one_by_one, dropout=no_dropout)
@@ -259,6 +258,8 @@ def compare_amp(device: torch.device, *, steps: int) -> dict[str, object]:
             label_smoothing=0.0,
             compiled=compiled,
         )
+        if gradients.with_loss.compiled != compiled:
+            raise RuntimeError(f"torch.compile failed in {precision}: see the warning")
         updater = Updater(gradients, optimizer, tally=Tally(World(), device), clip_norm=None)
         losses[name] = []
         for step in range(steps):

@@ -90,6 +90,8 @@ def measure_training(
         results: Results = time_updates(
             running, workload, device=check.device, seconds=check.seconds(seconds)
         )
+    if check.device.type == "cuda" and not updater.gradients.with_loss.compiled:
+        raise RuntimeError("torch.compile failed, so this is not what users get: see the warning")
     flops = training_flops(settings, vocab_size=workload.vocab_size, pairs=pairs)
     rate = flops * results["tokens_per_second"]
     return results | {
@@ -198,7 +200,7 @@ def measure_translation(check: Check, *, compiled: bool = False) -> Results:
         if not compile_steps(
             model, lambda: _translate(check, model, sources, batch_size=batches[-1])
         ):
-            raise NotHereError("torch.compile failed: see the warning")
+            raise RuntimeError("torch.compile failed: see the warning")
         results["compile_seconds"] = time.perf_counter() - started
     for batch_size in batches[-1:] if compiled else batches:
         reset_peak_memory(check.device)

@@ -20,7 +20,7 @@ from transformer_mt.errors import DataError
 from transformer_mt.metrics.scores import Score, score
 from transformer_mt.models.seq2seq import Seq2Seq, evaluation_mode
 from transformer_mt.nn.loss import label_smoothed_linear_cross_entropy
-from transformer_mt.nn.packing import Segments
+from transformer_mt.nn.packing import Segments, num_tail_parts
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,11 @@ class PackedPairs:
     @classmethod
     def of(cls, batch: Batch) -> "PackedPairs":
         """Lay out the sentences of a batch, on its device."""
+        tails = (
+            batch.src.numel() - batch.num_src_tokens,
+            batch.tgt_in.numel() - batch.num_tgt_tokens,
+        )
+        num_parts = num_tail_parts(tails, max(batch.max_src_length, batch.max_tgt_length))
         return cls(
             src=batch.src,
             src_segments=Segments.from_lengths(
@@ -89,6 +94,7 @@ class PackedPairs:
                 max_length=batch.max_src_length,
                 num_tokens=batch.num_src_tokens,
                 num_rows=batch.src.numel(),
+                num_tail_parts=num_parts,
             ),
             tgt_in=batch.tgt_in,
             tgt_out=batch.tgt_out,
@@ -97,6 +103,7 @@ class PackedPairs:
                 max_length=batch.max_tgt_length,
                 num_tokens=batch.num_tgt_tokens,
                 num_rows=batch.tgt_in.numel(),
+                num_tail_parts=num_parts,
             ),
             num_counted=batch.num_tgt_tokens,
         )

@@ -12,8 +12,8 @@ from transformer_mt.nn.attend import (
     attend,
     attend_padded,
     attend_varlen,
-    varlen_kernel,
-    varlen_options,
+    compare_varlen,
+    varlen_argument,
 )
 from transformer_mt.nn.dropout import Dropout
 from transformer_mt.nn.grouped import group_by_length
@@ -192,13 +192,18 @@ def varlen_of_2_13(  # type: ignore[no-untyped-def]
     return varlen_of_2_10(q, k, v, cu_seq_q, cu_seq_k, max_q, max_k, window_size == (-1, 0))
 
 
+def use_as_varlen(monkeypatch: pytest.MonkeyPatch, kernel: Callable[..., Any]) -> None:
+    argument = varlen_argument(kernel)
+    monkeypatch.setattr(attend_module, "varlen_attn", kernel)
+    monkeypatch.setattr(attend_module, "varlen_argument_of", lambda device: argument)
+
+
 @pytest.mark.parametrize("kernel", [varlen_of_2_10, varlen_of_2_13])
 @pytest.mark.parametrize("kind", ["self", "causal", "cross"])
 def test_every_signature_of_the_packed_kernel_is_understood(
     kernel: Callable[..., Any], kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = varlen_options(kernel)
-    monkeypatch.setattr(attend_module, "varlen_kernel_of", lambda device: (kernel, options))
+    use_as_varlen(monkeypatch, kernel)
     projections, layout, definition = case(kind, [3, 1, 4], [2, 5, 1])
     torch.testing.assert_close(attend_varlen(projections, layout), definition(*projections))
 
@@ -219,8 +224,7 @@ def test_a_tail_mixes_with_no_sentence(
     k_lengths: list[int],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    kernel = varlen_of_2_10, varlen_options(varlen_of_2_10)
-    monkeypatch.setattr(attend_module, "varlen_kernel_of", lambda device: kernel)
+    use_as_varlen(monkeypatch, varlen_of_2_10)
     projections, layout, definition = case(kind, q_lengths, k_lengths)
     expected = definition(*projections)
     weights = torch.randn_like(expected)
@@ -243,11 +247,42 @@ def test_a_tail_mixes_with_no_sentence(
 
 
 def test_an_unknown_signature_of_the_packed_kernel_is_not_used() -> None:
-    assert varlen_options(lambda q, k, v, lengths: None) is None
+    assert varlen_argument(lambda q, k, v, lengths: None) is None
 
 
 def test_the_signature_of_this_torch_is_known() -> None:
-    assert varlen_kernel() is not None
+    assert varlen_argument(attend_module.varlen_attn) is not None
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_packed_kernel_that_computes_something_else_is_not_trusted(
+    causal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_as_varlen(monkeypatch, varlen_of_2_13)
+    cpu = torch.device("cpu")
+    compare_varlen(cpu, causal=causal)
+    use_as_varlen(monkeypatch, lambda *args, is_causal: varlen_of_2_10(*args, not is_causal))
+    with pytest.raises(ValueError, match="its results are wrong by"):
+        compare_varlen(cpu, causal=causal)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_packed_attention_compiles_once_for_all_sizes(
+    causal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def kernel(q, k, v, q_offsets, k_offsets, max_q, max_k, *, window_size):  # type: ignore[no-untyped-def]
+        means = [x.mean() for x in (k, v, q_offsets.float(), k_offsets.float())]
+        return q * torch.stack(means).sum() + max_q + max_k + window_size[1]
+
+    use_as_varlen(monkeypatch, kernel)
+    torch._dynamo.reset()
+    torch.compiler.assume_constant_result(attend_module.varlen_argument_of)
+    compiled = torch.compile(attend_varlen, backend="eager", fullgraph=True, dynamic=True)
+    with torch._dynamo.config.patch(error_on_recompile=True):
+        for lengths in ([5, 2, 9], [3, 8], [11]):
+            layout = Layout(*[Segments.of(lengths, num_tail_rows=7)] * 2, causal=causal)
+            qkv = torch.randn(layout.queries.num_rows, 3, 2, 8)
+            torch.testing.assert_close(compiled((qkv,), layout), attend_varlen((qkv,), layout))
 
 
 @pytest.mark.gpu

@@ -6,10 +6,11 @@ import pytest
 import torch
 
 from tests.tiny_runs import interrupt_at, metrics_without_times, weights_at
+from transformer_mt.config.loading import load_config
 from transformer_mt.config.training import BatchWarmupSettings
 from transformer_mt.data.batches import uniform_batch
 from transformer_mt.errors import ConfigError, DataError, InterruptedRun
-from transformer_mt.training.devices import check_precision
+from transformer_mt.training.devices import check_precision, choose_precision
 from transformer_mt.training.micro_batches import (
     Split,
     largest_micro_batch,
@@ -188,3 +189,24 @@ def test_a_precision_that_the_device_lacks_is_a_config_error(monkeypatch):
         check_precision("bf16", torch.device("cuda", 0))
     check_precision("fp16", torch.device("cuda", 0))
     check_precision("bf16", torch.device("cpu"))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "own_data", "multi30k_small", "tatoeba_small", "base", "big", "wmt14_en_fr_base",
+        "wmt14_en_fr_big",
+    ],
+)  # fmt: skip
+def test_recipes_for_a_gpu_take_16_bits_where_it_has_them(name, monkeypatch):
+    recipe = load_config(Path("configs") / f"{name}.yaml").training
+    card = torch.device("cuda", 0)
+    for capability, expected in (((9, 0), "bf16"), ((7, 5), "fp16"), ((6, 1), "fp32")):
+        has_bf16 = expected == "bf16"
+        monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda has=has_bf16, **_: has)
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _, has=capability: has)
+        assert choose_precision(recipe, card) == expected
+        # There is no loss scaling for sharded weights.
+        sharded = recipe.model_copy(update={"parallel": "fsdp"})
+        assert choose_precision(sharded, card) == ("bf16" if has_bf16 else "fp32")
+    assert choose_precision(recipe, torch.device("cpu")) == "fp32"

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from transformer_mt.nn.packing import Segments, pack, unpack
+from transformer_mt.nn.packing import Segments, num_tail_parts, pack, unpack
 
 LENGTHS = [2, 4, 1]
 
@@ -60,3 +60,19 @@ def test_segments_move_between_devices(segments: Segments) -> None:
     moved = segments.to("meta")
     assert moved.index.device.type == moved.offsets.device.type == "meta"
     assert moved.max_length == segments.max_length
+
+
+def test_tails_are_cut_into_parts_that_are_no_longer_than_sentences_may_be() -> None:
+    # 154 tokens take two blocks of 128 rows; so may a part.
+    assert num_tail_parts([2500, 40], 154) == 10
+    assert num_tail_parts([2500, 4], 154) == 4  # a part has a row on each side
+    assert num_tail_parts([30, 7], 154) == num_tail_parts([0, 0], 154) == 1
+    parts = [
+        Segments.from_lengths(
+            torch.tensor(LENGTHS), max_length=5, num_tokens=7, num_rows=rows, num_tail_parts=3
+        )
+        for rows in (30, 11)
+    ]
+    assert parts[0].offsets.tolist() == [0, 2, 6, 7, 14, 22, 30]
+    assert parts[1].offsets.tolist() == [0, 2, 6, 7, 8, 9, 11]
+    assert [part.max_span for part in parts] == [8, 5]

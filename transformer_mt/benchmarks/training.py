@@ -29,7 +29,12 @@ from transformer_mt.data.batches import Batch
 from transformer_mt.data.stream import Position
 from transformer_mt.models.costs import count_flops, weight_matrices
 from transformer_mt.training.allocator import keep_freed_memory
-from transformer_mt.training.devices import check_precision, choose_device
+from transformer_mt.training.devices import (
+    check_precision,
+    choose_device,
+    choose_precision,
+    multiply_fast,
+)
 from transformer_mt.training.distributed import World
 from transformer_mt.training.gradients import DTYPES
 from transformer_mt.training.micro_batches import open_updates
@@ -151,6 +156,8 @@ def measure_training(config: Config, *, seconds: float) -> TrainingSpeed:
     keep_freed_memory()
     device = choose_device(config.training.device)
     check_precision(config.training.precision, device)
+    precision = choose_precision(config.training, device)
+    multiply_fast(device)
     data = read_data(config)
     reset_peak_memory(device)
     bench = TrainingBench(config, data, device=device)
@@ -170,7 +177,7 @@ def measure_training(config: Config, *, seconds: float) -> TrainingSpeed:
         bench.model,
         work,
         num_rows=max(1, work.tgt_tokens // (steps * bench.accumulation)),
-        dtype=DTYPES[config.training.precision],
+        dtype=DTYPES[precision],
         device=device,
         seconds=PRODUCTS_SHARE * seconds,
     )
@@ -187,7 +194,7 @@ def measure_training(config: Config, *, seconds: float) -> TrainingSpeed:
         mfu=alone / elapsed,
         flops_per_second=num_flops / elapsed,
         matrix_flops_per_second=num_flops / alone,
-        precision=config.training.precision,
+        precision=precision,
         weights=config.training.weights,
         device=str(device),
         threads=torch.get_num_threads(),

@@ -235,8 +235,9 @@ class TrainingSettings(Settings):
     weights, gradients and optimizer state (`fsdp`)."""
     rank_timeout_minutes: Annotated[float, Field(gt=0)] = 10.0
     """A process that does not answer the others for so long is given up, and all stop."""
-    precision: Literal["fp32", "bf16", "fp16"] = "fp32"
-    """Arithmetic of matrix products; weights and optimizer stay in fp32."""
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = "fp32"
+    """Arithmetic of matrix products; weights and optimizer stay in fp32. `auto` takes bf16 on a GPU
+    that has it, fp16 on an older one, and else fp32. On CUDA products of fp32 are TF32."""
     weights: Literal["fp32", "bf16"] = "fp32"
     """Type of the weights that the layers compute with. `bf16`, for precision bf16: they and all
     activations are in bf16, as a copy that is made anew for each update; the weights that are

@@ -116,12 +116,17 @@ def eval_batches(
         )
 
 
-def uniform_batch(num_tokens: int, *, length: int, row_multiple: int | None = None) -> Batch:
+def uniform_batch(
+    num_tokens: int, *, length: int, longest: int | None = None, row_multiple: int | None = None
+) -> Batch:
     """Return a batch of `num_tokens` on either side, in sentences of one length, saying nothing.
 
-    `row_multiple` as in `collate`.
+    The last sentence has `longest` tokens, if given; `row_multiple` as in `collate`.
     """
-    lengths = np.full((num_tokens // length, 2), length, dtype=np.int64)
+    longest = length if longest is None else longest
+    num_others = max(0, num_tokens - longest) // length
+    lengths = np.full((num_others + 1, 2), length, dtype=np.int64)
+    lengths[-1] = longest
     tokens = np.full(lengths[:, 0].sum(), EOS_ID, dtype=np.int64)
     return collate(tokens, tokens, lengths, row_multiple=row_multiple)
 

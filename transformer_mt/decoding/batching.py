@@ -12,8 +12,12 @@ from transformer_mt.errors import TmtError
 
 logger = logging.getLogger(__name__)
 
-# CUDA has a class of its own for this error; the CPU and MPS have only words.
-_OTHER_DEVICES = re.compile(r"can't allocate memory|MPS backend out of memory")
+# The allocator for CUDA has a class of its own for this error; CUDA itself and its libraries, the
+# CPU and MPS have only words.
+_OUT_OF_MEMORY = re.compile(
+    r"can't allocate memory|MPS backend out of memory|CUDA error: out of memory"
+    r"|(CUBLAS|CUDNN)_STATUS_ALLOC_FAILED"
+)
 
 # Batches of fewer source tokens take longer for each of them, mostly those of small models.
 _SMALL_BATCH = 512
@@ -82,7 +86,7 @@ def attempt(function: Callable[[], Result]) -> Result | None:
     try:
         return function()
     except RuntimeError as error:  # torch.OutOfMemoryError is one, too
-        if not isinstance(error, torch.OutOfMemoryError) and not _OTHER_DEVICES.search(str(error)):
+        if not isinstance(error, torch.OutOfMemoryError) and not _OUT_OF_MEMORY.search(str(error)):
             raise
     # Outside the handler: the error holds the frames, and with them the tensors, of the failure.
     torch.cuda.empty_cache()

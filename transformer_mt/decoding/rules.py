@@ -43,7 +43,7 @@ class MinLength:
         is_short = self._min_lengths[prefixes.sentences] > next_length
         if is_short.any():
             rows = torch.from_numpy(np.flatnonzero(is_short)).to(log_probs.device)
-            log_probs[rows, :, EOS_ID] = -torch.inf
+            log_probs[..., EOS_ID].index_fill_(0, rows, -torch.inf)
 
 
 def apply_but_for(
@@ -92,7 +92,7 @@ class ForcedStart:
         apply_but_for(due, self._rules, log_probs, prefixes)
         if lines.size:
             kept = log_probs[due]
-            log_probs[where] = -torch.inf
+            log_probs.index_fill_(0, where, -torch.inf)
             log_probs[due] = kept
 
 
@@ -166,4 +166,4 @@ def _forbid(
     """Set single log-probabilities (B, W, V) to -inf."""
     if lines.size:
         index = torch.from_numpy(np.stack((lines, slots, tokens))).to(log_probs.device)
-        log_probs[tuple(index)] = -torch.inf
+        log_probs[tuple(index)] = log_probs.new_full((), -torch.inf)

@@ -164,7 +164,7 @@ def _end(log_probs: Tensor, at_limit: NDArray[np.int64]) -> None:
     if at_limit.size:
         sentences = _sent(at_limit, log_probs.device)
         kept = log_probs[sentences, :, EOS_ID]
-        log_probs[sentences] = -torch.inf
+        log_probs.index_fill_(0, sentences, -torch.inf)  # to assign a number would wait
         log_probs[sentences, :, EOS_ID] = kept
 
 

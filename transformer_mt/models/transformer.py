@@ -146,15 +146,18 @@ class TransformerDecoder(ProjectingDecoder):
         """Return the state before the first token; see `models.interfaces.Decoder`."""
         states, segments = memory.states, memory.segments
         num_slots = min(max_length, _FIRST_SLOTS)
+        memories = [layer.cross_attention.keys_values(states, segments) for layer in self.layers]
+        # Under autocast, keys are of another type than states.
+        like = memories[0].keys
         has_padding = segments.num_tokens < segments.num_sentences * segments.max_length
         return TransformerState(
             pasts=[
-                layer.self_attention.room(segments.num_sentences, num_slots, like=states)
+                layer.self_attention.room(segments.num_sentences, num_slots, like=like)
                 for layer in self.layers
             ],
             slot_positions=segments.lengths.new_empty(num_slots),
             past_bias=None,
-            memories=[layer.cross_attention.keys_values(states, segments) for layer in self.layers],
+            memories=memories,
             memory_bias=_bias_of(segments.padding_mask(), states.dtype)[:, None, None, :]
             if has_padding
             else None,

@@ -7,6 +7,7 @@ The one place where packed tokens meet across tokens. Ways to compute the same: 
 """
 
 import inspect
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -15,9 +16,16 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.attention.varlen import varlen_attn
 
+from transformer_mt.errors import brief
 from transformer_mt.nn.dropout import Dropout
-from transformer_mt.nn.flex import attend_flex, flex_kernel_for, make_block_mask
+from transformer_mt.nn.flex import (
+    attend_flex,
+    compare_values_and_gradients,
+    flex_kernel_for,
+    make_block_mask,
+)
 from transformer_mt.nn.grouped import Plan, attend_in_groups, make_plan
 from transformer_mt.nn.kernels.short_attention import CHOICE, attend_short
 from transformer_mt.nn.length_groups import Blocks, length_groups
@@ -26,7 +34,7 @@ from transformer_mt.nn.patterns import Pattern
 from transformer_mt.nn.positions import Bias
 from transformer_mt.nn.sparse import SparsePlan, attend_sparsely, is_worthwhile, make_sparse_plan
 
-VarlenKernel = tuple[Callable[..., Any], Callable[[bool], dict[str, Any]]]
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,22 +226,25 @@ def attend_in_blocks(x: Tensor, layout: Layout, *, dropout: Dropout, bias: Bias)
 def attend_varlen(projections: tuple[Tensor, ...], layout: Layout) -> Tensor:
     """Attend without padding, by flash attention for sequences of unequal length; see `attend`.
 
-    A tail is one more sequence, as the kernel leaves rows outside of all sequences unset.
+    The parts of a tail are sequences, too, as the kernel leaves rows outside of all of them unset.
     """
-    kernel = varlen_kernel_of(projections[0].device.index)
-    assert kernel is not None
-    function, options = kernel
+    causal: dict[str, Any]
+    if varlen_argument_of(projections[0].device.index) == "window_size":
+        causal = {"window_size": (-1, 0) if layout.causal else (-1, -1)}
+    else:
+        causal = {"is_causal": layout.causal}
     q, k, v = (part for x in projections for part in x.unbind(1))
-    mixed: Tensor = function(
+    mixed = varlen_attn(
         q,
         k,
         v,
         layout.queries.offsets,
         layout.keys.offsets,
-        max(layout.queries.max_length, layout.queries.num_tail_rows),
-        max(layout.keys.max_length, layout.keys.num_tail_rows),
-        **options(layout.causal),
+        layout.queries.max_span,
+        layout.keys.max_span,
+        **causal,
     )
+    assert isinstance(mixed, Tensor)  # it was asked for nothing else
     return mixed
 
 
@@ -262,36 +273,66 @@ def _fits_varlen(x: Tensor) -> bool:
         and x.dtype in (torch.float16, torch.bfloat16)
         and x.shape[-1] % 8 == 0
         and x.shape[-1] <= 256
-        and varlen_kernel_of(x.device.index) is not None
+        and varlen_argument_of(x.device.index) is not None
     )
 
 
-def varlen_kernel_of(device: int) -> "VarlenKernel | None":
-    """Return what `varlen_kernel` does if that CUDA device can run it; a constant when compiled."""
+def varlen_argument_of(device: int) -> str | None:
+    """Return the argument by which `varlen_attn` is told to be causal; a constant when compiled.
+
+    None if this CUDA device cannot run it.
+    """
     if torch.cuda.get_device_capability(device) < (8, 0):
         return None
-    return varlen_kernel()
+    return _tried_varlen(device)
+
+
+def varlen_argument(function: Callable[..., Any]) -> str | None:
+    """Return the argument by which a `varlen_attn` is told to be causal; None: it is unknown.
+
+    It is young, and its arguments have changed.
+    """
+    parameters = inspect.signature(function).parameters
+    # torch 2.11 and later: tokens to the left and to the right; torch 2.10.
+    return next((name for name in ("window_size", "is_causal") if name in parameters), None)
 
 
 @cache
-def varlen_kernel() -> "VarlenKernel | None":
-    """Return torch's attention for packed sequences, and how to tell it to be causal.
+def _tried_varlen(device: int) -> str | None:
+    """Compare `varlen_attn` with padded attention; None, after a warning, if that fails.
 
-    None if this torch has none that we know: it is young, and its arguments have changed.
+    Builds of torch may lack the kernel, which must not end a run.
     """
+    argument = varlen_argument(varlen_attn)
     try:
-        from torch.nn.attention.varlen import varlen_attn
-    except ImportError:
+        if argument is None:
+            raise TypeError(f"this torch has it with other arguments: {torch.__version__}")
+        for causal in (False, True):
+            compare_varlen(torch.device("cuda", device), causal=causal)
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as error:  # whatever drivers raise
+        logger.warning(
+            "varlen_attn cannot be used here, so sentences are padded for attention, which is "
+            "slower: %s",
+            brief(error),
+        )
         return None
-    options = varlen_options(varlen_attn)
-    return None if options is None else (varlen_attn, options)
+    return argument
 
 
-def varlen_options(function: Callable[..., Any]) -> Callable[[bool], dict[str, Any]] | None:
-    """Return how to tell a `varlen_attn` whether to be causal; None if it is none that we know."""
-    parameters = inspect.signature(function).parameters
-    if "window_size" in parameters:  # torch 2.11 and later: tokens to the left and to the right
-        return lambda causal: {"window_size": (-1, 0) if causal else (-1, -1)}
-    if "is_causal" in parameters:  # torch 2.10
-        return lambda causal: {"is_causal": causal}
-    return None
+def compare_varlen(device: torch.device, *, causal: bool) -> None:
+    """Raise an error unless values and gradients of two sentences are those of a padded block."""
+    # May be asked for anywhere: in a search, under autocast.
+    with (
+        torch.inference_mode(False),
+        torch.enable_grad(),
+        torch.autocast(device.type, enabled=False),
+    ):
+        segments = Segments.of([5, 131]).to(device)
+        layout = Layout(segments, segments, causal=causal)
+        numbers = torch.Generator(device).manual_seed(1)
+        qkv = torch.randn(136, 3, 2, 64, generator=numbers, device=device)
+        qkv = qkv.to(torch.bfloat16).requires_grad_()
+        padded = attend_padded((qkv,), layout, dropout=Dropout(0.0))
+        compare_values_and_gradients(attend_varlen((qkv,), layout), padded, qkv)

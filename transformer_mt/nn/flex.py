@@ -74,16 +74,21 @@ def _compare(
     block_mask = make_block_mask(segments, pattern, causal=True, num_heads=2)
     plan = make_sparse_plan(segments, pattern, causal=True, by_length=False)
     with torch.enable_grad():
-        for found, right in zip(
-            _value_and_gradient(attend_flex(qkv, block_mask, kernel), qkv),
-            _value_and_gradient(
-                attend_sparsely(qkv, plan, pattern, causal=True, dropout=Dropout(0.0)), qkv
-            ),
-            strict=True,
-        ):
-            error = (found.float() - right.float()).abs().max() / right.float().abs().max()
-            if not error < _TOLERANCE:
-                raise ValueError(f"its results are wrong by {error:.1%}")
+        compare_values_and_gradients(
+            attend_flex(qkv, block_mask, kernel),
+            attend_sparsely(qkv, plan, pattern, causal=True, dropout=Dropout(0.0)),
+            qkv,
+        )
+
+
+def compare_values_and_gradients(found: Tensor, right: Tensor, qkv: Tensor) -> None:
+    """Raise an error unless two results of attention, and their gradients, are near each other."""
+    for mine, its in zip(
+        _value_and_gradient(found, qkv), _value_and_gradient(right, qkv), strict=True
+    ):
+        error = (mine.float() - its.float()).abs().max() / its.float().abs().max()
+        if not error < _TOLERANCE:
+            raise ValueError(f"its results are wrong by {error:.1%}")
 
 
 def _value_and_gradient(mixed: Tensor, qkv: Tensor) -> tuple[Tensor, Tensor]:

@@ -20,6 +20,10 @@ from torch.autograd.function import once_differentiable
 _LEAST_CHUNK_TOKENS_CPU = 256
 _CHUNK_ELEMENTS_CPU = 1 << 22
 _CHUNK_TOKENS_GPU = 1024
+# Each chunk adds a whole gradient of the weight and has its own launches: where there is room,
+# fewer and larger ones.
+_CHUNK_TOKENS_LARGE_GPU = 4096
+_LARGE_GPU_BYTES = 40e9
 
 
 def label_smoothed_linear_cross_entropy(
@@ -78,7 +82,13 @@ def label_smoothed_linear_cross_entropy(
 def _default_chunk_tokens(device: torch.device, num_classes: int) -> int:
     if device.type == "cpu":
         return max(_LEAST_CHUNK_TOKENS_CPU, _CHUNK_ELEMENTS_CPU // num_classes)
+    if device.type == "cuda" and _memory_of(device) >= _LARGE_GPU_BYTES:
+        return _CHUNK_TOKENS_LARGE_GPU
     return _CHUNK_TOKENS_GPU
+
+
+def _memory_of(device: torch.device) -> int:
+    return torch.cuda.get_device_properties(device).total_memory
 
 
 def _product_dtype(hidden: Tensor) -> torch.dtype:

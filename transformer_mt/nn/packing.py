@@ -13,6 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+_BLOCK = 128
+
 
 @dataclass(frozen=True)
 class Segments:
@@ -21,13 +23,14 @@ class Segments:
     Attributes:
         lengths: Tokens of each sentence (B,), int64, all at least 1.
         offsets: Where each sentence begins, and the end (B + 1,), int32; with a tail also its end
-            (B + 2,), as if it were one more sentence.
+            (B + 1 + P,), as if its P parts were more sentences.
         positions: Place of each token in its sentence, from 0; in the tail 0 (N,), int64.
         index: Row of each token in a padded block flattened to (B * max_length, ..), int64, as many
             as `num_tokens`.
         max_length: Length of the longest sentence, or a bound on it.
         num_tokens: The sum of the lengths.
         num_rows: N: the tokens, and behind them the tail, which belongs to no sentence.
+        max_span: Greatest distance of two neighbouring offsets, or a bound on it.
     """
 
     lengths: Tensor
@@ -37,10 +40,17 @@ class Segments:
     max_length: int
     num_tokens: int
     num_rows: int
+    max_span: int
 
     @classmethod
     def from_lengths(
-        cls, lengths: Tensor, *, max_length: int, num_tokens: int, num_rows: int | None = None
+        cls,
+        lengths: Tensor,
+        *,
+        max_length: int,
+        num_tokens: int,
+        num_rows: int | None = None,
+        num_tail_parts: int = 1,
     ) -> "Segments":
         """Lay out sentences of the given lengths one after another.
 
@@ -54,13 +64,18 @@ class Segments:
             num_tokens: The sum of the lengths.
             num_rows: Rows with those of the tail; None: there is no tail. Where sentences of two
                 sides belong together, both have a tail, or none.
+            num_tail_parts: P, at most the rows of the tail: see `num_tail_parts`.
         """
         num_sentences = lengths.numel()
         num_tail_rows = 0 if num_rows is None else num_rows - num_tokens
-        num_offsets = num_sentences + (2 if num_tail_rows else 1)
+        num_parts = num_tail_parts if num_tail_rows else 0
+        num_offsets = num_sentences + 1 + num_parts
         starts = lengths.new_full((num_offsets,), num_tokens + num_tail_rows)
         starts[:1] = 0
         torch.cumsum(lengths, dim=0, out=starts[1 : num_sentences + 1])
+        if num_parts > 1:
+            ends = torch.arange(1, num_parts + 1, device=lengths.device)
+            starts[num_sentences + 1 :] = ends * num_tail_rows // num_parts + num_tokens
         tokens = torch.arange(num_tokens, device=lengths.device)
         sentences = torch.repeat_interleave(lengths, output_size=num_tokens)
         positions = tokens - starts[sentences]
@@ -72,6 +87,7 @@ class Segments:
             max_length=max_length,
             num_tokens=num_tokens,
             num_rows=num_tokens + num_tail_rows,
+            max_span=max(max_length, -(-num_tail_rows // max(1, num_parts))),
         )
 
     @classmethod
@@ -108,6 +124,21 @@ class Segments:
             positions=self.positions.to(device, non_blocking=True),
             index=self.index.to(device, non_blocking=True),
         )
+
+
+def num_tail_parts(tails: Sequence[int], longest: int) -> int:
+    """Return into how many parts to cut the tails of the sides of a batch.
+
+    The grid of a kernel for sentences has blocks of `_BLOCK` rows for as many rows as its longest
+    sentence has, for each sentence: a long tail in one piece would be by far the longest. Each part
+    has a row on each side, as sides without rows are no kernel's strong point.
+
+    Args:
+        tails: Rows of the tail of each side.
+        longest: Length of the longest sentence.
+    """
+    room = -(-longest // _BLOCK) * _BLOCK
+    return max(1, min(-(-max(tails) // room), *tails))
 
 
 def pack_tokens(

@@ -41,16 +41,23 @@ def compile_layers(
         Whether all went well. If not, nothing is compiled, and one warning has named the reason.
     """
     # The answer depends on the device alone, and cannot be found in compiled code.
-    torch.compiler.assume_constant_result(attend.varlen_kernel_of)  # type: ignore[no-untyped-call]
+    # Only a constant that guards know will do, such as a string: a function would not.
+    torch.compiler.assume_constant_result(  # type: ignore[no-untyped-call]
+        attend.varlen_argument_of
+    )
     stacks = (module for module in model.modules() if isinstance(module, nn.ModuleList))
     layers = [layer for stack in stacks for layer in stack if not _is_recurrent(layer)]
+    plain = [vars(layer).get("forward") for layer in layers]
     for layer in layers:
-        layer.compile(dynamic=True, fullgraph=True)
+        # Not the module: the hooks of FSDP are no part of what can be compiled.
+        layer.forward = torch.compile(layer.forward, dynamic=True, fullgraph=True)
     try:
         _try(model, device=device, autocast=autocast)
     except Exception as error:  # whatever compilers and their drivers raise
-        for layer in layers:
-            layer._compiled_call_impl = None
+        for layer, forward in zip(layers, plain, strict=True):
+            del layer.forward
+            if forward is not None:  # one that computes again instead of keeping
+                layer.forward = forward
         reason = getattr(error, "inner_exception", error)  # torch wraps what its backends raise
         logger.warning(
             "training.compile: torch.compile failed, so training goes on without it, more slowly: "

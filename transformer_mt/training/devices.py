@@ -4,6 +4,7 @@ import logging
 
 import torch
 
+from transformer_mt.config.training import TrainingSettings
 from transformer_mt.errors import ConfigError
 from transformer_mt.nn.capability import multiplies_fast
 
@@ -77,6 +78,25 @@ def _found(wanted: str, local_rank: int, setting: str) -> torch.device:
             f"{torch.cuda.device_count()}, and each process on it needs its own"
         )
     return torch.device("cuda", index)
+
+
+def choose_precision(settings: TrainingSettings, device: torch.device) -> str:
+    """Return the precision of a run on a device, fp32, bf16 or fp16; see `training.precision`."""
+    if settings.precision != "auto":
+        return settings.precision
+    if device.type != "cuda":
+        return "fp32"
+    if torch.cuda.is_bf16_supported(including_emulation=False):
+        return "bf16"
+    has_scaling = settings.parallel != "fsdp"
+    return "fp16" if has_scaling and multiplies_fast(torch.float16, device) else "fp32"
+
+
+def multiply_fast(device: torch.device) -> None:
+    """Let fp32 products on CUDA take tensor cores, by TF32: 10 bits of each factor, as in fp16."""
+    if device.type == "cuda":
+        # torch has two interfaces for it, and refuses programs that use both.
+        torch.set_float32_matmul_precision("high")
 
 
 def check_precision(precision: str, device: torch.device) -> None:

@@ -71,7 +71,9 @@ def trace(model: nn.Module, batches: Iterable[tuple[int, Batch]]) -> str | None:
     Returns:
         The update and the first module, or None where nothing of the kind is found.
     """
-    with torch.random.fork_rng():
+    device = next(model.parameters()).device
+    # Without the device, those of all cards would be kept, and each card be opened for it.
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
         for step, batch in batches:
             found = _first_bad_module(model, batch)
             model.zero_grad(set_to_none=True)

@@ -50,7 +50,8 @@ def _record_cuda_graph(compute: Callable[[], Tensor], *, pool: Any) -> Callable[
             compute()
     here.wait_stream(aside)
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, pool=pool):
+    # The thread that fetches batches pins memory meanwhile, which a global capture forbids.
+    with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
         result = compute()
 
     def replay() -> Tensor:
@@ -159,7 +160,7 @@ def with_fixed_sizes(pairs: PackedPairs) -> tuple[PackedPairs, tuple[int, ...]]:
     Empty sentences behind the last one, or behind the tail, round up the number of sentences.
     """
     sides = pairs.src_segments, pairs.tgt_segments
-    longest = max(max(side.max_length, side.num_tail_rows) for side in sides)
+    longest = max(side.max_span for side in sides)
     longest = max(_LEAST_LENGTH, 1 << (longest - 1).bit_length())
     num_offsets = -(-sides[0].offsets.numel() // _SENTENCES_MULTIPLE) * _SENTENCES_MULTIPLE + 1
     src, tgt = (_with_offsets(side, num_offsets, longest=longest) for side in sides)
@@ -178,6 +179,7 @@ def _with_offsets(segments: Segments, num_offsets: int, *, longest: int) -> Segm
         index=none,
         offsets=F.pad(segments.offsets, (0, extra), value=segments.num_rows),
         max_length=longest,
+        max_span=longest,
         num_tokens=segments.num_rows,
     )
 

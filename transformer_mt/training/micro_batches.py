@@ -176,7 +176,14 @@ def open_updates(
                 settings.max_tokens,
                 num_ranks=world.size,
                 least=longest,
-                fits=partial(_fits, settings, updater=updater, device=device, longest=longest),
+                fits=partial(
+                    _fits,
+                    settings,
+                    updater=updater,
+                    device=device,
+                    longest=longest,
+                    usual=data.valid_pairs.num_tgt_tokens // len(data.valid_pairs),
+                ),
             )
             logger.info("micro-batches of %s target tokens fit", f"{state.micro_batch_tokens:,}")
         micro_batch_tokens = state.micro_batch_tokens
@@ -190,13 +197,18 @@ def _fits(
     updater: Updater,
     device: torch.device,
     longest: int,
+    usual: int,
 ) -> bool:
-    """Try whether a device has room for a micro-batch; on a processor, what pays."""
+    """Try whether a device has room for a micro-batch; on a processor, what pays.
+
+    Where attention is padded, one long sentence among many usual ones takes the most.
+    """
     if device.type == "cpu":
         return num_tokens <= max(ENOUGH_TOKENS_CPU, longest)
     batch = uniform_batch(
         num_tokens,
-        length=min(longest, num_tokens),
+        length=min(usual, num_tokens),
+        longest=min(longest, num_tokens),
         row_multiple=row_multiple(num_tokens, static_shape=settings.static_shape),
     )
     return updater.has_room_for(batch)

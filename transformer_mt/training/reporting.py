@@ -14,6 +14,7 @@ from transformer_mt.errors import DivergedError, TmtError, brief
 from transformer_mt.log import JsonValue, MetricsLog, counted
 from transformer_mt.storage import explain_write_errors
 from transformer_mt.training.answer import describe_scores
+from transformer_mt.training.devices import choose_precision
 from transformer_mt.training.limits import Course
 from transformer_mt.training.micro_batches import Updates
 from transformer_mt.training.plotting import plot_runs
@@ -248,7 +249,7 @@ def introduce(session: Session, *, model: nn.Module, updates: Updates) -> None:
         session.world.size,
         split.accumulation,
         f"{split.tokens:,}",
-        settings.precision,
+        choose_precision(settings, session.device),
         f"{session.data.tokens_per_epoch:,.0f}",
         f"{max(1, round(session.data.tokens_per_epoch / settings.max_tokens)):,}",
     )

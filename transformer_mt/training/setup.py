@@ -12,10 +12,11 @@ from transformer_mt.config.schema import Config
 from transformer_mt.config.training import TrainingSettings
 from transformer_mt.models.build import build_model
 from transformer_mt.models.seq2seq import Seq2Seq
-from transformer_mt.nn.attend import varlen_kernel_of
+from transformer_mt.nn.attend import varlen_argument_of
 from transformer_mt.nn.layers import LayerDropout
 from transformer_mt.nn.recompute import recompute_layers
 from transformer_mt.training.attention import choose_attention
+from transformer_mt.training.devices import choose_precision
 from transformer_mt.training.distributed import World
 from transformer_mt.training.gradients import Gradients
 from transformer_mt.training.graph import cuda_recorder
@@ -52,7 +53,8 @@ def build_updater(config: Config, model: Seq2Seq, *, world: World, device: torch
             logger.warning("training.parallel: fsdp has no effect with one process")
     working = WorkingWeights(model) if settings.weights == "bf16" else None
     # Before layers are compiled: what is chosen becomes part of them.
-    choose_attention(model, precision=settings.precision, world=world, device=device)
+    precision = choose_precision(settings, device)
+    choose_attention(model, precision=precision, world=world, device=device)
     # After sharding: a layer is gathered again before it is computed again.
     if settings.activation_checkpointing != "none":
         recompute_layers(
@@ -65,7 +67,7 @@ def build_updater(config: Config, model: Seq2Seq, *, world: World, device: torch
         model,
         world=world,
         device=device,
-        precision=settings.precision,
+        precision=precision,
         label_smoothing=settings.label_smoothing,
         compiled=is_compiled,
         working=working,
@@ -93,7 +95,7 @@ def _takes_graphs(settings: TrainingSettings, world: World, device: torch.device
     """Return whether graphs are wanted and can be tried; say why not, where they are wanted."""
     if not settings.cuda_graph:
         return False
-    if device.type != "cuda" or varlen_kernel_of(device.index or 0) is None:
+    if device.type != "cuda" or varlen_argument_of(device.index or 0) is None:
         reason = f"{device} has no CUDA attention for packed sentences"
     elif world.size > 1:
         reason = f"{world.size} processes exchange gradients in the backward pass"
