@@ -6,9 +6,9 @@ import sys
 def main() -> None:
     """Run the command line; Ctrl-C ends it quietly from the first import on."""
     try:
-        from transformer_mt.processors import settle_threads
+        from transformer_mt.processors import set_thread_limit
 
-        settle_threads()
+        set_thread_limit()
         from transformer_mt.cli.main import main as run
 
         run()

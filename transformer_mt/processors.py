@@ -1,44 +1,80 @@
-"""How many processors this process may use, and how its threads wait for each other.
+"""How many processors this process may use, and how many of them other programs leave free.
 
-Without torch: OpenMP reads its variables when torch loads it, so `settle_threads` comes before.
+Without torch: OpenMP reads its variables when torch loads it, so `set_thread_limit` comes before.
 """
 
 import math
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 _CGROUPS = Path("/sys/fs/cgroup")
 _OWN_CGROUPS = Path("/proc/self/cgroup")
 
-SPIN_COUNT = 1000
-"""Turns for which a thread that has nothing to do looks for work before it sleeps.
+_STAT = Path("/proc/stat")
 
-About 20 microseconds. libgomp's 300,000 are best on a machine of one's own; beside one busy
-program a thread then burns the very time that the thread it waits for needs (docs/log.md)."""
+THREADS_ARE_GIVEN = "OMP_NUM_THREADS" in os.environ
+"""Whether the user, or the program that started this one, chose the number of threads."""
 
 
 def num_processors() -> int:
     """Return how many processors this process may use: its affinity, cut by its CPU quota."""
-    return max(1, min([_num_allowed(), *(math.ceil(quota) for quota in _quotas())]))
+    return max(1, min([len(_allowed()), *(math.ceil(quota) for quota in _quotas())]))
 
 
-def settle_threads() -> None:
-    """Choose the number of OpenMP threads and how they wait, where the user did not.
+def set_thread_limit() -> None:
+    """Keep the threads of torch within the CPU quota, unless their number is given.
 
     To be called before torch is imported; later it has no effect.
     """
-    if "OMP_WAIT_POLICY" not in os.environ:
-        os.environ.setdefault("GOMP_SPINCOUNT", str(SPIN_COUNT))
-    # torch counts the cores of the affinity itself, but knows no quota.
-    if num_processors() < _num_allowed():
-        os.environ.setdefault("OMP_NUM_THREADS", str(num_processors()))
+    # torch counts the processors of the affinity itself, but knows no quota.
+    if not THREADS_ARE_GIVEN and num_processors() < len(_allowed()):
+        os.environ["OMP_NUM_THREADS"] = str(num_processors())
 
 
-def _num_allowed() -> int:
+class ProcessorLoad:
+    """Measures how many processors are free for this process, from one look to the next."""
+
+    def __init__(self, *, stat: Path = _STAT) -> None:
+        self._stat = stat
+        self._before = self._times()
+
+    def free_processors(self) -> float | None:
+        """Return how many processors were idle, or used by this process, since the last look.
+
+        None where the system does not say: it is not Linux.
+        """
+        before, after = self._before, self._times()
+        self._before = after
+        idle, total, own, elapsed = (new - old for new, old in zip(after, before, strict=True))
+        if total <= 0 or elapsed <= 0:
+            return None
+        return idle / total * len(_allowed()) + own / elapsed
+
+    def _times(self) -> tuple[float, float, float, float]:
+        """Return idle and total time of the allowed processors, own time, and the clock."""
+        names = {f"cpu{number}" for number in _allowed()}
+        idle = total = 0
+        try:
+            lines = self._stat.read_text(encoding="utf-8").splitlines()
+        except OSError:
+            lines = []
+        for line in lines:
+            name, *fields = line.split()
+            if name in names:
+                # user, nice, system, idle, iowait, irq, softirq, steal; time of guests is in user.
+                times = [int(field) for field in fields[:8]]
+                idle += times[3] + times[4]
+                total += sum(times)
+        return idle, total, time.process_time(), time.monotonic()
+
+
+def _allowed() -> set[int]:
+    """Return the numbers of the processors of the CPU affinity."""
     if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+        return os.sched_getaffinity(0)
+    return set(range(os.cpu_count() or 1))
 
 
 def _quotas() -> Iterator[float]:

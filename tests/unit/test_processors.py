@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from transformer_mt import processors
-from transformer_mt.processors import num_processors, settle_threads
+from transformer_mt.processors import ProcessorLoad, num_processors, set_thread_limit
 
 ALLOWED = 16
 
@@ -16,12 +16,12 @@ ALLOWED = 16
 @pytest.fixture(autouse=True)
 def machine(monkeypatch, tmp_path):
     """A machine of 16 processors, with its control groups in a folder."""
-    monkeypatch.setattr(processors, "_num_allowed", lambda: ALLOWED)
+    monkeypatch.setattr(processors, "_allowed", lambda: set(range(ALLOWED)))
     monkeypatch.setattr(processors, "_CGROUPS", tmp_path)
     monkeypatch.setattr(processors, "_OWN_CGROUPS", tmp_path / "own")
-    for name in ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT"):
-        monkeypatch.setenv(name, "")  # so that it is put back in the end
-        monkeypatch.delenv(name)
+    monkeypatch.setattr(processors, "THREADS_ARE_GIVEN", False)
+    monkeypatch.setenv("OMP_NUM_THREADS", "")  # so that it is put back in the end
+    monkeypatch.delenv("OMP_NUM_THREADS")
 
 
 def write(path: Path, text: str) -> None:
@@ -57,37 +57,64 @@ def test_quota_of_the_control_group_cuts_the_number(tmp_path, own, files, number
     assert num_processors() == number
 
 
-def test_threads_are_as_many_as_the_quota_and_spin_briefly(tmp_path):
+def test_threads_are_as_many_as_the_quota(tmp_path):
     write(tmp_path / "own", "0::/\n")
     write(tmp_path / "cpu.max", "200000 100000\n")
-    settle_threads()
+    set_thread_limit()
     assert os.environ["OMP_NUM_THREADS"] == "2"
-    assert os.environ["GOMP_SPINCOUNT"] == str(processors.SPIN_COUNT)
 
 
 def test_without_a_quota_the_number_is_left_to_torch(tmp_path):
-    settle_threads()
+    set_thread_limit()
     assert "OMP_NUM_THREADS" not in os.environ
 
 
-@pytest.mark.parametrize("name", ["OMP_WAIT_POLICY", "GOMP_SPINCOUNT"])
-def test_what_the_user_says_of_waiting_stays(monkeypatch, name):
-    monkeypatch.setenv(name, "passive" if name == "OMP_WAIT_POLICY" else "7")
-    before = dict(os.environ)
-    settle_threads()
-    assert dict(os.environ) == before
+def test_threads_that_the_user_chose_are_kept_despite_the_quota(tmp_path, monkeypatch):
+    write(tmp_path / "own", "0::/\n")
+    write(tmp_path / "cpu.max", "200000 100000\n")
+    monkeypatch.setattr(processors, "THREADS_ARE_GIVEN", True)
+    set_thread_limit()
+    assert "OMP_NUM_THREADS" not in os.environ
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="torch takes another OpenMP there")
-def test_torch_reads_what_was_settled():
-    """OpenMP prints its settings when it is loaded, that is, when torch is."""
-    program = "from transformer_mt.processors import settle_threads\nsettle_threads()\nimport torch"
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(("OMP_", "GOMP_"))}
+def test_torch_takes_the_limit():
+    """OpenMP reads its variables when it is loaded, that is, when torch is."""
+    program = (
+        "from transformer_mt import processors\n"
+        "processors._allowed = lambda: {0, 1, 2, 3}\n"
+        "processors._quotas = lambda: iter([3.0])\n"
+        "processors.set_thread_limit()\n"
+        "import torch"
+    )
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("OMP_", "MKL_"))}
     shown = subprocess.run(
         [sys.executable, "-c", program],
-        env=environment | {"OMP_DISPLAY_ENV": "verbose"},
+        env=environment | {"OMP_DISPLAY_ENV": "true"},
         capture_output=True,
         text=True,
         check=True,
     ).stderr
-    assert f"GOMP_SPINCOUNT = '{processors.SPIN_COUNT}'" in shown
+    assert "OMP_NUM_THREADS = '3'" in shown
+
+
+def test_free_processors_are_idle_ones_and_those_of_this_process(tmp_path, monkeypatch):
+    monkeypatch.setattr(processors, "_allowed", lambda: {0, 2})
+    clock = {"process_time": 5.0, "monotonic": 100.0}
+    monkeypatch.setattr(processors.time, "process_time", lambda: clock["process_time"])
+    monkeypatch.setattr(processors.time, "monotonic", lambda: clock["monotonic"])
+    stat = tmp_path / "stat"
+    write(
+        stat,
+        "cpu  9 9 9 9 9 0 0 0 0 0\ncpu0 10 0 0 50 0 0 0 0 0 0\ncpu1 0 0 0 0 0 0 0 0 0 0\n"
+        "cpu2 0 0 0 60 0 0 0 0 0 0\nintr 1 2 3\n",
+    )
+    load = ProcessorLoad(stat=stat)
+    # In two seconds: processor 0 was busy, processor 2 idle for a quarter; half of 0 was ours.
+    stat.write_text("cpu0 210 0 0 50 0 0 0 0 0 0\ncpu2 100 0 50 110 0 0 0 0 0 0\n")
+    clock.update(process_time=6.0, monotonic=102.0)
+    assert load.free_processors() == pytest.approx(50 / 400 * 2 + 0.5)
+
+
+def test_load_is_unknown_where_the_system_does_not_report_it(tmp_path):
+    assert ProcessorLoad(stat=tmp_path / "missing").free_processors() is None

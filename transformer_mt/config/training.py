@@ -252,7 +252,8 @@ class TrainingSettings(Settings):
     `static_shape`, precision bf16 and one process."""
     deterministic: bool = False
     """Take only operators that give the same result each time, also on CUDA, where that is slower.
-    On the CPU all do, with the same versions, processor and number of threads."""
+    On the CPU all do, with the same versions, processor and number of threads; this setting keeps
+    that number also while other programs use the machine."""
     device: Literal["auto", "cuda", "mps", "cpu"] = "auto"
     """Where to compute; auto takes the first that is there, in this order."""
     max_steps: PositiveInt | None = None

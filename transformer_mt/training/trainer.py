@@ -32,6 +32,7 @@ from transformer_mt.training.sharding import copy_weights
 from transformer_mt.training.signals import Interrupted
 from transformer_mt.training.space import check_space
 from transformer_mt.training.state import Stopwatch, Validation
+from transformer_mt.training.threads import ThreadControl
 from transformer_mt.training.update import MAX_SPLITS_IN_A_ROW, MAX_UNUSABLE_IN_A_ROW
 from transformer_mt.training.validation import Validator, validate_on_main
 
@@ -82,6 +83,9 @@ class Trainer:
         self.answer = Answer(self.directory, config, data.tokenizers)
         self.chance_nats = math.log(data.tokenizers.tgt.vocab_size)
         self.clock, self.lap = Stopwatch(), Stopwatch()
+        self.threads = ThreadControl(
+            enabled=device.type == "cpu" and world.size == 1 and not self.settings.deterministic
+        )
         self.must_stop = False
         self.reporter: Reporter | None = None
         self.restore()
@@ -177,6 +181,7 @@ class Trainer:
             [float(bool(self.stop)), seconds if self.world.is_main else 0.0]
         )
         self.must_stop = num_signals > 0
+        self.threads.adjust()
         if self.gradients.splits_in_a_row:
             self.note_split()
         if self.course.every(MAX_UNUSABLE_IN_A_ROW):
@@ -346,5 +351,6 @@ class Trainer:
 
     def close(self) -> None:
         """Close the files of the run."""
+        self.threads.restore()
         if self.reporter is not None:
             self.reporter.close()
