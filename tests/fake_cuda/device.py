@@ -66,7 +66,8 @@ class Ledger(TorchDispatchMode):
 
     Attributes:
         waits: Where the host would wait for the device, and how often.
-        launches: Kernels by the file that asks for them, an operator being one: a lower bound.
+        launches: Kernels by the file that asks for them, an operator being one. Most of them are
+            one; the norms of all gradients are one for each weight here and few on a GPU.
         operators: Calls of each operator.
         peak: Most bytes held at once.
     """
@@ -118,7 +119,9 @@ class Ledger(TorchDispatchMode):
     def _count(
         self, name: str, function: Any, args: Any, given: list[Any], made: list[Any]
     ) -> None:
-        if not any(x.device.type == "cuda" for x in [*given, *made]) or name in _NO_LAUNCH:
+        if function.namespace == "prim" or name in _NO_LAUNCH:
+            return  # a question about a tensor, or memory alone
+        if not any(x.device.type == "cuda" for x in [*given, *made]):
             return
         held = {x.untyped_storage()._cdata for x in given}
         writes = any(a.alias_info is not None and a.alias_info.is_write
