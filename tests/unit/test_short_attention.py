@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import pytest
@@ -11,14 +12,24 @@ import torch
 
 from transformer_mt.nn import attend as attend_module
 from transformer_mt.nn.attend import Layout, attend
+from transformer_mt.nn.attention import SelfAttention
 from transformer_mt.nn.dropout import Dropout
 from transformer_mt.nn.kernels.short_attention import CHOICE, attend_short, launches
 from transformer_mt.nn.packing import Segments
+from transformer_mt.nn.positions import Positions
+from transformer_mt.training import attention as attention_module
 from transformer_mt.training.attention import choose_attention, keep_attention
 from transformer_mt.training.distributed import World
 
 HERE = Path(__file__).parent
 needs_triton = pytest.mark.skipif(sys.platform != "linux", reason="Triton is made for Linux")
+
+
+def triton_release() -> str | None:
+    try:
+        return version("triton")
+    except PackageNotFoundError:
+        return None
 
 
 def in_own_process(program: str, *arguments: str) -> str:
@@ -36,6 +47,10 @@ def in_own_process(program: str, *arguments: str) -> str:
 
 
 @needs_triton
+@pytest.mark.skipif(
+    (triton_release(), version("numpy")) == ("3.6.0", "2.4.6"),
+    reason="the interpreter of triton 3.6.0 calls int() on an array, which numpy 2.4.6 refuses",
+)
 @pytest.mark.parametrize("which", ["few", pytest.param("all", marks=pytest.mark.slow)])
 def test_values_and_gradients_are_those_of_equation_1(which: str) -> None:
     pytest.importorskip("triton")
@@ -102,3 +117,38 @@ def test_nothing_is_tried_on_a_cpu() -> None:
     assert CHOICE.dtype is None
     assert keep_attention(True) is True
     assert not CHOICE.is_taken
+
+
+@pytest.mark.parametrize(
+    ("speedups", "taken"),
+    [([1.5, 1.0], True), ([1.0, 1.5], False), ([1.5, 0.0], None), ([0.0, 1.5], None)],
+)
+def test_rank_0_decides_unless_the_kernel_fails_on_a_rank(
+    speedups: list[float], taken: bool | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # What each rank contributes does not depend on the others: collect first, then give the sums.
+    given: list[list[float]] = []
+    sums: list[list[float]] = []
+
+    def sum_numbers(self: World, numbers: list[float]) -> list[float]:
+        given.append(numbers)
+        return sums[0] if sums else numbers
+
+    monkeypatch.setattr(World, "sum_numbers", sum_numbers)
+    monkeypatch.setattr(CHOICE, "dtype", None)
+    monkeypatch.setattr(CHOICE, "is_taken", False)
+    monkeypatch.setattr(attention_module, "_can_be_tried", lambda *_: True)
+    model = torch.nn.Sequential(SelfAttention(8, 2, positions=Positions()))
+
+    def choose(rank: int) -> bool | None:
+        speedup = speedups[rank]
+        monkeypatch.setattr(attention_module, "_tried", lambda *_: speedup)
+        world, device = World(rank=rank, size=2), torch.device("cpu")
+        choose_attention(model, precision="bf16", world=world, device=device)
+        return keep_attention(None)
+
+    for rank in range(2):
+        choose(rank)
+    sums.append([sum(column) for column in zip(*given, strict=True)])
+    assert [choose(rank) for rank in range(2)] == [taken, taken]
+    assert CHOICE.is_taken == bool(taken)
