@@ -42,6 +42,19 @@ def test_the_costs_of_a_config_are_printed(config: Path) -> None:
         assert expected in result.stdout
 
 
+def test_memory_of_a_small_model_is_shown_in_kilobytes(config: Path) -> None:
+    sizes = {"d_model": 16, "d_ff": 32, "num_heads": 2}
+    small = [f"--set=model.{name}={size}" for name, size in sizes.items()]
+    arguments = ["--config", config, "--set=training.max_tokens=100", *small]
+    arguments += ["--set=tokenizer.vocab_size=500"]
+    costs = json.loads(run(*arguments, "--json").stdout)
+    lines = run(*arguments).stdout.splitlines()
+    assert any(line.endswith("at once, kB") for line in lines)
+    (weights,) = [line.split() for line in lines if line.startswith("  weights ")]
+    assert weights == ["weights", f"{costs['weights_bytes'] / 1000:,.0f}"]
+    assert any(line.endswith("at once, MB") for line in run("--config", config).stdout.splitlines())
+
+
 def test_costs_as_json(config: Path) -> None:
     result = run("--config", config, "--set", "model.num_decoder_layers=1", "--json")
     costs = json.loads(result.stdout)

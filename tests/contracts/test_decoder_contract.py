@@ -1,5 +1,6 @@
 """What every decoder must keep, whatever it computes: see `models.interfaces`."""
 
+import functools
 import itertools
 from typing import Any
 
@@ -62,6 +63,8 @@ VARIANTS = {
         itertools.product(PATTERNS, POSITIONS), itertools.cycle(BLOCKS), strict=False
     )
 }
+# Every pattern, kind of positions and part of a block, for what does not depend on two of them.
+SOME = [*VARIANTS][::4]
 PARTS = {
     "multi_query": {"num_kv_heads": 1},
     "grouped_query": {"num_heads": 6, "num_kv_heads": 2, "positions": POSITIONS["learned"]},
@@ -77,6 +80,7 @@ PARTS = {
     "shared": {"share_layers": True, "layer_dropout": 0.5},
 }
 VARIANTS |= {name: SMALL | changes for name, changes in PARTS.items()}
+SOME += PARTS
 RECURRENT = {"type": "recurrent", "d_model": 24, "num_encoder_layers": 2, "num_decoder_layers": 2}
 CONVOLUTIONAL = {
     "type": "convolutional",
@@ -98,6 +102,8 @@ FAMILY = {
     "gru_fed": RECURRENT | {"attention": "additive", "input_feeding": True, "residual": True},
 }
 V = 30
+OTHERS = [*FAMILY, "ensemble", "mixed ensemble"]
+every_variant = pytest.mark.parametrize("model", [*VARIANTS, *OTHERS], indirect=True)
 
 
 SRC_LENGTHS, TGT_LENGTHS = [4, 9, 1], [6, 2, 8]
@@ -109,24 +115,26 @@ def test_all_variants_are_here() -> None:
     assert len(VARIANTS) == len(PATTERNS) * len(POSITIONS) + len(PARTS)
     blocks = {(v.get("norm"), v.get("activation")) for v in VARIANTS.values()}
     assert blocks >= set(itertools.product(RESIDUALS, FEED_FORWARDS))
+    for part in ("positions", "encoder_pattern", "norm", "activation", "tie_embeddings"):
+        kinds = [{str(VARIANTS[name].get(part)) for name in names} for names in (SOME, VARIANTS)]
+        assert kinds[0] == kinds[1]
 
 
-@pytest.fixture(
-    params=[
-        *VARIANTS,
-        *FAMILY,
-        "ensemble",
-        "mixed ensemble",
-    ]
-)
+@pytest.fixture(params=[*SOME, *OTHERS])
 def model(request: pytest.FixtureRequest) -> Seq2Seq:
+    return model_of(request.param)
+
+
+@functools.cache
+def model_of(name: str) -> Seq2Seq:
+    """Build a model once for all tests, none of which changes it."""
     torch.manual_seed(2)
-    if request.param == "ensemble":
-        return ensemble([randomised(VARIANTS[name]) for name in [*VARIANTS][:2]], [2.0, 1.0])
-    if request.param == "mixed ensemble":
+    if name == "ensemble":
+        return ensemble([randomised(VARIANTS[member]) for member in [*VARIANTS][:2]], [2.0, 1.0])
+    if name == "mixed ensemble":
         members = [SMALL, FAMILY["lstm_general"]]
         return ensemble([randomised(settings) for settings in members], [2.0, 1.0])
-    return randomised((VARIANTS | FAMILY)[request.param])
+    return randomised((VARIANTS | FAMILY)[name])
 
 
 def randomised(settings: dict[str, Any]) -> Seq2Seq:
@@ -152,6 +160,7 @@ def full_logits(model: Seq2Seq, batch: tuple[Tensor, Segments, Tensor, Segments]
     return unpack(model.decoder.project(model(*batch)), batch[3])
 
 
+@every_variant
 @torch.no_grad()
 def test_step_by_step_logits_equal_the_full_forward_pass(model, batch) -> None:
     src, src_segments, tgt_in, segments = batch
@@ -179,6 +188,7 @@ def test_a_limited_decoder_has_the_same_logits_for_fewer_tokens(model, batch, re
         torch.testing.assert_close(limited, logits[..., kept])
 
 
+@every_variant
 @torch.no_grad()
 def test_a_batch_equals_each_sentence_alone(model, batch) -> None:
     src, _, tgt_in, _ = batch
@@ -299,8 +309,9 @@ def test_self_attention_is_what_values_are_mixed_by(model, batch) -> None:
     for weights, side, layout in ((own, member, src_segments), (of_targets, decoder, segments)):
         block = side.layers[-1].self_attention
         seen: list[Tensor] = []
-        block.register_forward_hook(lambda block, inputs, y, seen=seen: seen.extend((inputs[0], y)))
-        model(*batch)
+        hook = lambda block, inputs, y, seen=seen: seen.extend((inputs[0], y))  # noqa: E731
+        with block.register_forward_hook(hook):
+            model(*batch)
         torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]).double())
         # A shared layer was called several times: the last one counts.
         qkv = unpack(block._project(seen[-2], layout.positions), layout)

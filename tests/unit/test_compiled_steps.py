@@ -54,8 +54,7 @@ def test_compiled_steps_translate_like_plain_ones_and_are_compiled_in_one_piece(
 
 
 def test_a_model_of_short_sentences_is_compiled_with_short_ones(bundle, monkeypatch, caplog):
-    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
-    torch._dynamo.reset()
+    monkeypatch.setattr(torch, "compile", lambda function, **_: function)
     settings = {
         **bundle.config.model.model_dump(),
         "positions": {"type": "learned", "max_length": 9},
