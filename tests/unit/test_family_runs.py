@@ -67,7 +67,7 @@ def test_computing_layers_again_changes_nothing(run_config, name, which):
     assert all(torch.equal(second[key], first[key]) for key in first if key[:4] != "rng:")
 
 
-@pytest.mark.skipif(not can_multiply_int8(), reason="needs a CPU with VNNI")
+@pytest.mark.skipif(not can_multiply_int8(), reason="needs 8-bit products")
 @pytest.mark.parametrize("name", MODELS)
 def test_weights_in_int8_say_nearly_the_same(run_config, name):
     config = run_config("tiny", model=SIZES | MODELS[name], training__max_steps=2)

@@ -6,6 +6,7 @@ from torch import nn
 
 from transformer_mt.errors import ConfigError
 from transformer_mt.nn import prepacked
+from transformer_mt.nn.capability import has_vnni
 from transformer_mt.nn.prepacked import (
     BareLinear,
     Int8Linear,
@@ -30,6 +31,8 @@ def int8_kernel(request, monkeypatch) -> None:
     has_fbgemm = request.param == "fbgemm"
     if has_fbgemm and not prepacked._has_fbgemm():
         pytest.skip("this torch has no products of fbgemm")
+    if not has_fbgemm and not has_vnni():
+        pytest.skip("without VNNI, oneDNN's products overflow")
     monkeypatch.setattr(prepacked, "_has_fbgemm", lambda: has_fbgemm)
 
 
@@ -76,12 +79,13 @@ def test_some_rows_of_a_map_compute_the_same_as_all(kind, bias):
 @pytest.mark.usefixtures("int8_kernel")
 @torch.inference_mode()
 @pytest.mark.parametrize("bias", [True, False])
-def test_int8_equals_rounding_rows_and_channels_to_255_levels(bias):
+def test_int8_equals_rounding_rows_and_channels_to_a_number_of_steps(bias):
     plain = linear(48, 80, bias=bias)
     x = torch.randn(2, 5, 48) * torch.tensor([0.01, 100.0])[:, None, None]
-    step_of_x = x.double().abs().amax(-1, keepdim=True) / 127
+    row_steps, weight_steps = (127, 127) if has_vnni() else (90, 91)
+    step_of_x = x.double().abs().amax(-1, keepdim=True) / row_steps
     weight = plain.weight.double()
-    step_of_weight = weight.abs().amax(1, keepdim=True) / 127
+    step_of_weight = weight.abs().amax(1, keepdim=True) / weight_steps
     expected = ((x / step_of_x).round() * step_of_x) @ (
         (weight / step_of_weight).round() * step_of_weight
     ).T
@@ -89,6 +93,32 @@ def test_int8_equals_rounding_rows_and_channels_to_255_levels(bias):
         expected += plain.bias
     torch.testing.assert_close(Int8Linear(plain)(x).double(), expected, rtol=1e-4, atol=1e-4)
     assert not torch.equal(expected.float(), plain(x))
+
+
+@pytest.mark.usefixtures("int8_kernel")
+@torch.inference_mode()
+@pytest.mark.parametrize("num_rows", [1, 3, 40])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_int8_products_do_not_overflow_at_the_greatest_values(num_rows, sign):
+    plain = linear(512, 64, bias=False)
+    plain.weight.data.fill_(sign)
+    found = Int8Linear(plain)(torch.ones(num_rows, 512))
+    torch.testing.assert_close(found, torch.full((num_rows, 64), 512.0 * sign))
+
+
+@pytest.mark.skipif(not prepacked._has_fbgemm(), reason="needs fbgemm")
+@torch.inference_mode()
+def test_int8_without_vnni_leaves_small_maps_in_fp32_and_rounds_the_others(monkeypatch):
+    monkeypatch.setattr(prepacked, "has_vnni", lambda: False)
+    if not can_multiply_int8():
+        pytest.skip("this processor has no products of 8-bit integers")
+    plain = linear(256, 257)
+    model = nn.ModuleDict({"small": linear(256, 256), "large": plain})
+    prepack(model, int8=True)
+    assert [type(part) for part in (model.small, model.large)] == [BareLinear, Int8Linear]
+    x = torch.randn(20, 256)
+    error = (model.large(x) - plain(x)).norm() / plain(x).norm()
+    assert 0 < error < 0.02
 
 
 @pytest.mark.usefixtures("int8_kernel")
@@ -152,5 +182,5 @@ def test_parts_are_found_without_a_call_and_can_still_be_replaced():
 
 def test_int8_is_refused_in_one_line_where_it_cannot_be_had(monkeypatch):
     monkeypatch.setattr(prepacked, "can_multiply_int8", lambda: False)
-    with pytest.raises(ConfigError, match="int8 needs a CPU"):
+    with pytest.raises(ConfigError, match="int8 needs an x86 CPU"):
         prepack(nn.ModuleDict({"map": nn.Linear(8, 8)}), int8=True)

@@ -162,7 +162,7 @@ def load_model(model: Path | None, *, device: str, precision: str) -> "Bundle":
     logger.info("model: %s", path)
     if place.type == "cpu" and precision == "bf16" and not multiplies_fast(torch.bfloat16, place):
         logger.warning(
-            "--precision bf16: this processor has no bf16 instructions; fp32 is about 3 times as "
+            "--precision bf16: this processor has no bf16 instructions; fp32 is 3 to 6 times as "
             "fast here"
         )
     bundle = load_bundle(path, device=place, dtype=dtypes.get(precision))

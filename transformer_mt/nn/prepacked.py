@@ -27,6 +27,11 @@ _FBGEMM_PRODUCT = "linear_with_input_q_dq_qweight_dq_output_fp32"
 # hundreds of rows either may be faster, by up to two times.
 _SMALL_WEIGHT = 1 << 16
 
+# Steps of a row and of a weight on either side of 0. Without VNNI, processors add pairs of products
+# in 16 bits, which hold 2 * (2 * 90) * 91: an activation counts from 0, so it is up to twice 90.
+_STEPS = 127, 127
+_STEPS_WITHOUT_VNNI = 90, 91
+
 # Up to so many rows, products are not filled up with rows: see `_by_rows`.
 _FEW_ROWS = 16
 
@@ -46,7 +51,7 @@ def prepack(model: nn.Module, *, int8: bool = False) -> None:
     """
     if int8 and not can_multiply_int8():
         raise ConfigError(
-            "--precision int8 needs a CPU with VNNI instructions and a torch with oneDNN: take "
+            "--precision int8 needs an x86 CPU with AVX2 and a torch with oneDNN and FBGEMM: take "
             + ("bf16 or fp32" if multiplies_fast(torch.bfloat16, torch.device("cpu")) else "fp32")
         )
     for module in list(model.modules()):
@@ -93,6 +98,8 @@ def _replace(module: nn.Module, name: str, part: object) -> None:
 
 def _prepacked(linear: nn.Linear, *, int8: bool) -> "BareLinear | PrepackedLinear | Int8Linear":
     if int8:
+        if not has_vnni() and linear.weight.numel() <= _SMALL_WEIGHT:
+            return BareLinear(linear)
         return Int8Linear(linear)
     return PrepackedLinear(linear) if gains_by_packing(linear.weight) else BareLinear(linear)
 
@@ -124,11 +131,8 @@ def can_prepack(dtype: torch.dtype) -> bool:
 
 
 def can_multiply_int8() -> bool:
-    """Return whether this processor and this torch have exact products of 8-bit integers.
-
-    Processors without VNNI add pairs of products in 16 bits, which overflow.
-    """
-    return can_prepack(torch.float32) and has_vnni()
+    """Return whether this processor and this torch have fast products of 8-bit integers."""
+    return can_prepack(torch.float32) and (has_vnni() or _has_fbgemm())
 
 
 class BareLinear:
@@ -177,14 +181,17 @@ class Int8Linear:
     The scale of a row depends on that row alone, so neighbours in a batch have no influence.
 
     Source: Bhandare et al. 2019 (int8 Transformer). differs: weights and activations are symmetric,
-    and scales are those of the greatest value, found while computing.
+    and scales are those of the greatest value, found while computing. Without VNNI, 7.5 bits.
     """
 
     def __init__(self, linear: nn.Linear) -> None:
+        row_steps, weight_steps = _STEPS if has_vnni() else _STEPS_WITHOUT_VNNI
         weight = linear.weight.detach().float()
-        scales = weight.abs().amax(1).clamp_(min=1e-12) / 127
+        scales = weight.abs().amax(1).clamp_(min=1e-12) / weight_steps
         rounded = (weight / scales[:, None]).round_().to(torch.int8)
-        self._multiply = (_by_fbgemm if _has_fbgemm() else _by_onednn)(rounded, scales)
+        self._multiply = (
+            _by_fbgemm(rounded, scales, row_steps) if _has_fbgemm() else _by_onednn(rounded, scales)
+        )
         self._num_inputs = weight.shape[1]
         self.bias = None if linear.bias is None else linear.bias.detach().float()
 
@@ -204,10 +211,11 @@ class Int8Linear:
         return y.mul_(greatest) if bias is None else torch.addcmul(bias, y, greatest)
 
 
-def _by_fbgemm(rounded: Tensor, scales: Tensor) -> Callable[[Tensor], Tensor]:
+def _by_fbgemm(rounded: Tensor, scales: Tensor, row_steps: int) -> Callable[[Tensor], Tensor]:
     """Return the product with a weight (N, K), int8, times scales (N,), of rows within +-1.
 
-    It rounds them itself to steps of 1 / 127: with few rows it takes half of the time of oneDNN's.
+    It rounds them itself to steps of 1 / row_steps: with few rows it takes half of the time of
+    oneDNN's.
     """
     zeros = torch.zeros(len(rounded), dtype=torch.int64)
     with warnings.catch_warnings():
@@ -216,11 +224,11 @@ def _by_fbgemm(rounded: Tensor, scales: Tensor) -> Callable[[Tensor], Tensor]:
         weight = torch._make_per_channel_quantized_tensor(rounded, scales.double(), zeros, 0)
     packed = torch.ops.quantized.linear_prepack(weight, None)
     multiply = getattr(torch.ops.quantized, _FBGEMM_PRODUCT).default
-    return lambda rows: multiply(rows, 1 / 127, 128, packed)
+    return lambda rows: multiply(rows, 1 / row_steps, row_steps, packed)
 
 
 def _by_onednn(rounded: Tensor, scales: Tensor) -> Callable[[Tensor], Tensor]:
-    """Return what `_by_fbgemm` does."""
+    """Return what `_by_fbgemm` does, with 127 steps."""
     packed = torch.ops.onednn.qlinear_prepack(rounded, None)
     zeros = torch.zeros(len(rounded), dtype=torch.int64)
 

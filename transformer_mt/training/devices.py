@@ -109,7 +109,7 @@ def check_precision(precision: str, device: torch.device) -> None:
         if not multiplies_fast(torch.bfloat16, device):
             logger.warning(
                 "training.precision bf16: this processor has no bf16 instructions, so an update "
-                "takes 20 to 60 times as long as in fp32: set training.precision to fp32"
+                "takes about 20 times as long as in fp32: set training.precision to fp32"
             )
         return
     if precision == "bf16" and device.type == "cuda":
