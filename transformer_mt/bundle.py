@@ -19,7 +19,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from transformer_mt import __version__
-from transformer_mt.config.loading import dump_config, load_config
+from transformer_mt.config.loading import dump_config, load_recorded
 from transformer_mt.config.schema import Config
 from transformer_mt.errors import UNREADABLE_JSON, ModelError, TmtError
 from transformer_mt.foreign_files import read_json, read_small
@@ -125,7 +125,7 @@ def _read_bundle(
     needed = (CONFIG, WEIGHTS)
     manifest = read_manifest(directory, KIND, newest_version=FORMAT_VERSION, needs=needed)
     try:
-        config = load_config(directory / CONFIG)
+        config = load_recorded(directory / CONFIG)
         tokenizers = Tokenizers.load(directory)
     except TmtError as error:
         raise ModelError(str(error)) from error

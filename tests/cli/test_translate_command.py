@@ -220,7 +220,7 @@ def test_half_precision_gives_lines_too(tiny_bundle, tiny_text):
 @pytest.mark.parametrize(
     ("options", "bad", "words"),
     [
-        ([], b"c\xe4t\n", "convert the text to UTF-8, or take --errors replace"),
+        ([], b"c\xe4t\n", "charset for cp1252, or take --errors replace"),
         (["--tab", "prefix"], b"The cat.\tdie\tKatze\n", "line 3: expected a text, one tab"),
         (["--tab", "prefix"], b"The cat.\t" + 99 * b"der Hund ", "line 3: the prefix and the"),
     ],
@@ -591,3 +591,15 @@ def test_options_that_do_not_fit_are_refused(tiny_bundle, options, words):
     result = run("translate", "--model", tiny_bundle, *options, data=b"dog\n")
     assert result.exit_code == 2
     assert words in result.stderr
+
+
+def test_characters_that_training_never_saw_are_named_once(tiny_bundle):
+    lines = "The dog.\nThe \u00a0 dög \u6f22 runs.\n\u6f22\u200b\n"
+    result = run("translate", "--model", tiny_bundle, data=lines.encode())
+    notes = [line for line in result.stderr.split("\n") if "never saw" in line]
+    assert len(notes) == 1
+    assert "2 lines with characters" in notes[0]
+    assert "\u6f22 U+6F22, U+200B" in notes[0]
+    assert "U+00A0" not in notes[0]  # a space, which is no other one to the model
+    result = run("translate", "--model", tiny_bundle, data=b"The dog.\n")
+    assert "never saw" not in result.stderr

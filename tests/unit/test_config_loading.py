@@ -19,6 +19,7 @@ from transformer_mt.config.loading import (
     dump_config,
     find_config,
     load_config,
+    load_recorded,
     parse_config,
 )
 from transformer_mt.config.model import LearnedPositions
@@ -856,3 +857,12 @@ def test_any_override_gives_a_config_or_a_config_error(
     path: tuple[str | int, ...], value: str
 ) -> None:
     assert is_config_or_error(GOOD, [f"{'.'.join(map(str, path))}={value}"])
+
+
+def test_records_older_than_the_clean_up_of_sources_read_as_without(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(GOOD, encoding="utf-8")
+    assert load_config(path).data.clean_source
+    assert not load_recorded(path).data.clean_source
+    path.write_text(dump_config(load_config(path)), encoding="utf-8")
+    assert load_recorded(path) == load_config(path)

@@ -14,6 +14,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from transformer_mt.config.data import Source
+from transformer_mt.data.cleaning import CleanPairs
 from transformer_mt.data.sources import PairSource, open_source, read_pairs
 from transformer_mt.errors import DataError
 
@@ -500,3 +501,12 @@ def test_line_sources_import_neither_datasets_nor_torch() -> None:
     code = "import sys, transformer_mt.data.sources; print({'datasets', 'torch'} & {*sys.modules})"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.stdout == "set()\n", result.stderr
+
+
+def test_cleaned_sources_have_single_spaces_and_another_fingerprint(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", " a\u00a0 b\tc  d \n")
+    source = open_(type="tsv", path=path)
+    clean = CleanPairs(source)
+    assert list(clean) == [("a b", "c  d ")]
+    assert clean.fingerprint() != source.fingerprint()
+    assert clean.describe() == source.describe()

@@ -44,6 +44,12 @@ def copying(bundle) -> Bundle:
     return replace(bundle, model=CopyModel(bundle.tokenizers.tgt.vocab_size).eval())
 
 
+def reading_as_it_is(bundle: Bundle) -> Bundle:
+    """The same model without `data.clean_source`."""
+    data = bundle.config.data.model_copy(update={"clean_source": False})
+    return replace(bundle, config=bundle.config.model_copy(update={"data": data}))
+
+
 def make(bundle: Bundle, **options) -> Translator:
     return Translator(bundle, replace(OPTIONS, **options))
 
@@ -188,7 +194,7 @@ def test_n_best_candidates_are_different_and_fall(bundle, tiny_text):
 
 def test_text_has_no_line_breaks_whatever_the_model_says(copying):
     spelled = "a\nb\x1b\r\nc\x0bd\x0ce\x1cf\x85g\u2028h\u2029i"
-    (translation,) = make(copying, max_length_factor=9).translate([spelled])
+    (translation,) = make(reading_as_it_is(copying), max_length_factor=9).translate([spelled])
     assert translation.text.splitlines() == ["a b   c d e f g h i"]
     (translation,) = make(copying).translate(["a\0b"])
     assert translation.text == "a b"
@@ -216,7 +222,7 @@ def test_lines_too_long_for_the_model_are_translated_in_parts(
 def test_a_line_of_a_hundred_thousand_characters_is_translated(copying, num_words):
     line = "dog cat " * num_words
     copying.model.max_length = 256
-    assert texts(make(copying).translate([line])) == [line.strip() + " "]
+    assert texts(make(copying).translate([line])) == [line.strip()]
     assert max(map(len, copying.model.batches)) * 256 * 4 < 100_000
 
 
@@ -645,3 +651,20 @@ def test_options_that_do_not_fit_each_other_are_refused(bundle, options, words):
 def test_only_plain_beam_search_takes_phrases(bundle, options):
     with pytest.raises(ValueError, match="only plain beam search can hold phrases"):
         make(bundle, **options).translate([Line("dog", phrases=("blau",))])
+
+
+def test_white_space_of_sources_counts_only_where_the_model_was_trained_with_it(tiny_bundle):
+    bundle = load_bundle(tiny_bundle)
+    plain, odd = "The dog runs.", " The\u00a0dog\t runs. "
+    for model, is_equal in ((bundle, True), (reading_as_it_is(bundle), False)):
+        translator = Translator(model, SearchOptions(beam_size=1))
+        sources = [t.n_best[0].parts[0].source for t in translator.translate([plain, odd])]
+        assert (sources[0] == sources[1]) is is_equal
+        scores = translator.given.score([plain, odd], ["Das Hund.", "Das Hund."])
+        assert (scores[0] == scores[1]) is is_equal
+        assert (translator.source_lengths([plain]) == translator.source_lengths([odd])) is is_equal
+
+
+def test_blank_lines_keep_their_white_space(tiny_bundle):
+    translator = Translator(load_bundle(tiny_bundle), SearchOptions(beam_size=1))
+    assert [t.text for t in translator.translate([" \u00a0", ""])] == [" \u00a0", ""]

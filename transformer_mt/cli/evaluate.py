@@ -220,7 +220,7 @@ def _score_test_sets(
             buckets[test.name] = score_by_length(
                 evaluation.hypotheses,
                 test.references,
-                [len(ids) + 1 for ids in translator.tokenizers.src.encode_batch(test.sources)],
+                translator.source_lengths(test.sources),
                 metrics=metrics,
                 tgt_lang=tgt_lang,
                 edges=edges,

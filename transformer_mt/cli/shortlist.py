@@ -75,6 +75,7 @@ def _sentence_pairs(bundle: "Bundle", run: Path) -> "list[Pairs]":
 
     With those before it, their translations would be taken for its own.
     """
+    from transformer_mt.data.cleaning import cleaned
     from transformer_mt.data.corpus import prepare_corpus
     from transformer_mt.data.documents import LastSentences, with_context
     from transformer_mt.data.held_out import read_held_out, remaining
@@ -93,7 +94,7 @@ def _sentence_pairs(bundle: "Bundle", run: Path) -> "list[Pairs]":
             corpus_dir=Path(data.corpus_dir),
             num_workers=data.num_workers,
         )
-        for source in with_context(sources, data.document)
+        for source in with_context(cleaned(sources, data), data.document)
     ]
     if data.document is None:
         return [*corpora]

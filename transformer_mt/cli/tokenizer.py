@@ -244,6 +244,7 @@ def _from_config(
     name: str, settings: list[str]
 ) -> tuple[TokenizerSettings, Iterable[str], Iterable[str]]:
     """Take tokenizer settings and the texts of both sides from a config."""
+    from transformer_mt.data.cleaning import cleaned
     from transformer_mt.data.sources import open_source
 
     config = load_config(find_config(name), settings)
@@ -256,7 +257,7 @@ def _from_config(
     sources = [
         open_source(source, src_lang=data.src_lang, tgt_lang=data.tgt_lang) for source in data.train
     ]
-    src_lines = (src for source in sources for src, _ in source)
+    src_lines = (src for source in cleaned(sources, data) for src, _ in source)
     tgt_lines = (tgt for source in sources for _, tgt in source)
     return config.tokenizer, src_lines, tgt_lines
 

@@ -11,6 +11,7 @@ from transformer_mt.cli.combinations import check_together
 from transformer_mt.cli.demands import with_demands
 from transformer_mt.cli.device_options import Devices, load_on_devices
 from transformer_mt.cli.help import examples
+from transformer_mt.cli.line_notes import UnseenCharacters
 from transformer_mt.cli.model_options import (
     BatchTokens,
     BeamSize,
@@ -230,7 +231,10 @@ def translate(
     protector = Protector(translator) if protect else None
     translate_lines = (protector or translator).translate
     num_lines = count_lines(inputs) if sys.stderr.isatty() else None
-    job = Job(translator, translate_lines, details, as_json=as_json, num_lines=num_lines)
+    unseen = UnseenCharacters(translator.tokenizers.src)
+    job = Job(
+        translator, translate_lines, details, as_json=as_json, num_lines=num_lines, unseen=unseen
+    )
     # Beside lines that appear on the same screen, a bar would only be in the way.
     with (
         results_to(output) as results,
@@ -239,6 +243,7 @@ def translate(
     ):
         totals = job.run(chunks, results, links, show)
     totals.tell()
+    unseen.tell()
     if protector is not None:
         logger.info("protected: %s", protector.counts)
     if glossary is not None:

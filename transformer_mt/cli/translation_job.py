@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
+from transformer_mt.cli.line_notes import UnseenCharacters
 from transformer_mt.cli.translation_lines import Details, json_lines, n_best_lines
 from transformer_mt.log import counted
 
@@ -28,6 +29,7 @@ class Job:
         details: What is told beyond the text.
         as_json: Whether as JSON.
         num_lines: How many there are, for the bar; None: nobody knows.
+        unseen: Counts lines with characters that training never saw.
     """
 
     translator: "Translator"
@@ -35,6 +37,7 @@ class Job:
     details: Details
     as_json: bool
     num_lines: int | None = None
+    unseen: UnseenCharacters | None = None
 
     def run(
         self,
@@ -98,22 +101,24 @@ class Job:
         if links is not None:
             links.writelines(f"{of_line.pharaoh()}\n" for of_line in attentions)
             links.flush()
-        _tell_misplaced(chunk, translations, first_line=totals.num_lines + 1)
+        sources = [line if isinstance(line, str) else line.text for line in chunk]
+        _tell_misplaced(sources, translations, first_line=totals.num_lines + 1)
+        if self.unseen is not None:
+            self.unseen.add(sources, translations)
         totals.add(translations, time.monotonic() - begun)
 
 
 def _tell_misplaced(
-    lines: "Sequence[str | Line]", translations: "Sequence[Translation]", *, first_line: int
+    sources: Sequence[str], translations: "Sequence[Translation]", *, first_line: int
 ) -> None:
     """Warn of terms of a glossary that are in the output, but hardly as a translation."""
     from transformer_mt.decoding.glossary import misplaced
 
-    for number, (line, translation) in enumerate(
-        zip(lines, translations, strict=True), start=first_line
+    for number, (source, translation) in enumerate(
+        zip(sources, translations, strict=True), start=first_line
     ):
         if not translation.terms:
             continue
-        source = line if isinstance(line, str) else line.text
         if found := misplaced(translation.terms, source, translation.text):
             logger.warning(
                 "line %d: the model does not seem to know these terms, which stand behind the "

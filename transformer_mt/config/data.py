@@ -240,6 +240,9 @@ class DataSettings(Settings):
     """Which training pairs are kept."""
     document: DocumentSettings | None = None
     """Read and translate sentences in the context of their document; default: each alone."""
+    clean_source: bool = True
+    """Write all white space in sources as single spaces and none at their ends, in training and in
+    translation alike; models made before this setting read their sources as they are."""
     reverse_target: bool = False
     """Write targets from their last token to their first, as a right-to-left model for
     `tmt rescore`; texts and scores are as of any other model."""

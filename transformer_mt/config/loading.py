@@ -24,6 +24,9 @@ from transformer_mt.errors import ConfigError, reason_of
 logger = logging.getLogger(__name__)
 
 ABSENT = object()
+BEFORE = {"clean_source": False}
+"""What held before these settings of `data` were there, where their defaults say otherwise."""
+
 MAX_BYTES = 2**18  # far above any config; PyYAML needs seconds for a megabyte
 
 
@@ -38,6 +41,19 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
         ConfigError: With all mistakes of the file and the overrides.
     """
     return parse_config(read_text(path), str(path), overrides)
+
+
+def load_recorded(path: Path) -> Config:
+    """Read the config of a run or a bundle; what it lacks, there was not when it was written.
+
+    Raises:
+        ConfigError: As `load_config`.
+    """
+    config = load_config(path)
+    lacking = {
+        name: old for name, old in BEFORE.items() if name not in config.data.model_fields_set
+    }
+    return config.model_copy(update={"data": config.data.model_copy(update=lacking)})
 
 
 def parse_config(text: str, source: str, overrides: Sequence[str] = ()) -> Config:

@@ -92,7 +92,7 @@ def candidate_of(translator: Translator, source: str, target: str) -> Candidate:
     """Make a candidate of a given translation, as if it had been found; its scores are 0."""
     tokenizers = translator.tokenizers
     tokens = tokenizers.tgt.encode(target)
-    part = TranslatedPart(tuple(tokenizers.src.encode(source)), tokens, "", "")
+    part = TranslatedPart(tuple(tokenizers.src.encode(translator.clean(source))), tokens, "", "")
     return Candidate(target, tokenizers.tgt.pieces(tokens), 0.0, 0.0, [part])
 
 

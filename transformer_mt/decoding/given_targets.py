@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from transformer_mt.bundle import Bundle
+from transformer_mt.data.cleaning import source_cleaner
 from transformer_mt.decoding.batching import batches_of_pairs, halving
 from transformer_mt.decoding.forced import Pair, alternatives, source_attention, token_log_probs
 from transformer_mt.decoding.long_lines import longest_part
@@ -35,6 +36,7 @@ class GivenTargets:
         self._model = bundle.model
         self._tokenizers = bundle.tokenizers
         self._batch_tokens = batch_tokens
+        self._clean = source_cleaner(bundle.config.data)
         self._order = WritingOrder(bundle.config.data.reverse_target)
 
     def score(
@@ -51,7 +53,7 @@ class GivenTargets:
             For each pair; a pair with a line longer than the model or `MAX_SOURCE_LENGTH` allows
             has one log-probability, NaN, and a warning names it.
         """
-        sources = self._tokenizers.src.encode_batch(list(src_lines))
+        sources = self._tokenizers.src.encode_batch(list(map(self._clean, src_lines)))
         targets = self._tokenizers.tgt.encode_batch(list(tgt_lines))
         pairs: list[Pair] = list(zip(sources, targets, strict=True))
         fits = self._fitting(pairs, first_line)

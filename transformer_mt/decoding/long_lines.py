@@ -56,6 +56,7 @@ def split_lines(
     lines: Sequence[str],
     tokenizer: Tokenizer,
     *,
+    clean: Callable[[str], str],
     max_tokens: int,
     languages: tuple[str, str] | None,
     numbers: Sequence[int],
@@ -65,6 +66,7 @@ def split_lines(
     Args:
         lines: Text.
         tokenizer: Of the source.
+        clean: Done to each sentence before it is cut into tokens.
         max_tokens: Greatest number of tokens of a part, without eos; a longer one is told in a
             warning.
         languages: Source and target; None: a line counts as one sentence.
@@ -73,7 +75,10 @@ def split_lines(
     Returns:
         The parts of each line, and how many of its sentences were too long.
     """
-    all_sentences = [_sentences(line, languages) for line in lines]
+    all_sentences = [
+        [replace(sentence, text=clean(sentence.text)) for sentence in _sentences(line, languages)]
+        for line in lines
+    ]
     whole = [s.text for sentences in all_sentences for s in sentences]
     tokens = iter(
         tokenizer.encode_batch([text if len(text) <= MAX_CHARACTERS else "" for text in whole])
@@ -98,7 +103,9 @@ def split_lines(
                 )
             if of_sentence:
                 spacing = target = sentence.spacing
-                if languages is not None and sentence is not sentences[-1]:
+                if sentence is sentences[-1]:
+                    spacing = target = clean(spacing)
+                elif languages is not None:
                     target = spacing_in(languages[1], spacing)
                 of_sentence[-1] = replace(of_sentence[-1], glue=spacing, target_glue=target)
             parts += of_sentence

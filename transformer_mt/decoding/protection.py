@@ -20,6 +20,7 @@ from transformer_mt.errors import ConfigError
 from transformer_mt.text.markup import (
     PROTECTED,
     Mark,
+    clean_between,
     doubtful_in,
     is_address,
     marks_in,
@@ -86,7 +87,13 @@ class Protector:
         """Translate lines; see `Translator.translate`. A warning names lines that lost marks."""
         wanted = numbered(lines, first_line)
         marks = [marks_in(line.text) for line in wanted]
-        taken = {i: take_out(wanted[i].text) for i, found in enumerate(marks) if found}
+        # Where the model reads single spaces, attention speaks of a text with these.
+        clean = self._translator.clean
+        taken = {
+            i: take_out(clean_between(line.text, clean))
+            for i, line in enumerate(wanted)
+            if marks[i]
+        }
         # Lines whose marks the model cannot have seen go without from the start.
         without = {i for i in taken if not self._spells(marks[i])}
         results = self._translator.translate(

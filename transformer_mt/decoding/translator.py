@@ -8,6 +8,7 @@ from functools import partial
 import torch
 
 from transformer_mt.bundle import Bundle
+from transformer_mt.data.cleaning import source_cleaner
 from transformer_mt.data.lexicon import Lexicon
 from transformer_mt.decoding.batch_search import BatchSearch
 from transformer_mt.decoding.batching import batches_of, evenly_shared, halving
@@ -44,6 +45,7 @@ class Translator:
         tokenizers: The bundle's.
         given: What the model says of given targets.
         reads_documents: Whether each line is read with those before it.
+        clean: What is done to a source before it is cut into tokens: see `data.clean_source`.
 
     Raises:
         ConfigError: If the options do not fit each other or the vocabulary, or samples are to be
@@ -71,6 +73,7 @@ class Translator:
         if glossary is not None:
             self._check_plain("a glossary")
         self.tokenizers = bundle.tokenizers
+        self.clean = source_cleaner(bundle.config.data)
         self.given = GivenTargets(bundle, options.batch_tokens)
         self._longest_target = bundle.model.decoder.max_length
         # Positions that training never showed are translated badly, though nothing breaks.
@@ -128,10 +131,11 @@ class Translator:
             self._check_plain("prefixes and phrases")
         texts = [line.text for line in wanted]
         if self._in_context is not None:
-            texts = self._in_context.join(texts, is_start=first_line == 1)
+            texts = self._in_context.join(list(map(self.clean, texts)), is_start=first_line == 1)
         parts, nums_cut = split_lines(
             texts,
             self.tokenizers.src,
+            clean=self.clean,
             max_tokens=self._max_part_length - 1,
             languages=self._languages if self._split_sentences else None,
             numbers=[line.number for line in wanted],
@@ -146,6 +150,11 @@ class Translator:
         found = self._search_all(requests_of, on_progress)
         found_of = [[found[request] for request in own] for own in requests_of]
         return list(map(self._joiner.translation, wanted, parts, found_of, terms, nums_cut))
+
+    def source_lengths(self, lines: Sequence[str]) -> list[int]:
+        """Count the tokens of sources, eos included."""
+        cleaned = list(map(self.clean, lines))
+        return [len(ids) + 1 for ids in self.tokenizers.src.encode_batch(cleaned)]
 
     def _search_all(
         self,

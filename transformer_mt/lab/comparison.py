@@ -11,7 +11,7 @@ from typing import Any
 
 from transformer_mt import __version__
 from transformer_mt.bundle import FORMAT_VERSION, KIND, count_parameters
-from transformer_mt.config.loading import load_config
+from transformer_mt.config.loading import load_recorded
 from transformer_mt.config.training import MetricName
 from transformer_mt.data.test_sets import TestSet, read_test_sets
 from transformer_mt.errors import UNREADABLE_JSON, ConfigError, DataError, TmtError
@@ -87,7 +87,7 @@ def read_facts(run: RunDirectory) -> RunFacts:
     speeds = [float(record["tokens_per_second"]) for record in reports]
     return RunFacts(
         name=run.root.resolve().name,
-        model=load_config(run.config_path).model.type,
+        model=load_recorded(run.config_path).model.type,
         num_parameters=count_parameters(run.best_dir),
         valid_nll_nats=result.scores.get("nll_nats"),
         num_updates=result.step,
@@ -106,7 +106,7 @@ def common_test_set(runs: Sequence[RunDirectory], name: str | None) -> TestSet:
     """
     first: TestSet | None = None
     for run in runs:
-        config = load_config(run.config_path)
+        config = load_recorded(run.config_path)
         names = [name] if name else list(config.data.test)[:1]
         try:
             (found,) = read_test_sets(config, names, run=run.root)
@@ -146,7 +146,7 @@ def compare_runs(
         ModelError: If a run is not finished, or its model is damaged.
     """
     facts = _told_apart(runs, [read_facts(run) for run in runs])
-    configs = [load_config(run.config_path) for run in runs]
+    configs = [load_recorded(run.config_path) for run in runs]
     languages = sorted({config.data.tgt_lang for config in configs})
     if len(languages) > 1:
         raise ConfigError(f"the runs translate into different languages: {', '.join(languages)}")
@@ -192,7 +192,7 @@ def compare_by_length(
             test.references,
             [len(ids) + 1 for ids in sources],
             metrics=METRICS,
-            tgt_lang=load_config(run.config_path).data.tgt_lang,
+            tgt_lang=load_recorded(run.config_path).data.tgt_lang,
             edges=edges,
             more_references=test.more_references,
         )

@@ -81,6 +81,16 @@ def is_blank(line: str) -> bool:
     return all(c.isspace() or unicodedata.category(c) in ("Cc", "Cf") for c in line)
 
 
+def with_single_spaces(line: str) -> str:
+    """Write each run of white space as one space, and none at the ends."""
+    return " ".join(line.split())
+
+
+def unchanged(line: str) -> str:
+    """Return a line as it is."""
+    return line
+
+
 def check_lasting(path: Path) -> None:
     """Refuse what cannot be read again and again: a pipe, a device.
 

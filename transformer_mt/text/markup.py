@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 PROTECTED = re.compile(
@@ -101,6 +101,27 @@ def marks_in(line: str) -> list[str]:
 def doubtful_in(line: str) -> list[str]:
     """Return what looks like a mark in a line and is none that is protected, in order."""
     return DOUBTFUL.findall(PROTECTED.sub(" ", line))
+
+
+def clean_between(line: str, clean: Callable[[str], str]) -> str:
+    """Clean a line, but leave its marks as they are.
+
+    Args:
+        line: Text.
+        clean: See `data.clean_source`.
+    """
+    texts = PROTECTED.split(line)
+    if len(texts) == 1:
+        return clean(line)
+    first, *inner, last = texts
+    # A sign in the place of a mark: the ends of these texts are not those of the line.
+    between = [
+        clean(f"{first}|")[:-1],
+        *(clean(f"|{text}|")[1:-1] for text in inner),
+        clean(f"|{last}")[1:],
+    ]
+    marks = [*marks_in(line), ""]
+    return "".join(text + mark for text, mark in zip(between, marks, strict=True))
 
 
 def is_address(mark: str) -> bool:

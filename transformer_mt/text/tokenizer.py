@@ -249,6 +249,17 @@ class Tokenizer:
         return {piece: i for i, piece in enumerate(self._pieces)}
 
     @cached_property
+    def alphabet(self) -> frozenset[str]:
+        """Characters that have a piece of their own; also the space, if words begin with it."""
+        pieces = (piece for piece in self.texts if piece is not None and len(piece) == 1)
+        return frozenset(" " if piece == SPACE else piece for piece in pieces)
+
+    @cached_property
+    def makeshift_ids(self) -> frozenset[int]:
+        """Ids that stand for characters without a piece: bytes, and unk."""
+        return frozenset([UNK_ID, *self.byte_ids])
+
+    @cached_property
     def _sampler(self) -> Sampler | None:
         """None for models that know one cut only."""
         samplers: dict[ModelType, type[BpeDropout | UnigramSampling]] = {

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from transformer_mt.text.segmentation import SPACE
 from transformer_mt.text.tokenizer import UNK_ID, Tokenizer
 
 NUM_LONGEST, NUM_EXAMPLES, NUM_MISSING = 10, 3, 10
@@ -98,8 +97,7 @@ def measure_tokenizer(tokenizer: Tokenizer, lines: Iterable[str]) -> TextReport:
         characters.update(line)
         if len(examples) < NUM_EXAMPLES:
             examples.append(tokenizer.pieces(ids))
-    known = {" " if piece == SPACE else piece for piece in tokenizer.texts if piece is not None}
-    missing = Counter({c: count for c, count in characters.items() if c not in known})
+    missing = Counter({c: n for c, n in characters.items() if c not in tokenizer.alphabet})
     num_tokens, num_characters = tokens.total(), characters.total()
     num_used = sum(tokenizer.texts[i] is not None for i in tokens)
     return TextReport(

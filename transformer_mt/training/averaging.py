@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from transformer_mt.bundle import KIND, WEIGHTS, save_bundle, weights_of
-from transformer_mt.config.loading import load_config
+from transformer_mt.config.loading import load_recorded
 from transformer_mt.config.training import CheckpointSettings
 from transformer_mt.errors import ConfigError, ModelError
 from transformer_mt.storage import refuse_to_replace_others
@@ -60,7 +60,7 @@ def average_run(
         )
     save_bundle(
         output_dir,
-        config=load_config(run.config_path),
+        config=load_recorded(run.config_path),
         tokenizers=load_tokenizers(run.tokenizer_dir),
         state_dict=average_checkpoints(directories),
         scores={"averaged_steps": steps},

@@ -12,6 +12,7 @@ import xxhash
 from transformer_mt.config.schema import Config
 from transformer_mt.data.batches import check_budget
 from transformer_mt.data.checks import check_text
+from transformer_mt.data.cleaning import cleaned, source_cleaner
 from transformer_mt.data.corpus import HASHES, Corpus, prepare_corpus
 from transformer_mt.data.documents import in_context, with_context
 from transformer_mt.data.held_out import open_held_out
@@ -109,14 +110,14 @@ def prepare_data(config: Config, sources: Sources, run: RunDirectory, *, is_main
     """
     data = config.data
     hashes = known_hashes(config)
-    train = without_held_out(config, sources.train, run, is_main=is_main)
+    train = cleaned(without_held_out(config, sources.train, run, is_main=is_main), data)
     valid = sources.valid or open_held_out(run.held_out_dir, VALIDATION)
     valid_src, valid_tgt = read_pairs(valid)
     if is_main and not list_checkpoints(run.checkpoints_dir):
         check_text(data, config.tokenizer, train, list(zip(valid_src, valid_tgt, strict=True)))
     tokenizers = find_tokenizers(config, run, train)
     train_sources = with_context(train, data.document)
-    valid_texts = list(zip(valid_src, valid_tgt, strict=True))
+    valid_texts = list(zip(map(source_cleaner(data), valid_src), valid_tgt, strict=True))
     if data.document is not None:
         _check_separator(data.document.separator, tokenizers)
         valid_texts = list(in_context(valid_texts, **data.document.model_dump()))

@@ -14,7 +14,7 @@ import torch
 
 from transformer_mt.bundle import newest_run
 from transformer_mt.claims import lock
-from transformer_mt.config.loading import config_differences, dump_config, load_config
+from transformer_mt.config.loading import config_differences, dump_config, load_recorded
 from transformer_mt.config.schema import Config
 from transformer_mt.data.test_sets import HELD_OUT
 from transformer_mt.errors import UNREADABLE_JSON, ConfigError, ModelError, TmtError
@@ -202,7 +202,7 @@ class RunDirectory:
             self._take_lock()
 
     def _check_unchanged(self, config: Config) -> None:
-        differences = config_differences(load_config(self.config_path), config)
+        differences = config_differences(load_recorded(self.config_path), config)
         is_prolonged = any(line.startswith(LIMITS) for line in differences)
         changeable = CHANGEABLE + CHANGEABLE_WITH_LIMITS * is_prolonged
         differences = [line for line in differences if not line.startswith(changeable)]
