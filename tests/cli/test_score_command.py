@@ -87,3 +87,19 @@ def test_both_sides_cannot_come_from_stdin(files):
     result = run(*files[:2], "--src", "-", "--tgt", "-")
     assert result.exit_code == 2
     assert "stdin can be one of the files only" in result.stderr
+
+
+def test_a_pair_too_long_has_nan_and_is_counted(files, tiny_text, tmp_path):
+    source = files[files.index("--src") + 1]
+    lines = source.read_text(encoding="utf-8").split("\n")
+    lines[2] = "dog " * 2000
+    source.write_text("\n".join(lines), encoding="utf-8")
+    result = run(*files)
+    assert result.exit_code == 0, result.stderr
+    scores = result.stdout.split()
+    assert scores[2] == "nan"
+    assert scores.count("nan") == 1
+    assert "line 3: the source has" in result.stderr
+    assert "1 of 30 pairs were too long: nan" in result.stderr
+    records = [json.loads(line) for line in run(*files, "--json").stdout.splitlines()]
+    assert [n for n, record in enumerate(records) if record["log_prob"] is None] == [2]

@@ -23,6 +23,7 @@ from transformer_mt.cli.main import app
 from transformer_mt.cli.streams import named_stdout
 from transformer_mt.cli.translation_job import Job
 from transformer_mt.cli.translation_lines import Details
+from transformer_mt.decoding.glossary import Term
 from transformer_mt.decoding.options import SearchOptions
 from transformer_mt.decoding.translation import Candidate, Translation
 from transformer_mt.decoding.translator import Translator
@@ -252,7 +253,7 @@ def test_bytes_that_are_not_utf8_can_be_replaced(tiny_bundle):
         (["--input", "."], 3, "this is a folder"),
         (["--output", "/dev/null/out.txt"], 2, "cannot write /dev/null/out.txt"),
         (["--n-best", "5", "--beam-size", "4"], 2, "--n-best 5 needs --beam-size 5"),
-        (["--n-best", "9"], 2, "raise the beam size to 9"),
+        (["--n-best", "9"], 2, "add --beam-size 9"),
         (["--beam-size", "401"], 2, "larger than the vocabulary of 400"),
         (["--beam-size", "0"], 2, "--beam-size"),
         (["--length-penalty", "-1"], 2, "--length-penalty"),
@@ -603,3 +604,62 @@ def test_characters_that_training_never_saw_are_named_once(tiny_bundle):
     assert "U+00A0" not in notes[0]  # a space, which is no other one to the model
     result = run("translate", "--model", tiny_bundle, data=b"The dog.\n")
     assert "never saw" not in result.stderr
+
+
+def test_the_first_line_of_several_sentences_is_told_with_the_option(tiny_bundle):
+    lines = b"The dog runs.\nMr. Cat has 3.5 m.\nA dog. A cat.\nThe cat runs! The man sees.\n"
+    told = run("translate", "--model", tiny_bundle, data=lines)
+    assert "line 3 has 2 sentences" in told.stderr
+    assert "--split-sentences" in told.stderr
+    assert told.stderr.count("sentences: ") == 1
+    assert "2 lines of several sentences" in told.stderr
+    assert told.stdout.count("\n") == 4
+    split = run("translate", "--model", tiny_bundle, "--split-sentences", data=lines)
+    assert "several sentences" not in split.stderr
+
+
+def test_utf16_is_refused_where_bad_bytes_are_replaced(tiny_bundle):
+    data = "The dog.\n".encode("utf-16")
+    result = run("translate", "--model", tiny_bundle, "--errors", "replace", data=data)
+    assert result.exit_code == 3
+    assert "UTF-16" in result.stderr
+    assert "iconv" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"PK\x03\x04rest", "unpack it first"),
+        (b"<?xml version='1.0'?>\n<tmx version='1.4'>\n", "TMX translation memory"),
+        (b"<refset setid='x'>\n<seg>A dog.</seg>\n", "SGM file"),
+        (b'msgid "a"\nmsgstr "b"\n', "PO catalog"),
+        (gzip.compress(b"The dog.\n"), "gzip data without its suffix"),
+    ],
+    ids=["zip", "tmx", "sgm", "po", "gz"],
+)
+def test_input_that_is_no_text_is_named(tiny_bundle, tmp_path, content, words):
+    path = tmp_path / "input"
+    path.write_bytes(content)
+    results = [run("translate", "--model", tiny_bundle, path)]
+    if words != "gzip data without its suffix":
+        results.append(run("translate", "--model", tiny_bundle, data=content))
+    for result in results:
+        assert result.exit_code == 3
+        assert words in result.stderr
+
+
+def test_a_page_is_translated_line_by_line(tiny_bundle):
+    page = b"<!doctype html>\n<p>The dog.</p>\n"
+    result = run("translate", "--model", tiny_bundle, "--protect", data=page)
+    assert result.stdout.count("\n") == 2, result.stderr
+
+
+def test_misplaced_terms_of_a_glossary_are_named_with_their_line(caplog):
+    def translate(chunk, *, first_line):
+        found = Candidate("Der Hund schläft. Köter", [], 0.0, 0.0, [])
+        return [Translation([found], [Term("dog", "Köter")]) for _ in chunk]
+
+    job = Job(None, translate, Details(False, False, 0, None), as_json=False)
+    job.run([["A cat."], ["The dog sleeps."]], io.StringIO(), None, lambda done, total: None)
+    assert "line 2: the model does not seem to know these terms" in caplog.text
+    assert "Köter" in caplog.text

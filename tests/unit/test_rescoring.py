@@ -1,5 +1,6 @@
 """N-best lists ranked again, against plain sums; models that write from right to left."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,8 +12,9 @@ from transformer_mt.config.data import DocumentSettings
 from transformer_mt.decoding.forced import token_log_probs
 from transformer_mt.decoding.glossary import Glossary, Term
 from transformer_mt.decoding.options import SearchOptions
+from transformer_mt.decoding.penalties import LengthPenalty
 from transformer_mt.decoding.requests import Line
-from transformer_mt.decoding.rescoring import Entry, parse_entry, read_n_best
+from transformer_mt.decoding.rescoring import Entry, parse_entry, read_n_best, rescore
 from transformer_mt.decoding.translation import NO_TEXT
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import ConfigError, DataError
@@ -253,3 +255,19 @@ def test_models_that_read_or_write_in_other_ways_make_no_ensemble(
                  tmp_path / "other")  # fmt: skip
     assert result.exit_code == 4
     assert f"differ in data.{setting}: they make no ensemble" in result.stderr
+
+
+def test_candidates_without_a_score_come_last_in_their_order(tiny_bundle):
+    translator = Translator(load_bundle(tiny_bundle), SearchOptions())
+    long = "Hund " * 2000
+    group = [Entry(0, text, "", 0.0) for text in (f"{long}a", "Hund.", f"{long}b", "Das Haus.")]
+    (ranked,) = rescore(
+        [group],
+        ["dog."],
+        translators=[translator],
+        penalties=[LengthPenalty("gnmt", 0.0)],
+        weights=[0.0, 1.0],
+    )
+    assert [entry.text for entry in ranked[2:]] == [f"{long}a", f"{long}b"]
+    assert all(math.isnan(entry.score) for entry in ranked[2:])
+    assert ranked[0].score >= ranked[1].score

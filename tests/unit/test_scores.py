@@ -7,10 +7,13 @@ from typing import get_args
 
 import pytest
 
+from transformer_mt.cli.references import language_of
+from transformer_mt.config.language_codes import WITHOUT_SPACES, doubt_about, plain_code
 from transformer_mt.config.training import MetricName
 from transformer_mt.errors import DataError
 from transformer_mt.metrics import scores as scores_module
 from transformer_mt.metrics.scores import METRICS, Score, score
+from transformer_mt.text.sentences import has_spaces
 
 HYPOTHESES = ["The cat sat on the big red mat .", "Hello world !", "A b c d e f"]
 REFERENCES = ["The cat is on the big red mat .", "Hello my world !", "A b c d x f"]
@@ -151,3 +154,28 @@ def test_an_empty_set_is_refused() -> None:
 def test_blank_references_are_refused() -> None:
     with pytest.raises(DataError, match="all references are blank"):
         score(["x", "y"], ["", " "], metrics=["bleu"], tgt_lang="en")
+
+
+@pytest.mark.parametrize("code", ["jp", "cn", "thai", "Japanese", "tha_Thai", "khm", "zh-CN"])
+def test_scorer_and_sentence_splitter_know_the_same_codes(code: str) -> None:
+    assert not has_spaces(code)
+    assert plain_code(code) in WITHOUT_SPACES
+    assert doubt_about(code) is None
+
+
+def test_a_code_that_nobody_knows_is_doubted_with_a_suggestion() -> None:
+    assert "did you mean 'de'?" in (doubt_about("germann") or "")
+    assert doubt_about("qq") is not None
+    assert doubt_about("swh_Latn") is None
+
+
+def test_references_tell_their_script_and_blank_ones(caplog: pytest.LogCaptureFixture) -> None:
+    assert language_of(None, ["\u6211\u7231\u5317\u4eac", ""]) == "zh"
+    assert "1 of 2 references blank; they count" in caplog.text
+    assert "taken for 'zh'" in caplog.text
+    caplog.clear()
+    assert language_of(None, ["Ein Hund."]) == ""
+    assert language_of("de", ["\u6211"]) == "de"
+    assert not caplog.text
+    assert language_of("qq", ["a"]) == "qq"
+    assert "--tgt-lang: 'qq'" in caplog.text

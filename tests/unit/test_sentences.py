@@ -44,3 +44,20 @@ def test_each_language_has_its_spacing():
     assert spacing_in("de", "  ") == "  "
     assert spacing_in("zh-CN", " ") == ""
     assert spacing_in("jpn_Jpan", "\t") == "\t"
+
+
+@pytest.mark.parametrize(
+    ("language", "line"),
+    [
+        ("de", "Viele Menschen wurden im 2. Weltkrieg getötet."),
+        ("de", "Das Bild ist z. B. 3.5 m breit, sagt Dr. Müller."),
+        ("en", "Mr. Smith left the U.S. Army at 5 p.m. on Monday."),
+    ],
+)
+def test_abbreviations_and_ordinals_end_no_sentence(language, line):
+    assert [s.text for s in split_sentences(line, language)] == [line]
+
+
+def test_a_year_may_end_a_sentence():
+    found = split_sentences("Er starb 1939. Sie lebt.", "de")
+    assert [s.text for s in found] == ["Er starb 1939.", "Sie lebt."]

@@ -33,6 +33,7 @@ from transformer_mt.cli.model_options import (
     search_options_of,
 )
 from transformer_mt.cli.options import References, Sources, given_options
+from transformer_mt.cli.references import language_of
 from transformer_mt.cli.streams import check_output, parallel_lines, progress_bar, results_to
 from transformer_mt.config.training import MetricName
 from transformer_mt.errors import ConfigError
@@ -155,6 +156,7 @@ def evaluate(
     test_sets = []
     if src is not None:  # read before the model: a wrong name fails at once
         sources, references, *more = parallel_lines(src, *ref)
+        tgt_lang = tgt_lang and language_of(tgt_lang, references)
         test_sets = [TestSet(src.name, sources, references, tuple(more))]
     bundle, copies = load_on_devices(
         model, ensemble_weights,
@@ -264,7 +266,7 @@ def _score_files(
     from transformer_mt.metrics.significance import with_intervals
 
     hypotheses, references, *more = parallel_lines(hyp, *ref)
-    language = tgt_lang or ""
+    language = language_of(tgt_lang, references)
     scores = score(hypotheses, references, metrics=metrics, tgt_lang=language, more_references=more)
     if confidence:
         scores = with_intervals(

@@ -93,68 +93,20 @@ def input_chunks(
         DataError: If one cannot be read.
     """
     from transformer_mt.decoding import chunks
+    from transformer_mt.text.file_kinds import PAGES, check_kind
     from transformer_mt.text.lines import open_binary
 
     all_there = True
     texts = []
     for path in paths or [STDIN]:
+        if path.is_file():
+            check_kind(path, allowed=PAGES)
         stream = standard_input() if path == STDIN else open_binary(path)
         all_there &= is_regular_file(stream) if path == STDIN else path.is_file()
         texts.append(_lines(stream, "stdin" if path == STDIN else str(path), errors))
     lines = chain.from_iterable(texts)
     cut = chunks.chunks_of if all_there else chunks.chunks_as_they_come
     return cut(lines, chunks.fitting_size(batch_tokens, for_many=for_many))
-
-
-def files_and_text(words: Sequence[str], option: Path | None) -> tuple[list[Path], str | None]:
-    """Tell whether arguments are files or a text.
-
-    Args:
-        words: The arguments.
-        option: A file that was named by an option.
-
-    Returns:
-        Files, and a text; None: there was none.
-
-    Raises:
-        ConfigError: If input comes from both.
-        DataError: If a file is not there.
-    """
-    if option is not None and words:
-        raise ConfigError(f"{words[0]} and --input {option}: give one of them")
-    if option is not None or not words:
-        return ([] if option is None else [option]), None
-    paths = [Path(os.path.expanduser(word)) for word in words]
-    missing = [str(path) for path in paths if path != STDIN and not path.exists()]
-    if not missing:
-        return paths, None
-    text = " ".join(words)
-    if len(missing) < len(words) or any(map(_is_like_a_file, words)):
-        raise DataError(f"{missing[0]}: no such file")
-    if " " not in text:
-        raise DataError(f"{text}: no such file; if it is a text: echo '{text}' | tmt translate")
-    return [], text
-
-
-def _is_like_a_file(word: str) -> bool:
-    return " " not in word and ("/" in word or bool(Path(word).suffix[1:]))
-
-
-def count_lines(paths: Sequence[Path]) -> int | None:
-    """Count the lines of files; None if they cannot be read twice."""
-    from transformer_mt.text.lines import open_binary
-
-    if not paths or not all(path.is_file() for path in paths):
-        return None
-    num_lines = 0
-    for path in paths:
-        with open_binary(path) as file:
-            last = b"\n"
-            while block := file.read(2**20):
-                num_lines += block.count(b"\n")
-                last = block[-1:]
-            num_lines += last != b"\n"
-    return num_lines
 
 
 def prompted(chunks: Iterable[Chunk]) -> Iterator[Chunk]:
@@ -173,12 +125,25 @@ def prompted(chunks: Iterable[Chunk]) -> Iterator[Chunk]:
 def _lines(
     stream: BinaryIO, name: str, errors: Literal["strict", "replace"] | None = None
 ) -> Iterator[str]:
+    from transformer_mt.text.file_kinds import PAGES, kind_of
     from transformer_mt.text.lines import decode_lines
 
     with stream:
+        if name == "stdin":  # files were looked at when they were opened
+            stream = _peekable(stream)
+            kind = kind_of(stream.peek(1))
+            if kind is not None and kind not in PAGES:
+                raise DataError(f"stdin: {kind}")
         good = replacing_bad_bytes(stream) if errors == "replace" else stream
         way_out = "" if errors is None else ", or take --errors replace"
         yield from decode_lines(good, name, way_out=way_out)
+
+
+def _peekable(stream: BinaryIO) -> io.BufferedReader:
+    """Return a stream whose first bytes can be looked at before they are read."""
+    if isinstance(stream, io.BufferedReader):
+        return stream
+    return io.BufferedReader(cast(io.RawIOBase, stream))
 
 
 def parallel_lines(first: Path, *others: Path) -> list[list[str]]:
@@ -188,8 +153,12 @@ def parallel_lines(first: Path, *others: Path) -> list[list[str]]:
         ConfigError: If several are stdin.
         DataError: If one cannot be read, or their numbers of lines differ.
     """
+    from transformer_mt.text.file_kinds import check_kind
     from transformer_mt.text.lines import read_lines
 
+    for path in (first, *others):
+        if path.is_file():
+            check_kind(path)
     if [first, *others].count(STDIN) > 1:
         raise ConfigError("- stands for stdin, and stdin can be one of the files only")
     texts = [

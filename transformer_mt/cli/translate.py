@@ -11,7 +11,8 @@ from transformer_mt.cli.combinations import check_together
 from transformer_mt.cli.demands import with_demands
 from transformer_mt.cli.device_options import Devices, load_on_devices
 from transformer_mt.cli.help import examples
-from transformer_mt.cli.line_notes import UnseenCharacters
+from transformer_mt.cli.inputs import count_lines, files_and_text
+from transformer_mt.cli.line_notes import LineNote, SeveralSentences, UnseenCharacters
 from transformer_mt.cli.model_options import (
     BatchTokens,
     BeamSize,
@@ -55,8 +56,6 @@ from transformer_mt.cli.search_options import (
 from transformer_mt.cli.streams import (
     STDIN,
     check_output,
-    count_lines,
-    files_and_text,
     input_chunks,
     progress_bar,
     prompted,
@@ -231,9 +230,11 @@ def translate(
     protector = Protector(translator) if protect else None
     translate_lines = (protector or translator).translate
     num_lines = count_lines(inputs) if sys.stderr.isatty() else None
-    unseen = UnseenCharacters(translator.tokenizers.src)
+    notes: list[LineNote] = [UnseenCharacters(translator.tokenizers.src)]
+    if not (split_sentences or translator.reads_documents):
+        notes.append(SeveralSentences(bundle.config.data.src_lang))
     job = Job(
-        translator, translate_lines, details, as_json=as_json, num_lines=num_lines, unseen=unseen
+        translator, translate_lines, details, as_json=as_json, num_lines=num_lines, notes=notes
     )
     # Beside lines that appear on the same screen, a bar would only be in the way.
     with (
@@ -243,7 +244,8 @@ def translate(
     ):
         totals = job.run(chunks, results, links, show)
     totals.tell()
-    unseen.tell()
+    for note in notes:
+        note.tell()
     if protector is not None:
         logger.info("protected: %s", protector.counts)
     if glossary is not None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
-from transformer_mt.cli.line_notes import UnseenCharacters
+from transformer_mt.cli.line_notes import LineNote
 from transformer_mt.cli.translation_lines import Details, json_lines, n_best_lines
 from transformer_mt.log import counted
 
@@ -29,7 +29,7 @@ class Job:
         details: What is told beyond the text.
         as_json: Whether as JSON.
         num_lines: How many there are, for the bar; None: nobody knows.
-        unseen: Counts lines with characters that training never saw.
+        notes: Look at all lines.
     """
 
     translator: "Translator"
@@ -37,7 +37,7 @@ class Job:
     details: Details
     as_json: bool
     num_lines: int | None = None
-    unseen: UnseenCharacters | None = None
+    notes: Sequence[LineNote] = ()
 
     def run(
         self,
@@ -102,9 +102,10 @@ class Job:
             links.writelines(f"{of_line.pharaoh()}\n" for of_line in attentions)
             links.flush()
         sources = [line if isinstance(line, str) else line.text for line in chunk]
-        _tell_misplaced(sources, translations, first_line=totals.num_lines + 1)
-        if self.unseen is not None:
-            self.unseen.add(sources, translations)
+        first_line = totals.num_lines + 1
+        _tell_misplaced(sources, translations, first_line=first_line)
+        for note in self.notes:
+            note.add(sources, translations, first_line=first_line)
         totals.add(translations, time.monotonic() - begun)
 
 

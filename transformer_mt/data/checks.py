@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from transformer_mt.config.data import DataSettings, TextSource, TokenizerSettings
+from transformer_mt.config.language_codes import doubt_about
 from transformer_mt.data.sources import PairSource
 from transformer_mt.errors import DataError
 from transformer_mt.text.languages import language_of_name, language_of_text, main_language
@@ -57,8 +58,15 @@ def check_text(
     for look in looks:
         _check_copies(look, data)
     if looks:
+        _check_codes(data)
         _check_order(looks, data, valid[:NUM_LOOKED_AT])
         _check_size(sum(len(look.head) for look in looks), tokenizer)
+
+
+def _check_codes(data: DataSettings) -> None:
+    for name, code in (("src_lang", data.src_lang), ("tgt_lang", data.tgt_lang)):
+        if doubt := doubt_about(code):
+            logger.warning("data.%s: %s; taken for a language with spaces", name, doubt)
 
 
 def _check_copies(look: Look, data: DataSettings) -> None:

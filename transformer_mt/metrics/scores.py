@@ -5,7 +5,6 @@ between tokenizations (Post 2018).
 """
 
 import logging
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -13,6 +12,7 @@ from functools import cache
 from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.metrics.base import Metric
 
+from transformer_mt.config.language_codes import WITHOUT_SPACES, plain_code
 from transformer_mt.config.training import MetricName
 from transformer_mt.errors import DataError
 
@@ -87,12 +87,12 @@ def score(
 
 def build_metric(name: MetricName, tgt_lang: str) -> Metric:
     """Return sacrebleu's metric, set up for a target language."""
-    return METRICS[name].build(_plain_code(tgt_lang))
+    return METRICS[name].build(plain_code(tgt_lang))
 
 
 def words_of(tgt_lang: str) -> Callable[[str], list[str]]:
     """Return how BLEU tells words apart in a language."""
-    metric = _bleu(_plain_code(tgt_lang))
+    metric = _bleu(plain_code(tgt_lang))
     return lambda text: metric.tokenizer(text.rstrip()).split()
 
 
@@ -141,19 +141,7 @@ METRICS: dict[MetricName, _Kind] = {
 
 # sacrebleu's advice; every other language has spaces and its default.
 _BLEU_TOKENIZERS = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}
-_NO_SPACES = ("bo", "km", "lo", "my", "th")
-# Other codes, and names and wrong codes (`jp`) in use: the default would count one word a sentence.
-_PLAIN_CODES = {
-    **dict.fromkeys(("zho", "chi", "cmn", "yue", "wuu", "lzh", "cn", "chinese"), "zh"),
-    **{"jp": "ja", "japanese": "ja", "korean": "ko", "thai": "th", "khmer": "km", "burmese": "my"},
-    **{"jpn": "ja", "kor": "ko", "tha": "th", "lao": "lo", "khm": "km", "mya": "my", "bod": "bo"},
-}
-
-
-def _plain_code(language: str) -> str:
-    """Reduce a language code to the one that tables here know: `zh_Hant` and `cmn` to `zh`."""
-    first = re.split("[-_]", language.strip().lower())[0]
-    return _PLAIN_CODES.get(first, first)
+_NO_SPACES = WITHOUT_SPACES - _BLEU_TOKENIZERS.keys()
 
 
 @cache

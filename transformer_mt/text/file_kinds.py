@@ -3,6 +3,7 @@
 import codecs
 import re
 import zlib
+from collections.abc import Collection
 from lzma import LZMAError
 from pathlib import Path
 
@@ -33,21 +34,30 @@ _BINARY = (
     (codecs.BOM_UTF16_BE, "text in UTF-16: convert it with `iconv -f utf-16 -t utf-8 OLD > NEW`"),
 )
 
+_HTML = "an HTML page: its text must be extracted first"
+_XML = "an XML file: its text must be extracted first"
+PAGES = frozenset((_HTML, _XML))
+"""Files that may be translated line by line, with `--protect`."""
+
 _MARKUP = (
     (rb"<tmx\b", "a TMX translation memory: convert it to a table or to two line files first"),
     (rb"<xliff\b", "an XLIFF file: convert it to a table or to two line files first"),
-    (rb"<(!doctype )?html\b", "an HTML page: its text must be extracted first"),
+    (rb"<(!doctype )?html\b", _HTML),
     (rb"<(srcset|refset|tstset|mteval)\b", "an SGM file: take its text without the markup"),
-    (rb"<\?xml", "an XML file: its text must be extracted first"),
+    (rb"<\?xml", _XML),
 )
 
 _MESSAGE = re.compile(rb'^msgid\s+".*"\s*$.*?^msgstr(\[0\])?\s+"', re.MULTILINE | re.DOTALL)
 
 
-def check_kind(path: Path) -> None:
+def check_kind(path: Path, *, allowed: Collection[str] = ()) -> None:
     """Refuse a file that is known to hold something else than lines of text.
 
     Files that cannot be read pass: reading them says why.
+
+    Args:
+        path: The file.
+        allowed: What `kind_of` may say of it.
 
     Raises:
         DataError: Says what it is and how to get lines or a table out of it.
@@ -63,7 +73,8 @@ def check_kind(path: Path) -> None:
             raise DataError(f"{path}: {name} data without its suffix: add {ending} to its name")
         if raw and suffix == ending and not raw.startswith(magic):
             raise DataError(f"{path}: no {name} data: rename it without {ending}, or copy it again")
-    if kind := kind_of(_content(path), suffix):
+    kind = kind_of(_content(path), suffix)
+    if kind is not None and kind not in allowed:
         raise DataError(f"{path}: {kind}")
 
 

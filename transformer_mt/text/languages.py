@@ -9,26 +9,7 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import PurePath
 
-_CODE_LIST = (
-    "af am ar as az be bg bn bo br bs ca cs cy da de el en eo es et eu fa fi fo fr fy ga gd gl gu "
-    "ha he hi hr hu hy id ig is it ja ka kk km kn ko ku ky la lb lo lt lv mg mi mk ml mn mr ms mt "
-    "my nb ne nl nn no ny oc or pa pl ps pt rm rn ro ru rw sa sd si sk sl sm sn so sq sr st su sv "
-    "sw ta te tg th ti tk tl tn tr ts tt ug uk ur uz vi wo xh yi yo zh zu"
-)
-_CODES = frozenset(_CODE_LIST.split())
-"""ISO 639-1."""
-
-_NAMES = {
-    "english": "en", "german": "de", "french": "fr", "spanish": "es", "italian": "it",
-    "portuguese": "pt", "dutch": "nl", "swedish": "sv", "danish": "da", "norwegian": "no",
-    "finnish": "fi", "polish": "pl", "czech": "cs", "slovak": "sk", "hungarian": "hu",
-    "romanian": "ro", "russian": "ru", "ukrainian": "uk", "bulgarian": "bg", "greek": "el",
-    "turkish": "tr", "arabic": "ar", "hebrew": "he", "persian": "fa", "hindi": "hi",
-    "chinese": "zh", "japanese": "ja", "korean": "ko", "vietnamese": "vi", "indonesian": "id",
-    "thai": "th", "catalan": "ca", "croatian": "hr", "serbian": "sr", "slovenian": "sl",
-    "lithuanian": "lt", "latvian": "lv", "estonian": "et", "icelandic": "is", "irish": "ga",
-    "deutsch": "de", "français": "fr", "español": "es", "italiano": "it", "português": "pt",
-}  # fmt: skip
+from transformer_mt.config.language_codes import CODES, NAMES
 
 _SCRIPTS = {
     "GREEK": "el", "HEBREW": "he", "ARABIC": "ar", "DEVANAGARI": "hi", "BENGALI": "bn",
@@ -82,10 +63,10 @@ def language_of_name(name: str) -> str | None:
         parts.pop()
     last = parts[-1] if parts else ""
     main, _, region = last.partition("-")
-    if main.lower() in _CODES:
+    if main.lower() in CODES:
         is_region = re.fullmatch("[A-Z][A-Za-z]{1,3}", region)
         return f"{main.lower()}-{region}" if is_region else main.lower()
-    return _NAMES.get(last.lower())
+    return NAMES.get(last.lower())
 
 
 def language_of_text(lines: Iterable[str]) -> str | None:

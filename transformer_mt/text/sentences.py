@@ -1,14 +1,18 @@
 """Paragraphs to sentences, with the spacing between them."""
 
+import re
 from dataclasses import dataclass
 
 import sentencex
 
-# Languages that put no space between words and sentences, by their plain codes.
-WITHOUT_SPACES = frozenset(
-    ("zh", "zho", "cmn", "yue", "wuu", "lzh", "ja", "jpn", "th", "tha", "lo", "lao", "km", "khm",
-     "my", "mya", "bo", "bod")
+from transformer_mt.config.language_codes import WITHOUT_SPACES, plain_code
+
+_DOT_AFTER_ORDINALS = frozenset(
+    ("bs", "cs", "da", "de", "et", "fi", "fo", "hr", "hu", "is", "lv", "nb", "nn", "no", "pl", "sk",
+     "sl", "sr", "tr")
 )  # fmt: skip
+
+_ORDINAL_AT_END = re.compile(r"(?<![\d.,:])\d{1,2}\.$")
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,11 @@ def split_sentences(line: str, language: str) -> list[Sentence]:
     for segment in segments:
         text = segment.rstrip()
         spacing = segment[len(text) :]
-        if not text and sentences:
+        goes_on = plain_code(language) in _DOT_AFTER_ORDINALS and text and sentences
+        if goes_on and _ORDINAL_AT_END.search(sentences[-1].text):  # `im 2. Weltkrieg`
+            last = sentences.pop()
+            text = last.text + last.spacing + text
+        elif not text and sentences:
             last = sentences.pop()
             text, spacing = last.text, last.spacing + spacing
         sentences.append(Sentence(text, spacing))
@@ -61,8 +69,3 @@ def spacing_in(language: str, spacing: str) -> str:
 def has_spaces(language: str) -> bool:
     """Return whether a language puts spaces between words and sentences."""
     return plain_code(language) not in WITHOUT_SPACES
-
-
-def plain_code(language: str) -> str:
-    """Reduce a language code to its first part: `zh-CN` to `zh`."""
-    return language.replace("_", "-").split("-")[0].strip().lower()

@@ -24,6 +24,7 @@ from transformer_mt.errors import UNREADABLE_JSON, ConfigError, DataError, Model
 from transformer_mt.foreign_files import read_json
 from transformer_mt.hashes import FileHashes
 from transformer_mt.log import counted
+from transformer_mt.metrics.scores import build_metric
 from transformer_mt.storage import replace_json
 from transformer_mt.text.tokenizer import Tokenizers
 from transformer_mt.text.tokenizer_directory import load_tokenizers, save_tokenizers
@@ -114,6 +115,8 @@ def prepare_data(config: Config, sources: Sources, run: RunDirectory, *, is_main
     valid = sources.valid or open_held_out(run.held_out_dir, VALIDATION)
     valid_src, valid_tgt = read_pairs(valid)
     if is_main and not list_checkpoints(run.checkpoints_dir):
+        for name in config.training.validation.metrics:
+            build_metric(name, data.tgt_lang)  # what it advises comes before the training
         check_text(data, config.tokenizer, train, list(zip(valid_src, valid_tgt, strict=True)))
     tokenizers = find_tokenizers(config, run, train)
     train_sources = with_context(train, data.document)
@@ -133,7 +136,7 @@ def prepare_data(config: Config, sources: Sources, run: RunDirectory, *, is_main
         ],
         "valid": {
             "source": valid.describe(),
-            "texts": valid.fingerprint(hashes),
+            "texts": cleaned([valid], data)[0].fingerprint(hashes),
             "pairs": len(valid_src),
         },
     }
