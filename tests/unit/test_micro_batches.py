@@ -7,7 +7,7 @@ import torch
 
 from tests.tiny_runs import interrupt_at, metrics_without_times, weights_at
 from transformer_mt.config.loading import load_config
-from transformer_mt.config.training import BatchWarmupSettings
+from transformer_mt.config.training import BatchWarmupSettings, TrainingSettings
 from transformer_mt.data.batches import uniform_batch
 from transformer_mt.errors import ConfigError, DataError, InterruptedRun
 from transformer_mt.training.devices import check_precision, choose_precision
@@ -210,3 +210,28 @@ def test_recipes_for_a_gpu_take_16_bits_where_it_has_them(name, monkeypatch):
         sharded = recipe.model_copy(update={"parallel": "fsdp"})
         assert choose_precision(sharded, card) == ("bf16" if has_bf16 else "fp32")
     assert choose_precision(recipe, torch.device("cpu")) == "fp32"
+
+
+def test_weights_in_bf16_go_with_auto_where_that_is_bf16(monkeypatch):
+    settings = TrainingSettings(max_steps=1, precision="auto", weights="bf16")
+    assert list(settings.contradictions()) == []
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: True)
+    assert choose_precision(settings, torch.device("cuda", 0)) == "bf16"
+    with pytest.raises(ConfigError, match=r"training\.precision auto is fp32 on cpu: set training"):
+        choose_precision(settings, torch.device("cpu"))
+
+
+@pytest.mark.slow  # fp16 is emulated on processors
+def test_a_run_resumes_where_auto_is_another_precision(run_config, monkeypatch):
+    settings = run_config(training__precision="auto", training__max_steps=3)
+    with monkeypatch.context() as patch:
+        interrupt_at(patch, 2)
+        with pytest.raises(InterruptedRun):
+            train(settings)
+    monkeypatch.setattr("transformer_mt.training.setup.choose_precision", lambda *_: "fp16")
+    assert metrics_without_times(Path(train(settings).run_dir))[-1]["step"] == 3
+
+
+def test_a_cuda_graph_goes_with_precision_auto():
+    settings = TrainingSettings(max_steps=1, precision="auto", cuda_graph=True, static_shape=True)
+    assert list(settings.contradictions()) == []

@@ -155,8 +155,8 @@ def measure_training(config: Config, *, seconds: float) -> TrainingSpeed:
     """
     keep_freed_memory()
     device = choose_device(config.training.device)
-    check_precision(config.training.precision, device)
     precision = choose_precision(config.training, device)
+    check_precision(precision, device)
     multiply_fast(device)
     data = read_data(config)
     reset_peak_memory(device)

@@ -237,11 +237,12 @@ class TrainingSettings(Settings):
     """A process that does not answer the others for so long is given up, and all stop."""
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "fp32"
     """Arithmetic of matrix products; weights and optimizer stay in fp32. `auto` takes bf16 on a GPU
-    that has it, fp16 on an older one, and else fp32. On CUDA products of fp32 are TF32."""
+    (CUDA) that has it, fp16 on an older one, and else fp32, also on processors with instructions
+    for bf16, where `bf16` is faster. On CUDA products of fp32 are TF32."""
     weights: Literal["fp32", "bf16"] = "fp32"
-    """Type of the weights that the layers compute with. `bf16`, for precision bf16: they and all
-    activations are in bf16, as a copy that is made anew for each update; the weights that are
-    updated and kept, and the optimizer, stay in fp32 all the same."""
+    """Type of the weights that the layers compute with. `bf16`, for precision bf16 (or auto,
+    where that is bf16): they and all activations are in bf16, as a copy that is made anew for each
+    update; the weights that are updated and kept, and the optimizer, stay in fp32 all the same."""
     compile: Literal["auto", "layers", "none"] = "auto"
     """Put each layer and the loss through torch.compile: fewer, larger operators, after some
     seconds to make them. auto does so on CUDA alone, and never with attention patterns; on the CPU
@@ -249,7 +250,7 @@ class TrainingSettings(Settings):
     cuda_graph: bool = False
     """Record forward pass, loss and backward pass of a micro-batch once, and replay them as one: on
     CUDA, for small models and batches, where the GPU otherwise waits for Python. Needs
-    `static_shape`, precision bf16 and one process."""
+    `static_shape`, precision bf16 (or auto) and one process."""
     deterministic: bool = False
     """Take only operators that give the same result each time, also on CUDA, where that is slower.
     On the CPU all do, with the same versions, processor and number of threads; this setting keeps
@@ -294,7 +295,8 @@ class TrainingSettings(Settings):
             yield "", "set at least one of max_steps, max_epochs, max_total_tokens, max_minutes"
         if self.parallel == "fsdp" and self.precision == "fp16":
             yield "parallel", "fsdp has no loss scaling for precision fp16: take bf16, or ddp"
-        if self.weights == "bf16" and self.precision != "bf16":
+        # What auto is depends on the device: `choose_precision` checks it there.
+        if self.weights == "bf16" and self.precision not in ("bf16", "auto"):
             yield "weights", f"bf16 goes with precision bf16, not with {self.precision}: set both"
         if self.parallel == "fsdp" and self.weights == "bf16":
             yield "parallel", "fsdp has no weights bf16: set weights to fp32, or take ddp"
@@ -307,7 +309,8 @@ class TrainingSettings(Settings):
                 ("weights", "fp32"),
                 ("activation_checkpointing", "none"),
             ):
-                if getattr(self, name) != needed:
+                # Where a graph can be recorded, precision auto is bf16.
+                if getattr(self, name) not in (needed, "auto"):
                     yield (
                         "cuda_graph",
                         f"needs {name} {_in_yaml(needed)}: set it, or cuda_graph to false",

@@ -81,9 +81,24 @@ def _found(wanted: str, local_rank: int, setting: str) -> torch.device:
 
 
 def choose_precision(settings: TrainingSettings, device: torch.device) -> str:
-    """Return the precision of a run on a device, fp32, bf16 or fp16; see `training.precision`."""
-    if settings.precision != "auto":
-        return settings.precision
+    """Return the precision of a run on a device, fp32, bf16 or fp16; see `training.precision`.
+
+    Raises:
+        ConfigError: If weights in bf16 are wanted, and the precision is another.
+    """
+    precision = (
+        _best_precision(settings, device) if settings.precision == "auto" else (settings.precision)
+    )
+    if settings.weights == "bf16" and precision != "bf16":
+        raise ConfigError(
+            f"training.weights: bf16 goes with precision bf16, and training.precision "
+            f"{settings.precision} is {precision} on {device}: set training.precision to bf16, or "
+            "training.weights to fp32"
+        )
+    return precision
+
+
+def _best_precision(settings: TrainingSettings, device: torch.device) -> str:
     if device.type != "cuda":
         return "fp32"
     if torch.cuda.is_bf16_supported(including_emulation=False):

@@ -40,7 +40,8 @@ def resume_run(session: Session, updater: Updater, *, model: nn.Module) -> Train
     restore(checkpoint, model=model, optimizer=updater.optimizer, trained=updater.trained)
     copy_weights(model, updater.trained)
     updater.tally.restore(state.tally)
-    updater.gradients.scaler.load_state_dict(state.scaler)
+    if state.scaler:  # empty if the run had another precision, as `auto` may on another device
+        updater.gradients.scaler.load_state_dict(state.scaler)
     if not restore_rng(checkpoint, session.world, session.device):
         seed_dropout(session.config, session.world, step=state.step)
         logger.warning(

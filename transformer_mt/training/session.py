@@ -11,7 +11,12 @@ import torch
 from transformer_mt.config.schema import Config
 from transformer_mt.errors import InterruptedRun
 from transformer_mt.training.allocator import keep_freed_memory
-from transformer_mt.training.devices import check_precision, choose_device, multiply_fast
+from transformer_mt.training.devices import (
+    check_precision,
+    choose_device,
+    choose_precision,
+    multiply_fast,
+)
 from transformer_mt.training.distributed import World, open_world
 from transformer_mt.training.preparation import Data, open_sources, prepare_data
 from transformer_mt.training.run_directory import RunDirectory
@@ -78,7 +83,7 @@ def open_session(config: Config, *, fresh: bool) -> Iterator[Session]:
 def _open_run(config: Config, world: World, stop: StopRequest, *, fresh: bool) -> Iterator[Session]:
     """Claim the folder of the run and prepare its data."""
     device = choose_device(config.training.device, local_rank=world.local_rank)
-    check_precision(config.training.precision, device)
+    check_precision(choose_precision(config.training, device), device)
     multiply_fast(device)
     run = RunDirectory(Path(config.training.runs_dir) / config.name)
     try:
