@@ -165,6 +165,21 @@ def test_tables_are_recognised(folder: Path, kind: str) -> None:
     assert list(open_source(data.train[0], src_lang="en", tgt_lang="de")) == ROWS
 
 
+def test_commas_in_the_first_row_do_not_hide_its_delimiter(folder: Path) -> None:
+    rows = [("Yes, no, yes", "Ja, nein, ja"), *ROWS]
+    Path("x.csv").write_text("".join(f"{en};{de}\n" for en, de in rows).replace("Mann,", "Mann"))
+    result = tmt("init", "x.csv", "--src-lang", "en", "--tgt-lang", "de")
+    assert result.exit_code == 0, result.stderr
+    source = load_config(Path("en-de.yaml")).data.train[0]
+    assert (source.type, source.delimiter) == ("csv", ";")
+
+
+def test_one_file_for_both_sides_is_refused(folder: Path) -> None:
+    Path("link.de").symlink_to("x.de")
+    result = tmt("init", "x.de", "link.de")
+    assert (result.exit_code, "source and target are one file" in result.stderr) == (2, True)
+
+
 def test_a_table_that_does_not_tell_its_columns_is_refused(folder: Path) -> None:
     Path("x.jsonl").write_text(json.dumps({"id": "1", "a": "b", "c": "d"}))
     result = tmt("init", "x.jsonl")

@@ -1,7 +1,6 @@
 """`tmt init`: a config for one's own text."""
 
 import logging
-import os
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
@@ -12,6 +11,7 @@ from transformer_mt.cli.help import examples
 from transformer_mt.config.data import LANGUAGE_PATTERN, TextSource
 from transformer_mt.config.loading import parse_config
 from transformer_mt.errors import ConfigError
+from transformer_mt.processors import num_processors
 
 if TYPE_CHECKING:
     from transformer_mt.config.data import Source
@@ -75,13 +75,13 @@ def init(
     languages = _languages((src_lang, tgt_lang), named, facts)
     output = output or Path("{}-{}.yaml".format(*languages))
     _check_output(output)
-    num_processors, has_gpu = _machine()
-    chosen = plan(facts, num_processors=num_processors, has_gpu=has_gpu, minutes=minutes)
+    num_available, has_gpu = _machine()
+    chosen = plan(facts, num_processors=num_available, has_gpu=has_gpu, minutes=minutes)
     text = write_recipe(output.stem, source, languages, facts, chosen)
     parse_config(text, str(output))
     with open(output, "x", encoding="utf-8") as file:
         file.write(text)
-    _tell(facts, chosen, num_processors=num_processors, has_gpu=has_gpu)
+    _tell(facts, chosen, num_processors=num_available, has_gpu=has_gpu)
     typer.echo(f"wrote {output}. Next:")
     typer.echo(f"  tmt train --config {output}\n  tmt translate < input.txt\n  tmt evaluate --bleu")
 
@@ -103,6 +103,8 @@ def _find_source(
     if tgt is None:
         found = find_columns(src, wanted=wanted)
         return found.source, found.languages
+    if src.exists() and tgt.exists() and src.samefile(tgt):
+        raise ConfigError(f"{src}: source and target are one file: name the translations second")
     languages = language_of_name(src.name), language_of_name(tgt.name)
     return TextSource(src=str(src), tgt=str(tgt)), languages
 
@@ -146,12 +148,8 @@ def _machine() -> tuple[int, bool]:
     """Count the processors, and say whether training will find a GPU; torch stays unloaded."""
     from transformer_mt.versions import installed_versions
 
-    if hasattr(os, "sched_getaffinity"):
-        num_processors = len(os.sched_getaffinity(0))
-    else:
-        num_processors = os.cpu_count() or 1
     has_driver = Path("/dev/nvidiactl").exists() or shutil.which("nvidia-smi") is not None
-    return num_processors, has_driver and installed_versions()["cuda"] is not None
+    return num_processors(), has_driver and installed_versions()["cuda"] is not None
 
 
 def _tell(facts: "TextFacts", chosen: "Plan", *, num_processors: int, has_gpu: bool) -> None:

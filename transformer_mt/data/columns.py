@@ -17,6 +17,7 @@ _KINDS = {
     ".tsv": "tsv", ".tab": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl",
     ".json": "jsonl", ".parquet": "parquet",
 }  # fmt: skip
+_NUM_LINES = 20
 _SOURCE_NAMES = ("src", "source")
 _TARGET_NAMES = ("tgt", "target", "trg", "translation")
 
@@ -53,7 +54,7 @@ def find_columns(path: Path, *, wanted: tuple[str | None, str | None]) -> Column
             _languages(src, tgt),
         )
     check_kind(path)
-    lines = list(islice(read_lines(path), 2))
+    lines = list(islice(read_lines(path), _NUM_LINES))
     if not lines:
         raise DataError(f"{path}: holds no sentence pairs")
     if kind == "jsonl":
@@ -62,7 +63,7 @@ def find_columns(path: Path, *, wanted: tuple[str | None, str | None]) -> Column
             config.JsonlSource(type="jsonl", path=str(path), src_field=src, tgt_field=tgt),
             _languages(src, tgt),
         )
-    delimiter = "\t" if kind == "tsv" else max(",;\t|", key=lines[0].count)
+    delimiter = "\t" if kind == "tsv" else _find_delimiter(lines)
     row = next(csv.reader(lines, delimiter=delimiter), [])
     if _is_header(row):
         src, tgt = _choose(row, path, wanted)
@@ -99,6 +100,16 @@ def _parquet_fields(path: Path) -> list[str]:
     from transformer_mt.data.table_sources import text_fields
 
     return text_fields(path)
+
+
+def _find_delimiter(lines: Sequence[str]) -> str:
+    """Choose what splits most rows into as many cells as the first: text has commas, too."""
+
+    def num_like_first(delimiter: str) -> int:
+        widths = [len(row) for row in csv.reader(lines, delimiter=delimiter)]
+        return widths.count(widths[0]) if widths[0] > 1 else 0
+
+    return max(",;\t|", key=num_like_first)
 
 
 def _is_header(row: Sequence[str]) -> bool:
