@@ -246,3 +246,14 @@ def test_a_model_is_scored_against_several_references(tiny_bundle, files, hypoth
     arguments = ("--model", tiny_bundle, "--src", files[0], "--ref", files[1], "--ref", other)
     (line,) = run(*arguments, "--bleu").stdout.splitlines()
     assert "BLEU = 100.00 (nrefs:2|" in line
+
+
+def test_a_reference_with_markup_and_an_archive_without_suffix_are_refused(tmp_path):
+    for name, content, words in (
+        ("x.sgm", b"<refset>\n<seg>a</seg>\n</refset>\n", "an SGM file"),
+        ("x.txt", b"\x1f\x8b\x08", "gzip data without its suffix"),
+    ):
+        file = tmp_path / name
+        file.write_bytes(content)
+        result = run("--hyp", file, "--ref", file)
+        assert (result.exit_code, words in result.stderr) == (3, True), result.stderr
