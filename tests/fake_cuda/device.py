@@ -21,6 +21,7 @@ ctypes.CDLL(os.environ["FAKE_CUDA_GUARD"], mode=ctypes.RTLD_GLOBAL)
 
 import torch  # noqa: E402
 from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
+from torch.nn.attention.varlen import varlen_attn  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from torch.utils._pytree import tree_leaves  # noqa: E402
 
@@ -34,7 +35,7 @@ def fake_device(capability: tuple[int, int], *, gigabytes: int = 80) -> Iterator
     """Let torch believe in a device, and let tensors be fake."""
     properties = mock.Mock(total_memory=gigabytes * 10**9, multi_processor_count=132)
     properties.configure_mock(major=capability[0], minor=capability[1], name="a fake device")
-    argument = attend.varlen_argument(attend.varlen_attn)
+    argument = attend.varlen_argument(varlen_attn)
     answers = {
         "torch.cuda.get_device_capability": capability,
         "torch.cuda.get_device_properties": properties,

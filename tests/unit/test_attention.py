@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.nn.attention.varlen import varlen_attn
 
 from transformer_mt.nn import attend as attend_module
 from transformer_mt.nn.attend import (
@@ -194,7 +195,7 @@ def varlen_of_2_13(  # type: ignore[no-untyped-def]
 
 def use_as_varlen(monkeypatch: pytest.MonkeyPatch, kernel: Callable[..., Any]) -> None:
     argument = varlen_argument(kernel)
-    monkeypatch.setattr(attend_module, "varlen_attn", kernel)
+    monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", kernel)
     monkeypatch.setattr(attend_module, "varlen_argument_of", lambda device: argument)
 
 
@@ -251,7 +252,7 @@ def test_an_unknown_signature_of_the_packed_kernel_is_not_used() -> None:
 
 
 def test_the_signature_of_this_torch_is_known() -> None:
-    assert varlen_argument(attend_module.varlen_attn) is not None
+    assert varlen_argument(varlen_attn) is not None
 
 
 @pytest.mark.parametrize("causal", [False, True])

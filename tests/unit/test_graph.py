@@ -31,7 +31,7 @@ def packed_attention(q, k, v, q_offsets, k_offsets, max_q, max_k, window_size=(-
 
 @pytest.fixture(autouse=True)
 def attention_by_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attend_module, "varlen_attn", packed_attention)
+    monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", packed_attention)
     monkeypatch.setattr(attend_module, "varlen_argument_of", lambda device: "window_size")
     monkeypatch.setattr(attend_module, "attend", lambda x, layout, **_: attend_varlen(x, layout))
     monkeypatch.setattr("transformer_mt.nn.attention.attend", attend_module.attend)

@@ -16,7 +16,6 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.nn.attention.varlen import varlen_attn
 
 from transformer_mt.errors import brief
 from transformer_mt.nn.dropout import Dropout
@@ -228,6 +227,8 @@ def attend_varlen(projections: tuple[Tensor, ...], layout: Layout) -> Tensor:
 
     The parts of a tail are sequences, too, as the kernel leaves rows outside of all of them unset.
     """
+    from torch.nn.attention.varlen import varlen_attn  # here: it takes a second, on any device
+
     causal: dict[str, Any]
     if varlen_argument_of(projections[0].device.index) == "window_size":
         causal = {"window_size": (-1, 0) if layout.causal else (-1, -1)}
@@ -303,6 +304,8 @@ def _tried_varlen(device: int) -> str | None:
 
     Builds of torch may lack the kernel, which must not end a run.
     """
+    from torch.nn.attention.varlen import varlen_attn
+
     argument = varlen_argument(varlen_attn)
     try:
         if argument is None:
