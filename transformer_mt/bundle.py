@@ -22,7 +22,8 @@ from transformer_mt import __version__
 from transformer_mt.config.loading import dump_config, load_recorded
 from transformer_mt.config.schema import Config
 from transformer_mt.errors import UNREADABLE_JSON, ModelError, TmtError
-from transformer_mt.foreign_files import read_json, read_small
+from transformer_mt.foreign_files import read_json
+from transformer_mt.locations import CONFIG, WEIGHTS
 from transformer_mt.models.build import build_model
 from transformer_mt.models.seq2seq import Seq2Seq
 from transformer_mt.storage import (
@@ -34,12 +35,9 @@ from transformer_mt.storage import (
 from transformer_mt.text.tokenizer import Tokenizers
 from transformer_mt.versions import installed_versions
 
-CONFIG = "config.yaml"
-WEIGHTS = "model.safetensors"
 CARD = "README.md"
 KIND = "transformer_mt bundle"
 FORMAT_VERSION = 1
-MODEL_VARIABLE = "TMT_MODEL"
 
 
 @dataclass(frozen=True)
@@ -156,33 +154,6 @@ def _identity(directory: Path) -> int | None:
         return None
 
 
-def find_bundle(explicit: Path | None, runs_dir: str | Path = "runs") -> Path:
-    """Find the model to use: the named one, else `$TMT_MODEL`, else the best of the newest run.
-
-    Args:
-        explicit: What the user named; a bundle or a run.
-        runs_dir: Folder of all runs.
-
-    Raises:
-        ModelError: If there is none; says what to do.
-    """
-    if explicit is not None:
-        return _bundle_at(explicit)
-    if named := os.environ.get(MODEL_VARIABLE):
-        try:
-            return _bundle_at(Path(os.path.expanduser(named)))
-        except ModelError as error:
-            raise ModelError(f"${MODEL_VARIABLE}: {error}") from error
-    run = newest_run(runs_dir)
-    if run is None:
-        raise ModelError(
-            f"no model given and no run in {runs_dir}/ that {runs_dir}/latest names: "
-            "name one with --model, "
-            f"set ${MODEL_VARIABLE}, or train one with `tmt train --config FILE`"
-        )
-    return _bundle_at(run)
-
-
 def bundle_scores(directory: Path) -> dict[str, Any]:
     """Return what the manifest of a bundle says of its quality; nothing if it cannot be read."""
     try:
@@ -192,19 +163,6 @@ def bundle_scores(directory: Path) -> dict[str, Any]:
     except (*UNREADABLE_JSON, AttributeError, OverflowError):
         return {}
     return scores
-
-
-def newest_run(runs_dir: str | Path) -> Path | None:
-    """Return the run that `runs_dir/latest` names, a text file; None without one.
-
-    A text file and no link: it also works on Windows, on network drives and in archives.
-    """
-    try:
-        name = read_small(Path(runs_dir) / "latest").strip()
-    except (OSError, ValueError):
-        return None
-    run = Path(runs_dir) / name
-    return run if name and run.is_dir() else None
 
 
 def weights_of(model: nn.Module) -> dict[str, Tensor]:
@@ -279,32 +237,6 @@ def _check_names(
     if wrong:
         shown = "; ".join(wrong[:8]) + (f"; and {len(wrong) - 8} more" if len(wrong) > 8 else "")
         raise ModelError(f"{path}: made for another architecture: {shown}")
-
-
-def _bundle_at(path: Path) -> Path:
-    if path.is_file() and path.name == "latest":
-        path = newest_run(path.parent) or path
-    if path.parent.name == "checkpoints" and (path / MANIFEST).is_file():
-        run = path.parent.parent
-        raise ModelError(
-            f"{path}: a checkpoint, kept to go on with training, and no model: take {run}, or make "
-            f"a model of the newest with `tmt average --run {run} --last 1 --output DIR`"
-        )
-    for candidate in (path, path / "best"):
-        if (candidate / MANIFEST).is_file() and (candidate / WEIGHTS).is_file():
-            return candidate
-    # A run has its lock from its first moment on.
-    if (path / "lock").is_file() or (path / "checkpoints").is_dir():
-        raise ModelError(
-            f"{path}: this run has no model yet: one is kept at the first validation; wait for "
-            "it, go on with the same `tmt train` command, or name another model with --model"
-        )
-    what = "holds no model bundle" if path.is_dir() else "no such folder"
-    if path.is_file():
-        what = "is a file"
-    raise ModelError(
-        f"{path}: {what}: expected a bundle ({MANIFEST}, {WEIGHTS}, ..) or a run with best/"
-    )
 
 
 def _model_card(config: Config, weights: Mapping[str, Tensor], scores: Mapping[str, object]) -> str:

@@ -27,6 +27,7 @@ from transformer_mt.cli.main import (
     report,
     tmt,
 )
+from transformer_mt.cli.options import as_text
 from transformer_mt.errors import (
     ConfigError,
     DataError,
@@ -297,14 +298,110 @@ from {module} import {function}
     assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
 
 
+LOADS = """
+import sys
+from transformer_mt.cli.main import main
+sys.argv = ["tmt", *sys.argv[1:]]
+try:
+    main()
+except SystemExit as stop:
+    code = stop.code
+print(*{name.partition(".")[0] for name in sys.modules}, *sys.modules, file=sys.__stdout__)
+sys.exit(code)
+"""
+
+
+def loaded_by(*arguments: object, **environment: str) -> tuple[int, set[str], str]:
+    """Run `tmt` in a process of its own: its exit code, what it imported, its stderr."""
+    done = subprocess.run(
+        [sys.executable, "-c", LOADS, *map(str, arguments)],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        env=os.environ | environment,
+    )
+    return done.returncode, set(done.stdout.split("\n")[-2].split()), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        ("translate -m NOWHERE -i HERE", 4),
+        ("translate -m MODEL -i NOWHERE", 3),
+        ("translate -m MODEL -i HERE --glossary NOWHERE", 3),
+        ("evaluate -m NOWHERE --src HERE --ref HERE", 4),
+        ("evaluate -m MODEL --src HERE --ref NOWHERE", 3),
+        ("score -m MODEL -m NOWHERE --src HERE --tgt HERE", 4),
+        ("rescore -m MODEL -m NOWHERE --src HERE -i HERE", 4),
+        ("rescore -m MODEL --src HERE -i NOWHERE", 3),
+        ("explain dog -m NOWHERE", 4),
+        ("compare NOWHERE", 4),
+        ("verify NOWHERE", 4),
+    ],
+)
+def test_what_is_missing_is_named_before_torch_is_loaded(
+    tmp_path: Path, tiny_bundle: Path, arguments: str, code: int
+) -> None:
+    here = tmp_path / "here"
+    here.write_text("dog\n")
+    words = {"NOWHERE": tmp_path / "nowhere", "HERE": here, "MODEL": tiny_bundle}
+    ended, loaded, err = loaded_by(*(words.get(word, word) for word in arguments.split()))
+    assert ended == code
+    assert f"{tmp_path}/nowhere: " in err
+    assert err.count("\n") == 1
+    assert "torch" not in loaded
+
+
+def test_translation_loads_nothing_that_it_does_not_use(tiny_bundle: Path, tmp_path: Path) -> None:
+    text = tmp_path / "text"
+    text.write_text("dog\n")
+    code, loaded, _ = loaded_by("translate", "-m", tiny_bundle, "-i", text)
+    assert (code, "torch" in loaded) == (0, True)
+    unused = {"datasets", "pyarrow", "pandas", "sacrebleu", "sentencex", "sympy", "matplotlib"}
+    assert not loaded & (
+        unused | {"torch._dynamo", "torch._inductor", "transformer_mt.training.trainer"}
+    )
+
+
+ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+
+
+def test_text_of_options_is_utf8_in_every_locale(tmp_path: Path) -> None:
+    path = tmp_path / "größe.yaml"
+    path.write_text(GOOD)
+
+    def ended(setting: bytes) -> tuple[int, bytes, bytes]:
+        command = [*PROGRAM, "config", "show", str(path), "--set"]
+        done = subprocess.run(
+            [*map(os.fsencode, command), setting], capture_output=True, env=os.environ | ASCII
+        )
+        return done.returncode, done.stdout, done.stderr
+
+    code, out, err = ended("data.corpus_dir=größe".encode())
+    assert (code, "corpus_dir: größe\n" in out.decode(), err) == (0, True, b"")
+    assert ended(b"name=\xe4") == (
+        2,
+        b"",
+        b"tmt: error: name=\\udce4: these bytes are not UTF-8: type the text in UTF-8\n",
+    )
+
+
+def test_text_is_read_by_the_locale_where_it_is_not_utf8(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fsencode", lambda word: word.encode("latin-1"))
+    assert as_text("Ã¤ b") == "ä b"
+    assert as_text("ä b") == "ä b"
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ([], "Usage: tmt"),
         (["trian"], "No such command 'trian'. Did you mean 'train'"),
         (["--quiet", "--verbose", "config", "schema"], "exclude each other"),
-        (["config", "show"], "Missing argument 'CONFIG'"),
-        (["config", "check", "--config"], "Missing argument 'CONFIG'"),
+        (["config", "show"], "give a config as an argument, or with --config"),
+        (["config", "check"], "give configs as arguments, or with --config"),
+        (["inspect", "base", "--config", "base"], "name the same thing: give one of them"),
+        (["lab", "schedule", "base", "-c", "base"], "name the same thing: give one of them"),
         (["config", "show", "a", "b"], "unexpected extra argument"),
         (["config", "show", "--sett", "x"], "No such option: --sett; did you mean --set?"),
         (["train", "--lr", "1"], "No such option: --lr; give --set training.lr=.."),

@@ -8,7 +8,7 @@ import pytest
 
 from tests.commands import tmt
 from tests.tiny_runs import tiny_config
-from transformer_mt.config.loading import dump_config
+from transformer_mt.config.loading import dump_config, load_config
 from transformer_mt.decoding.translator import Translator
 
 
@@ -87,6 +87,29 @@ def test_a_damaged_memory_of_translations_is_made_anew(runs, changed):
     for text in ("{", "[" * 99_999, '{"hypotheses": ["too few"]}'):
         kept.write_text(text)
         assert tmt("compare", copy).stdout == before.stdout
+
+
+def test_several_references_are_those_of_files_and_of_test_sets(runs, tmp_path):
+    sources, one, two = (tmp_path / name for name in ("src", "one", "two"))
+    sources.write_text("1 2 3 4 5\n6 7 8 9\n")
+    one.write_text("x y z\n" * 2)
+    two.write_text(tmt("translate", "-m", runs / "tiny", "-i", sources).stdout)
+    files = ("--src", sources, "--ref", one, "--ref", two)
+    both, alone = (
+        json.loads(tmt("compare", runs / "tiny", *given, "--json").stdout)["runs"][0]["scores"]
+        for given in (files, files[:-2])
+    )
+    assert all(score["signature"].startswith("nrefs:2|") for score in both)
+    assert both[1]["value"] > 99 > alone[1]["value"]
+
+    copy = Path(shutil.copytree(runs / "tiny", tmp_path / "copy"))
+    config = load_config(copy / "config.yaml")
+    test = {"type": "text", "src": str(sources), "tgt": str(one), "more_references": [str(two)]}
+    data = config.data.model_dump() | {"test": {"own": test}}
+    changed = type(config).model_validate(config.model_dump() | {"data": data})
+    (copy / "config.yaml").write_text(dump_config(changed))
+    (shown,) = json.loads(tmt("compare", copy, "--json").stdout)["runs"]
+    assert shown["scores"] == both
 
 
 def test_a_table_is_for_people_or_for_a_page(runs):

@@ -120,7 +120,11 @@ def test_scoring_files_imports_no_torch(files):
         (["--hyp", "DE", "--ref", "DE", "--src", "EN"], 2, "--src would have no effect"),
         (["--hyp", "DE", "--ref", "DE", "--beam-size", "3"], 2, "--beam-size would have no"),
         (["--src", "EN", "--ref", "DE", "--test-set", "first"], 2, "--test-set would have no"),
-        (["--src", "EN", "--ref", "DE", "--output", "DE"], 2, "another option names it, too"),
+        (
+            ["--src", "EN", "--ref", "DE", "--output", "DE"],
+            2,
+            "for something else",
+        ),
         (["--test-set", "first", "--output", "/dev/null/x"], 2, "/dev/null is no folder"),
         (["--output", "DE"], 2, "it is a file, but 2 test sets need a folder"),
         (["--output", "/dev/null/x"], 2, "/dev/null is no folder"),

@@ -298,7 +298,7 @@ def test_an_output_that_is_the_input_is_refused_before_it_is_emptied(tiny_bundle
     same.symlink_to(text)
     result = run("translate", "--model", tiny_bundle, "--input", text, "--output", same)
     assert result.exit_code == 2, result.stderr
-    assert "another option names it, too" in result.stderr
+    assert "for something else; choose another file" in result.stderr
     assert text.read_bytes() == b"dog\n"
     new = tmp_path / "new"
     twice = ("--output", new, "--alignments", tmp_path / "." / "new")

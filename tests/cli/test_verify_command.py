@@ -81,4 +81,4 @@ def test_corpora_and_tokenizers_are_verified_too(run: Path, corpus_dir: Path) ->
 def test_what_is_none_of_these_is_an_error(tmp_path: Path) -> None:
     result = verify(str(tmp_path))
     assert result.exit_code == 4
-    assert "expected a model bundle, a run, a corpus or a tokenizer" in result.stderr
+    assert "expected a model folder, a run, a corpus or a tokenizer" in result.stderr

@@ -11,7 +11,6 @@ from safetensors.torch import load_file
 
 from transformer_mt import bundle as bundles
 from transformer_mt.bundle import (
-    find_bundle,
     load_bundle,
     load_weights,
     save_bundle,
@@ -19,6 +18,7 @@ from transformer_mt.bundle import (
     weights_of,
 )
 from transformer_mt.errors import ModelError
+from transformer_mt.locations import find_bundle
 from transformer_mt.models.build import build_model
 
 
@@ -186,7 +186,7 @@ def test_without_a_model_it_says_what_to_do(tmp_path, bundle, monkeypatch):
         find_bundle(None, tmp_path / "runs")
     with pytest.raises(ModelError, match="no such folder"):
         find_bundle(tmp_path / "nothing")
-    with pytest.raises(ModelError, match="holds no model bundle"):
+    with pytest.raises(ModelError, match="holds no model: expected a model folder"):
         find_bundle(run / "checkpoints")
     a_file = tmp_path / "runs" / "notes.txt"
     a_file.write_text("x")

@@ -97,7 +97,7 @@ def test_a_shortlist_of_documents_knows_the_separator_and_learns_from_sentences_
     data = bundle.config.data.model_copy(update={"train": [train], "corpus_dir": folder})
     found = replace(bundle, config=bundle.config.model_copy(update={"data": data}))
     monkeypatch.setattr(bundles, "load_bundle", lambda path: found)
-    monkeypatch.setattr(bundles, "find_bundle", lambda path: tmp_path / "best")
+    monkeypatch.setattr("transformer_mt.cli.shortlist.find_bundle", lambda _: tmp_path / "best")
     path = tmp_path / "list"
     result = CliRunner().invoke(app, ["shortlist", "--output", str(path), "--frequent", "3"])
     assert result.exit_code == 0, result.stderr

@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).parents[2] / "transformer_mt"
 LAYERS = [
     {"errors", "hashes", "processes", "processors", "claims", "foreign_files"},
     {"config", "log", "storage", "versions"},
-    {"figures"},
+    {"figures", "locations"},
     {"text", "metrics"},
     {"data", "nn"},
     {"models"},

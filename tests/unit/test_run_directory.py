@@ -10,7 +10,8 @@ import torch
 from transformer_mt.config.loading import load_config
 from transformer_mt.config.schema import Config
 from transformer_mt.errors import ConfigError, ModelError, TmtError
-from transformer_mt.training.run_directory import RunDirectory, find_run
+from transformer_mt.locations import run_folder
+from transformer_mt.training.run_directory import RunDirectory
 
 
 @pytest.mark.parametrize("content", [b"gone\n", b"", b"\xff\xfe", None])
@@ -21,7 +22,7 @@ def test_latest_that_names_no_run_is_one_error_with_the_way_out(
     if content is not None:
         latest.write_bytes(content)
     with pytest.raises(ModelError, match=r"latest: names no run: .*tmt train"):
-        find_run(latest)
+        run_folder(latest)
 
 
 def test_latest_stands_for_the_run_that_it_names(tmp_path: Path) -> None:
@@ -30,7 +31,7 @@ def test_latest_stands_for_the_run_that_it_names(tmp_path: Path) -> None:
     for name in ("config.yaml", "metrics.jsonl"):
         (run / name).touch()
     (tmp_path / "latest").write_text("mine\n", encoding="utf-8")
-    assert find_run(tmp_path / "latest").root == run
+    assert run_folder(tmp_path / "latest") == run
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"starts": 1}', "[" * 99_999])

@@ -57,8 +57,6 @@ def attention(
     Each row is a piece of the translation; its weights on the pieces of the source sum to 1 with
     that of the end of the source, which is not shown.
     """
-    from transformer_mt.decoding.alignment import attention_of, candidate_of
-    from transformer_mt.decoding.picture import draw_attention
     from transformer_mt.figures import check_figure
 
     text = " ".join(words)
@@ -67,6 +65,10 @@ def attention(
     if not text.strip() or (target is not None and not target.strip()):
         raise DataError("expected some text; it is empty or blank")
     bundle = load_model(model, device=device, precision=precision)
+
+    from transformer_mt.decoding.alignment import attention_of, candidate_of
+    from transformer_mt.decoding.picture import draw_attention
+
     translator = make_translator(bundle, {})
     if target is None:
         candidate = translator.translate([text])[0].n_best[0]

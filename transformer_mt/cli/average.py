@@ -8,6 +8,7 @@ import typer
 from transformer_mt.cli.help import examples
 from transformer_mt.cli.options import either
 from transformer_mt.errors import ConfigError
+from transformer_mt.locations import run_folder
 
 
 def register(app: typer.Typer) -> None:
@@ -48,12 +49,12 @@ def average(
 
     if argument is None and run is None:
         run = Path("runs/latest")
-    named = either(argument, run, "--run", "a run")
+    folder = run_folder(either(argument, run, "--run", "a run"))
 
     from transformer_mt.training.averaging import average_run
-    from transformer_mt.training.run_directory import find_run
+    from transformer_mt.training.run_directory import RunDirectory
 
     steps = average_run(
-        find_run(named), output, which="last" if last else "best", number=last or best or 1
+        RunDirectory(folder), output, which="last" if last else "best", number=last or best or 1
     )
     typer.echo(f"{output}: mean of {len(steps)} checkpoints (steps {', '.join(map(str, steps))})")

@@ -24,6 +24,7 @@ from transformer_mt.cli.model_options import (
 )
 from transformer_mt.cli.options import AsJson, ConfigArgument, ConfigName, Overrides, either
 from transformer_mt.config.loading import find_config, load_config
+from transformer_mt.locations import find_bundle
 from transformer_mt.versions import installed_versions
 
 if TYPE_CHECKING:
@@ -130,14 +131,14 @@ def decode(
     from transformer_mt.text.lines import read_lines
 
     lines = list(read_lines(input))  # a wrong name is told before torch is loaded
+    path = find_bundle(model)
 
     import torch
 
     from transformer_mt.benchmarks.decoding import measure_decoding
     from transformer_mt.benchmarks.machine import peak_memory_bytes
-    from transformer_mt.bundle import count_parameters, find_bundle
+    from transformer_mt.bundle import count_parameters
 
-    path = find_bundle(model)
     started = time.perf_counter()
     bundle, copies = load_on_devices(
         [path], None, device=device, devices=devices, num_workers=num_workers, precision=precision

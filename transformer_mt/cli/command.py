@@ -9,6 +9,8 @@ from typing import Any
 import typer
 from typer.core import TyperCommand
 
+from transformer_mt.cli.options import as_text
+
 CLOSE = 0.75
 """How like an option an unknown one must be to be taken for a slip of the keyboard."""
 
@@ -24,12 +26,17 @@ ELSEWHERE = {
 """Options that other programs have, and what to type here."""
 
 
+FILES = ("CONFIG", "FILE|TEXT")
+"""Words that may name files, whose names may be any bytes."""
+
+
 class Command(TyperCommand):
     """A command of `tmt`.
 
-    An option with a single value can be given once; `~` in paths is the home folder; the options
-    of the program, such as `-q`, may also stand behind the command. The help shows options in
-    groups: the group of an option is its `rich_help_panel`, and those without come first.
+    An option with a single value can be given once; `~` in paths is the home folder; text is UTF-8
+    in every locale; the options of the program, such as `-q`, may also stand behind the command.
+    The help shows options in groups: the group of an option is its `rich_help_panel`, and those
+    without come first.
     """
 
     def __init__(self, *positional: Any, **named: Any) -> None:
@@ -78,8 +85,9 @@ class Command(TyperCommand):
             error.message = error.message.removeprefix("Value error, ").partition(", unable")[0]
             error.message = error.message.replace("Input should be", "must be")
             raise
-        for name, value in ctx.params.items():
-            ctx.params[name] = _at_home(value)
+        for parameter in [] if ctx.resilient_parsing else self.params:
+            if parameter.name in ctx.params and parameter.metavar not in FILES:
+                ctx.params[parameter.name] = _as_typed(ctx.params[parameter.name])
         return rest
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
@@ -126,11 +134,13 @@ def _has_one_value(parameter: Any) -> bool:
     return not parameter.is_flag or bool(parameter.secondary_opts)
 
 
-def _at_home(value: Any) -> Any:
-    """Replace `~` at the start of paths; leave other values alone."""
+def _as_typed(value: Any) -> Any:
+    """Decode text, and replace `~` at the start of paths; leave other values alone."""
+    if isinstance(value, str):
+        return as_text(value)
     if isinstance(value, Path):
         return Path(os.path.expanduser(value))
-    return type(value)(map(_at_home, value)) if isinstance(value, list | tuple) else value
+    return type(value)(map(_as_typed, value)) if isinstance(value, list | tuple) else value
 
 
 def _as_setting(name: str) -> str:

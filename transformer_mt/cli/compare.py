@@ -24,6 +24,7 @@ from transformer_mt.cli.model_options import BeamSize, Device, load_model, make_
 from transformer_mt.cli.options import AsJson, References, Sources
 from transformer_mt.cli.streams import parallel_lines, progress_bar
 from transformer_mt.errors import ConfigError
+from transformer_mt.locations import run_folder
 
 if TYPE_CHECKING:
     from transformer_mt.data.test_sets import TestSet
@@ -86,6 +87,7 @@ def compare(
     if as_json and as_markdown:
         raise ConfigError("--json and --markdown exclude each other")
     edges = check_length_options(by_length, length_edges, figure)
+    folders = [run_folder(run) for run in runs]
 
     from transformer_mt.data.test_sets import TestSet
     from transformer_mt.lab.comparison import (
@@ -95,9 +97,9 @@ def compare(
         compare_runs,
         read_facts,
     )
-    from transformer_mt.training.run_directory import find_run
+    from transformer_mt.training.run_directory import RunDirectory
 
-    found = [find_run(run) for run in runs]
+    found = [*map(RunDirectory, folders)]
     for run in found:  # before anything is translated
         read_facts(run)
     if src is not None:

@@ -2,13 +2,12 @@
 
 import json
 import logging
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from transformer_mt.cli.command import Command
 from transformer_mt.cli.help import examples
-from transformer_mt.cli.options import Overrides
+from transformer_mt.cli.options import ConfigArgument, ConfigName, Overrides, either
 from transformer_mt.config.json_schema import config_schema
 from transformer_mt.config.loading import dump_config, find_config, load_config
 from transformer_mt.config.unused import unused_settings
@@ -34,44 +33,39 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group, name="config")
 
 
-class ConfigArgument(Command):
-    """A command whose configs may also be named as other commands want it, with `--config`."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the command line without the name of that option."""
-        named = [argument.removeprefix("--config=") for argument in args]
-        return super().parse_args(ctx, [name for name in named if name not in ("--config", "-c")])
-
-
 @group.command(
-    cls=ConfigArgument,
     epilog=examples(
         "tmt config show base.yaml",
         "tmt config show base.yaml --set training.max_steps=1000 > mine.yaml",
     ),
 )
 def show(
-    config: Annotated[
-        str, typer.Argument(metavar="CONFIG", help="Config file, or name of a recipe.")
-    ],
+    argument: ConfigArgument = None,
+    config: ConfigName = None,
     settings: Overrides = [],  # noqa: B006 - typer reads the default; nothing changes it
 ) -> None:
     """Print a config with all its settings, defaults included."""
-    typer.echo(dump_config(load_config(find_config(config), settings)), nl=False)
+    path = find_config(either(argument, config, "--config", "a config"))
+    typer.echo(dump_config(load_config(path, settings)), nl=False)
 
 
 @group.command(
-    cls=ConfigArgument,
     epilog=examples(
         "tmt config check base.yaml",
         "tmt config check configs/*.yaml --set training.max_steps=1000",
     ),
 )
 def check(
+    arguments: Annotated[
+        list[str], typer.Argument(metavar="CONFIG", help="The same without --config.")
+    ] = [],  # noqa: B006 - typer reads the default; nothing changes it
     configs: Annotated[
-        list[str], typer.Argument(metavar="CONFIG", help="Config files, or names of recipes.")
-    ],
-    settings: Overrides = [],  # noqa: B006 - typer reads the default; nothing changes it
+        list[str],
+        typer.Option(
+            "--config", metavar="CONFIG", help="Config file, or name of a recipe; repeatable."
+        ),
+    ] = [],  # noqa: B006
+    settings: Overrides = [],  # noqa: B006
 ) -> None:
     """Report every mistake of configs; a line with `ok` for each good one.
 
@@ -80,8 +74,10 @@ def check(
     """
     from transformer_mt.data.sources import check_files
 
+    if not (names := [*arguments, *configs]):
+        raise ConfigError("nothing is named: give configs as arguments, or with --config")
     mistakes = []
-    for name in configs:
+    for name in names:
         try:
             config = load_config(find_config(name), settings)
         except ConfigError as error:

@@ -13,6 +13,7 @@ import typer
 
 from transformer_mt.cli.model_options import Copies, has_several_ranks, load_models
 from transformer_mt.errors import ConfigError, ModelError
+from transformer_mt.locations import find_bundle
 from transformer_mt.log import configure_logging
 
 if TYPE_CHECKING:
@@ -68,11 +69,11 @@ def load_on_devices(
                 f"--devices does not go with {option}: it names all devices, as torchrun does, and "
                 "each gets a process; drop one"
             )
-    from transformer_mt.bundle import find_bundle
+    paths = [find_bundle(path) for path in models] if models else [find_bundle(None)]
+
     from transformer_mt.training.devices import choose_devices
 
     places = [str(place) for place in choose_devices(devices, setting="--devices")]
-    paths = [find_bundle(path) for path in models] if models else [find_bundle(None)]
     bundle = load_models(paths, weights, device=places[0], precision=precision)
     logger.info("devices: %s", ", ".join(places))
     load = partial(_load_copy, paths, weights, precision=precision, fingerprint=bundle.fingerprint)

@@ -16,6 +16,7 @@ from transformer_mt.cli.model_options import (
     make_translator,
 )
 from transformer_mt.cli.streams import check_output, results_to
+from transformer_mt.errors import DataError
 
 logger = logging.getLogger(__name__)
 
@@ -50,14 +51,18 @@ def explain(
     One file, which works offline: pieces and positions, masks, the attention of all layers and
     heads, the probabilities of words, and the tree of the beam search.
     """
-    from transformer_mt.explain.gather import gather
-    from transformer_mt.explain.page import page
-
+    text = " ".join(words)
+    if not text.strip():
+        raise DataError("expected some text; it is empty or blank")
     output = output or _free_name("explain.html")
     check_output(output)
     bundle = load_model(model, device=device, precision=precision)
+
+    from transformer_mt.explain.gather import gather
+    from transformer_mt.explain.page import page
+
     translator = make_translator(bundle, {"beam_size": beam_size})
-    written = page(gather(bundle, translator, " ".join(words)))
+    written = page(gather(bundle, translator, text))
     with results_to(output) as file:
         file.write(written)
     size = f"{len(written) / 1000:,.0f} kB"

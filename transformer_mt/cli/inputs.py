@@ -4,6 +4,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from transformer_mt.cli.options import as_text
 from transformer_mt.cli.streams import STDIN
 from transformer_mt.errors import ConfigError, DataError
 
@@ -30,7 +31,7 @@ def files_and_text(words: Sequence[str], option: Path | None) -> tuple[list[Path
     missing = [str(path) for path in paths if path != STDIN and not path.exists()]
     if not missing:
         return paths, None
-    text = " ".join(words)
+    text = as_text(" ".join(words))
     if len(missing) < len(words) or any(map(_is_like_a_file, words)):
         raise DataError(f"{missing[0]}: no such file")
     if " " not in text:

@@ -9,10 +9,11 @@ import typer
 
 from transformer_mt.cli.help import examples
 from transformer_mt.cli.model_options import ModelPath
-from transformer_mt.cli.options import AsJson, Overrides
+from transformer_mt.cli.options import AsJson, ConfigArgument, ConfigName, Overrides, either
 from transformer_mt.config.loading import find_config, load_config
 from transformer_mt.config.schema import Config
 from transformer_mt.errors import ConfigError
+from transformer_mt.locations import find_bundle
 
 if TYPE_CHECKING:
     from torch import nn
@@ -24,7 +25,7 @@ def register(app: typer.Typer) -> None:
     """Add `tmt inspect` to the program."""
     app.command(
         epilog=examples(
-            "tmt inspect --config base",
+            "tmt inspect base",
             "tmt inspect --config base --set model.d_model=1024 --set model.num_heads=16",
             "tmt inspect --model runs/mine",
             "tmt inspect --config base --json",
@@ -33,12 +34,8 @@ def register(app: typer.Typer) -> None:
 
 
 def inspect(
-    config: Annotated[
-        str | None,
-        typer.Option(
-            metavar="CONFIG", help="Config file, or name of a recipe: a model to be trained."
-        ),
-    ] = None,
+    argument: ConfigArgument = None,
+    config: ConfigName = None,
     model: ModelPath = None,
     settings: Overrides = [],  # noqa: B006 - typer reads the default; nothing changes it
     length: Annotated[
@@ -47,18 +44,23 @@ def inspect(
     ] = 28,
     as_json: AsJson = False,
 ) -> None:
-    """Print a model's parameters, arithmetic and memory, by part."""
-    from transformer_mt.models.costs import count_flops, count_parameters, estimate_memory
+    """Print a model's parameters, arithmetic and memory, by part.
 
-    if config is None:
+    The model is one that was trained, or one that a config describes.
+    """
+    if argument is None and config is None:
         if settings:
             raise ConfigError("--set changes a config: name one with --config")
         resolved, network = _trained(model)
     elif model is not None:
-        raise ConfigError("--config and --model exclude each other")
+        raise ConfigError("a config and --model exclude each other")
     else:
-        resolved = load_config(find_config(config), settings)
+        path = find_config(either(argument, config, "--config", "a config"))
+        resolved = load_config(path, settings)
         network = _untrained(resolved)
+
+    from transformer_mt.models.costs import count_flops, count_parameters, estimate_memory
+
     num_tokens = resolved.training.largest_batch
     parameters = count_parameters(network)
     flops = count_flops(network, resolved.model, length=length)
@@ -72,9 +74,11 @@ def inspect(
 
 
 def _trained(path: Path | None) -> "tuple[Config, nn.Module]":
-    from transformer_mt.bundle import find_bundle, load_bundle
+    found = find_bundle(path)
 
-    bundle = load_bundle(find_bundle(path))
+    from transformer_mt.bundle import load_bundle
+
+    bundle = load_bundle(found)
     return bundle.config, bundle.model
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Literal, TypeAlias
 import typer
 
 from transformer_mt.cli.help import examples
-from transformer_mt.cli.options import ConfigName, Overrides, read_numbers
+from transformer_mt.cli.options import ConfigArgument, ConfigName, Overrides, either, read_numbers
 from transformer_mt.cli.streams import check_output
 from transformer_mt.config.loading import find_config, load_config
 from transformer_mt.errors import ConfigError
@@ -39,12 +39,11 @@ def register(app: typer.Typer) -> None:
 
 
 @group.command(
-    epilog=examples(
-        "tmt lab schedule --config base", "tmt lab schedule --config multi30k_tiny --steps 6000"
-    )
+    epilog=examples("tmt lab schedule --config base", "tmt lab schedule multi30k_tiny --steps 6000")
 )
 def schedule(
-    config: ConfigName = "base",
+    argument: ConfigArgument = None,
+    config: ConfigName = None,
     steps: Annotated[
         int | None,
         typer.Option(
@@ -58,12 +57,14 @@ def schedule(
 ) -> None:
     """Draw the schedules of the learning rate.
 
-    All of them, with the peak and the warm-up of a config.
+    All of them, with the peak and the warm-up of a config, by default those of `base`.
 
     Equation 3 of the paper's section 5.3 is `noam`.
     """
     _check(output, "schedule")
-    loaded = load_config(find_config(config or "base"), settings)
+    if argument is None and config is None:
+        config = "base"
+    loaded = load_config(find_config(either(argument, config, "--config", "a config")), settings)
 
     from transformer_mt.lab.pictures import draw_schedules, save_experiment
     from transformer_mt.lab.schedules import schedule_curves

@@ -13,6 +13,7 @@ import typer
 from transformer_mt.cli.options import read_numbers
 from transformer_mt.config.schema import LengthPenaltyKind as Kind
 from transformer_mt.errors import ConfigError, ModelError
+from transformer_mt.locations import find_bundle
 
 if TYPE_CHECKING:
     from transformer_mt.bundle import Bundle
@@ -31,7 +32,7 @@ ModelPath: TypeAlias = Annotated[
     typer.Option(
         "--model",
         metavar="DIR",
-        help="Model bundle or run. Default: $TMT_MODEL, else the newest run's best model.",
+        help="Model folder or run. Default: $TMT_MODEL, else the newest run's best model.",
     ),
 ]
 ModelPaths: TypeAlias = Annotated[
@@ -39,7 +40,7 @@ ModelPaths: TypeAlias = Annotated[
     typer.Option(
         "--model",
         metavar="DIR",
-        help="Model bundle or run; repeatable, for an ensemble of models with one vocabulary. "
+        help="Model folder or run; repeatable, for an ensemble of models with one vocabulary. "
         "Default: $TMT_MODEL, else the newest run's best model.",
     ),
 ]
@@ -147,9 +148,11 @@ def load_model(model: Path | None, *, device: str, precision: str) -> "Bundle":
         raise ConfigError(
             "torchrun starts copies that would each do all of the work: start one without it"
         )
+    path = find_bundle(model)  # before the seconds that torch takes
+
     import torch
 
-    from transformer_mt.bundle import find_bundle, load_bundle
+    from transformer_mt.bundle import load_bundle
     from transformer_mt.nn.capability import multiplies_fast
     from transformer_mt.nn.prepacked import prepack
     from transformer_mt.training.devices import choose_device
@@ -158,7 +161,6 @@ def load_model(model: Path | None, *, device: str, precision: str) -> "Bundle":
     place = choose_device(device, setting="--device")
     if precision == "int8" and place.type != "cpu":
         raise ConfigError(f"--precision int8 is for the CPU, not for {place}: take bf16 or fp16")
-    path = find_bundle(model)
     logger.info("model: %s", path)
     if place.type == "cpu" and precision == "bf16" and not multiplies_fast(torch.bfloat16, place):
         logger.warning(
@@ -180,7 +182,7 @@ def load_models(
         ModelError: If there is none, one is damaged, or they have different vocabularies.
         ConfigError: If the weights do not fit, or the device is not there.
     """
-    models = list(models or [])
+    models = [find_bundle(path) for path in models or []]
     shares = _weights(weights, len(models))
     first = load_model(models[0] if models else None, device=device, precision=precision)
     if len(models) < 2:

@@ -1,5 +1,6 @@
 """Options that several commands share, and how their values are read."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, TypeAlias, TypeVar
@@ -62,6 +63,24 @@ def either(argument: Value | None, option: Value | None, name: str, what: str) -
     if value is None:
         raise ConfigError(f"nothing is named: give {what} as an argument, or with {name}")
     return value
+
+
+def as_text(word: str) -> str:
+    """Return a word of the command line as it was typed, in UTF-8 or else as the locale says.
+
+    Python decodes the command line by the locale, but what is read and written here is UTF-8
+    whatever the locale.
+
+    Raises:
+        ConfigError: If it is text in neither.
+    """
+    try:
+        return os.fsencode(word).decode()
+    except UnicodeError:
+        pass
+    if any("\ud800" <= char <= "\udfff" for char in word):
+        raise ConfigError(f"{word}: these bytes are not UTF-8: type the text in UTF-8")
+    return word
 
 
 def given_options(ctx: typer.Context) -> list[str]:

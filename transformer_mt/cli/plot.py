@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from transformer_mt.cli.help import examples
+from transformer_mt.locations import run_folder
 
 
 def register(app: typer.Typer) -> None:
@@ -33,8 +34,10 @@ def plot(
 
     They show loss, BLEU, chrF and learning rate over the steps.
     """
-    from transformer_mt.training.plotting import plot_runs
-    from transformer_mt.training.run_directory import find_run
+    folders = [run_folder(run) for run in runs or [Path("runs/latest")]]
 
-    plot_runs([find_run(run) for run in runs or [Path("runs/latest")]], output)
+    from transformer_mt.training.plotting import plot_runs
+    from transformer_mt.training.run_directory import RunDirectory
+
+    plot_runs([*map(RunDirectory, folders)], output)
     typer.echo(output)

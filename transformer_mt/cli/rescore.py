@@ -18,6 +18,7 @@ from transformer_mt.cli.model_options import (
 from transformer_mt.cli.options import OutputFile, read_numbers
 from transformer_mt.cli.streams import check_output, input_chunks, results_to
 from transformer_mt.errors import ConfigError
+from transformer_mt.locations import find_bundle
 
 if TYPE_CHECKING:
     from transformer_mt.decoding.rescoring import Entry
@@ -67,7 +68,7 @@ def rescore(
     src: Annotated[Path, typer.Option(metavar="FILE", help="The source lines of the list.")],
     model: Annotated[
         list[Path],
-        typer.Option(metavar="DIR", help="Model bundle or run that scores; repeatable."),
+        typer.Option(metavar="DIR", help="Model folder or run that scores; repeatable."),
     ],
     input: NBestList = None,
     output: OutputFile = None,
@@ -89,6 +90,7 @@ def rescore(
     from transformer_mt.text.lines import read_lines
 
     sources = list(read_lines(src))
+    model = [find_bundle(path) for path in model]
     lines = (line for chunk in input_chunks([] if input is None else [input]) for line in chunk)
     bundles = [load_model(path, device=device, precision=precision) for path in model]
 

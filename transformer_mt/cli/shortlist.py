@@ -9,6 +9,7 @@ import typer
 from transformer_mt.cli.help import examples
 from transformer_mt.cli.model_options import ModelPath
 from transformer_mt.cli.streams import check_output
+from transformer_mt.locations import find_bundle
 
 if TYPE_CHECKING:
     from transformer_mt.bundle import Bundle
@@ -51,10 +52,11 @@ def shortlist(
     The pairs are those that the model's config names; their tokenized corpora are found again.
     """
     check_output(output)
-    from transformer_mt.bundle import find_bundle, load_bundle
+    path = find_bundle(model)
+
+    from transformer_mt.bundle import load_bundle
     from transformer_mt.data.lexicon import learn_lexicon
 
-    path = find_bundle(model)
     logger.info("model: %s", path)
     bundle = load_bundle(path)
     document = bundle.config.data.document

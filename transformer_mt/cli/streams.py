@@ -174,6 +174,19 @@ def parallel_lines(first: Path, *others: Path) -> list[list[str]]:
     return texts
 
 
+def check_inputs(*paths: Path | None) -> None:
+    """Refuse files that are not there, before any work is done.
+
+    Raises:
+        DataError: Names the first of them.
+    """
+    from transformer_mt.text.lines import open_binary
+
+    for path in paths:
+        if path is not None and path != STDIN and not path.exists():
+            open_binary(path)  # which says what is there instead
+
+
 def check_output(path: Path | None, *others: Path | None) -> None:
     """Refuse a file for results that could not be written, or is in use, before any work is done.
 
@@ -192,7 +205,8 @@ def check_output(path: Path | None, *others: Path | None) -> None:
         both = path.exists() and other.exists()
         if path.samefile(other) if both else path.resolve() == other.resolve():
             raise ConfigError(
-                f"cannot write {path}: another option names it, too; choose another file"
+                f"cannot write {path}: the command also names {other} for something else; "
+                f"choose another file"
             )
     if path.is_dir():
         raise ConfigError(f"cannot write {path}: it is a folder; name a file")

@@ -55,6 +55,7 @@ from transformer_mt.cli.search_options import (
 )
 from transformer_mt.cli.streams import (
     STDIN,
+    check_inputs,
     check_output,
     input_chunks,
     progress_bar,
@@ -170,6 +171,7 @@ def translate(
         raise ConfigError(f"--n-best {n_best} needs --beam-size {n_best} or more; got {beam_size}")
     inputs, text = files_and_text(files_or_text, input)
     files = (*inputs, prefix, constraints, glossary, shortlist)
+    check_inputs(*files)
     check_output(output, *files)
     check_output(alignments, output, *files)
     from_stdin = text is None and inputs in ([], [STDIN])

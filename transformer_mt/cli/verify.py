@@ -8,6 +8,7 @@ import typer
 
 from transformer_mt.cli.help import examples
 from transformer_mt.errors import ModelError
+from transformer_mt.locations import newest_run
 
 
 def register(app: typer.Typer) -> None:
@@ -23,7 +24,7 @@ def register(app: typer.Typer) -> None:
 
 def verify(
     directory: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Model bundle, run, corpus or tokenizer.")
+        Path, typer.Argument(metavar="DIR", help="Model folder, run, corpus or tokenizer.")
     ] = Path("runs/latest"),
     score: Annotated[
         bool,
@@ -32,11 +33,15 @@ def verify(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object for each.")] = False,
 ) -> None:
     """Check files by their hashes, and models by their scores."""
-    from transformer_mt.bundle import newest_run
-    from transformer_mt.training.verification import verify as verify_directory
-
     if directory.name == "latest" and not directory.is_dir():
         directory = newest_run(directory.parent) or directory
+    if not directory.exists():
+        raise ModelError(
+            f"{directory}: no such folder: expected a model, a run, a corpus or a tokenizer"
+        )
+
+    from transformer_mt.training.verification import verify as verify_directory
+
     problems = 0
     for finding in verify_directory(directory, rescore=score):
         problems += finding.problem is not None

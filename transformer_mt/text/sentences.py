@@ -3,8 +3,6 @@
 import re
 from dataclasses import dataclass
 
-import sentencex
-
 from transformer_mt.config.language_codes import WITHOUT_SPACES, plain_code
 
 _DOT_AFTER_ORDINALS = frozenset(
@@ -39,6 +37,8 @@ def split_sentences(line: str, language: str) -> list[Sentence]:
         language: Code such as `de`, `zh-CN` or `jpn_Jpan`.
     """
     sentences: list[Sentence] = []
+    import sentencex
+
     segments = sentencex.segment(plain_code(language), line)
     if "".join(segments) != line:  # no promise of the library
         segments = [line]

@@ -12,10 +12,11 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from transformer_mt.bundle import KIND, WEIGHTS, save_bundle, weights_of
+from transformer_mt.bundle import KIND, save_bundle, weights_of
 from transformer_mt.config.loading import load_recorded
 from transformer_mt.config.training import CheckpointSettings
 from transformer_mt.errors import ConfigError, ModelError
+from transformer_mt.locations import WEIGHTS
 from transformer_mt.storage import refuse_to_replace_others
 from transformer_mt.text.tokenizer_directory import load_tokenizers
 from transformer_mt.training.checkpoint import (

@@ -12,13 +12,13 @@ from typing import IO
 
 import torch
 
-from transformer_mt.bundle import newest_run
 from transformer_mt.claims import lock
 from transformer_mt.config.loading import config_differences, dump_config, load_recorded
 from transformer_mt.config.schema import Config
 from transformer_mt.data.test_sets import HELD_OUT
-from transformer_mt.errors import UNREADABLE_JSON, ConfigError, ModelError, TmtError
+from transformer_mt.errors import UNREADABLE_JSON, ConfigError, TmtError
 from transformer_mt.foreign_files import open_in_place, read_json
+from transformer_mt.locations import CONFIG, METRICS
 from transformer_mt.log import JsonValue
 from transformer_mt.processors import num_processors
 from transformer_mt.storage import (
@@ -76,9 +76,9 @@ class RunDirectory:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.config_path = root / "config.yaml"
+        self.config_path = root / CONFIG
         self.manifest_path = root / "manifest.json"
-        self.metrics_path = root / "metrics.jsonl"
+        self.metrics_path = root / METRICS
         self.events_path = root / "events.jsonl"
         self.preparation_path = root / "preparation.json"
         self.result_path = root / "result.json"
@@ -212,26 +212,6 @@ class RunDirectory:
                 + "".join(f"  {line}\n" for line in differences)
                 + "set them back to go on, choose another name, or start anew with --fresh"
             )
-
-
-def find_run(path: Path) -> RunDirectory:
-    """Return the run in a folder; `runs/latest` stands for the run that it names.
-
-    Raises:
-        ModelError: If there is no run.
-    """
-    if path.name == "latest" and not path.is_dir():
-        newest = newest_run(path.parent)
-        if newest is None:
-            raise ModelError(
-                f"{path}: names no run: name the folder of one, or train with "
-                "`tmt train --config FILE`"
-            )
-        path = newest
-    run = RunDirectory(path)
-    if not run.config_path.is_file() or not run.metrics_path.is_file():
-        raise ModelError(f"{path}: expected the folder of a run, with config.yaml, metrics.jsonl")
-    return run
 
 
 def _hardware(device: torch.device) -> dict[str, JsonValue]:

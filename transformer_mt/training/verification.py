@@ -4,12 +4,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from transformer_mt.bundle import WEIGHTS, Bundle, bundle_scores, load_bundle
+from transformer_mt.bundle import Bundle, bundle_scores, load_bundle
 from transformer_mt.data.corpus import Corpus
 from transformer_mt.data.test_sets import VALIDATION, read_test_sets
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import ModelError, TmtError
 from transformer_mt.evaluation import translate_and_score
+from transformer_mt.locations import WEIGHTS
 from transformer_mt.storage import MANIFEST, kind_of
 from transformer_mt.text.tokenizer_directory import KIND as TOKENIZER_KIND
 from transformer_mt.text.tokenizer_directory import load_tokenizers
@@ -64,7 +65,7 @@ def verify(directory: Path, *, rescore: bool = True) -> Iterator[Finding]:
             if bundle.is_dir():
                 yield from _verify_bundle(bundle, rescore=rescore)
     else:
-        raise ModelError(f"{directory}: expected a model bundle, a run, a corpus or a tokenizer")
+        raise ModelError(f"{directory}: expected a model folder, a run, a corpus or a tokenizer")
 
 
 def _is_bundle(directory: Path) -> bool:

@@ -1,0 +1,98 @@
+"""Where models and runs are: found by their files, before anything is loaded."""
+
+import os
+from pathlib import Path
+
+from transformer_mt.errors import ModelError
+from transformer_mt.foreign_files import read_small
+from transformer_mt.storage import MANIFEST
+
+CONFIG = "config.yaml"
+WEIGHTS = "model.safetensors"
+METRICS = "metrics.jsonl"
+MODEL_VARIABLE = "TMT_MODEL"
+
+
+def find_bundle(explicit: Path | None, runs_dir: str | Path = "runs") -> Path:
+    """Find the model to use: the named one, else `$TMT_MODEL`, else the best of the newest run.
+
+    Args:
+        explicit: What the user named; a bundle or a run.
+        runs_dir: Folder of all runs.
+
+    Raises:
+        ModelError: If there is none; says what to do.
+    """
+    if explicit is not None:
+        return _bundle_at(explicit)
+    if named := os.environ.get(MODEL_VARIABLE):
+        try:
+            return _bundle_at(Path(os.path.expanduser(named)))
+        except ModelError as error:
+            raise ModelError(f"${MODEL_VARIABLE}: {error}") from error
+    run = newest_run(runs_dir)
+    if run is None:
+        raise ModelError(
+            f"no model given and no run in {runs_dir}/ that {runs_dir}/latest names: "
+            "name one with --model, "
+            f"set ${MODEL_VARIABLE}, or train one with `tmt train --config FILE`"
+        )
+    return _bundle_at(run)
+
+
+def newest_run(runs_dir: str | Path) -> Path | None:
+    """Return the run that `runs_dir/latest` names, a text file; None without one.
+
+    A text file and no link: it also works on Windows, on network drives and in archives.
+    """
+    try:
+        name = read_small(Path(runs_dir) / "latest").strip()
+    except (OSError, ValueError):
+        return None
+    run = Path(runs_dir) / name
+    return run if name and run.is_dir() else None
+
+
+def run_folder(path: Path) -> Path:
+    """Return the folder of a run; `runs/latest` stands for the run that it names.
+
+    Raises:
+        ModelError: If there is no run.
+    """
+    if path.name == "latest" and not path.is_dir():
+        newest = newest_run(path.parent)
+        if newest is None:
+            raise ModelError(
+                f"{path}: names no run: name the folder of one, or train with "
+                "`tmt train --config FILE`"
+            )
+        path = newest
+    if not (path / CONFIG).is_file() or not (path / METRICS).is_file():
+        raise ModelError(f"{path}: expected the folder of a run, with {CONFIG}, {METRICS}")
+    return path
+
+
+def _bundle_at(path: Path) -> Path:
+    if path.is_file() and path.name == "latest":
+        path = newest_run(path.parent) or path
+    if path.parent.name == "checkpoints" and (path / MANIFEST).is_file():
+        run = path.parent.parent
+        raise ModelError(
+            f"{path}: a checkpoint, kept to go on with training, and no model: take {run}, or make "
+            f"a model of the newest with `tmt average --run {run} --last 1 --output DIR`"
+        )
+    for candidate in (path, path / "best"):
+        if (candidate / MANIFEST).is_file() and (candidate / WEIGHTS).is_file():
+            return candidate
+    # A run has its lock from its first moment on.
+    if (path / "lock").is_file() or (path / "checkpoints").is_dir():
+        raise ModelError(
+            f"{path}: this run has no model yet: one is kept at the first validation; wait for "
+            "it, go on with the same `tmt train` command, or name another model with --model"
+        )
+    what = "holds no model" if path.is_dir() else "no such folder"
+    if path.is_file():
+        what = "is a file"
+    raise ModelError(
+        f"{path}: {what}: expected a model folder ({MANIFEST}, {WEIGHTS}, ..) or a run with best/"
+    )
