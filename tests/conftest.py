@@ -1,6 +1,7 @@
 """What tests of many modules use: a small text, and a model bundle with random weights."""
 
 import logging
+import os
 import random
 import signal
 from collections.abc import Callable
@@ -30,7 +31,12 @@ def small_text(num_lines: int, *, seed: int = 0) -> tuple[list[str], list[str]]:
 
 
 def pytest_configure() -> None:
-    """Listen to Ctrl-C even where a shell in the background has told its children not to."""
+    """Start alike everywhere.
+
+    A shell in the background tells its children not to listen to Ctrl-C; pytest-xdist tells its
+    workers the width of its own terminal.
+    """
+    os.environ.pop("COLUMNS", None)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
