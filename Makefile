@@ -8,9 +8,12 @@ READY := $(VENV)/ready
 # slower. Past eight processes, importing torch costs more than it saves.
 JOBS ?= $(shell cores=$$($(PYTHON) -c 'from transformer_mt.processors import *; print(num_processors())' 2>/dev/null || echo 2); echo $$((cores < 8 ? cores : 8)))
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=$(JOBS) --dist=worksteal
+# What computes in different ways on different processors, and a whole run with its translations.
+EMULATED := $(addprefix tests/unit/test_, $(addsuffix .py, attention attention_step capability groups \
+	loss muon packing prepacked recurrent working_weights)) tests/golden tests/learning/test_reverse.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all test-faults format lint types check bench clean
+.PHONY: help setup demo test test-all test-emulated test-faults format lint types check bench clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
@@ -25,6 +28,10 @@ test: $(READY) ## Run the tests that need neither a GPU nor more than a few seco
 
 test-all: $(READY) ## Run all tests that need no GPU
 	$(PYTEST) -m "not gpu and not sweep"
+
+test-emulated: $(READY) ## Train, translate and try kernels as on two older kinds of processor
+	ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2 $(PYTEST) -m "not slow and not gpu" $(EMULATED)
+	ONEDNN_MAX_CPU_ISA=SSE41 ATEN_CPU_CAPABILITY=default $(PYTEST) -m "not slow and not gpu" $(EMULATED)
 
 test-faults: $(READY) ## Break runs, files and texts at hundreds of points (under half an hour)
 	TMT_FAULTS_INPUTS=$${TMT_FAULTS_INPUTS:-1000} \
