@@ -5,6 +5,8 @@ import sys
 
 def main() -> None:
     """Run the command line; Ctrl-C ends it quietly from the first import on."""
+    if sys.flags.optimize > 1:  # help and the schema of configs are docstrings
+        sys.exit("tmt: error: -OO (PYTHONOPTIMIZE=2) removes the texts of tmt: take -O, or neither")
     try:
         from transformer_mt.processors import set_thread_limit
 

@@ -23,6 +23,7 @@ from transformer_mt.cli.main import (
     CommandGroup,
     Program,
     app,
+    describe,
     prepare_streams,
     report,
     tmt,
@@ -564,3 +565,49 @@ def test_wrong_values_of_options_are_named_in_plain_words() -> None:
     assert "'copie' is not one of" in result.output
     result = CliRunner().invoke(app, ["translate", "--beam-size", "0"])
     assert "'--beam-size': must be greater than or equal to 1" in result.output
+
+
+# --- installations --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            "import ctypes; ctypes.CDLL('libmissing.so.9')",
+            "installation of {} is damaged.*libmissing",
+        ),
+        (
+            "raise ImportError('libmissing.so.9: cannot open shared object file')",
+            "installation of {} is damaged.*libmissing.so.9",
+        ),
+        ("import {}.native", r"installation of {} is damaged.*\.native"),
+        (
+            "import not_there",
+            "package not_there is not installed: .python -m pip install not_there",
+        ),
+    ],
+)
+def test_a_package_that_cannot_be_loaded_is_named_and_no_fault_of_the_program(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str, told: str
+) -> None:
+    package = f"damaged{abs(hash(text))}"
+    (tmp_path / package).mkdir()
+    (tmp_path / package / "__init__.py").write_text(text.format(package))
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises((ImportError, OSError)) as caught:
+        __import__(package)
+    assert re.search(told.format(package), describe(caught.value))
+
+
+def test_errors_of_own_imports_stay_faults_of_the_program() -> None:
+    with pytest.raises(ImportError) as caught:
+        from transformer_mt.errors import NoSuchError  # type: ignore[attr-defined]  # noqa: F401
+    assert describe(caught.value).startswith("internal error")
+
+
+def test_python_without_docstrings_is_refused() -> None:
+    code, out, err = run("--help", PYTHONOPTIMIZE="2")
+    assert (code, out) == (1, "")
+    assert "-OO" in err
+    assert err.count("\n") == 1

@@ -1,13 +1,16 @@
 """What a clone needs to set itself up: exact versions that fit the ranges, and the make targets."""
 
+import ast
 import re
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parents[2]
+DISTRIBUTIONS = {"yaml": "pyyaml"}
 
 
 def pins() -> dict[str, str]:
@@ -60,3 +63,28 @@ def test_ci_runs_the_test_command_of_the_readme() -> None:
     text = script.read_text(encoding="utf-8")
     assert "set -euo pipefail" in text
     assert re.search(r"^make .*\btest\b", text, re.MULTILINE)
+    assert re.search(r"^make .*\btest-emulated\b", text, re.MULTILINE)
+
+
+def imported_packages() -> set[str]:
+    """Top names of everything that the package imports, in functions too."""
+    found = set()
+    for path in (ROOT / "transformer_mt").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                found |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                found.add(node.module.partition(".")[0])
+    return found
+
+
+def test_every_package_that_is_imported_is_a_declared_dependency() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    wanted = sum((extras[name] for name in extras if name != "dev"), project["dependencies"])
+    declared = {Requirement(text).name.lower().replace("-", "_") for text in wanted}
+    # Builds of torch for GPUs bring triton; pydantic names the one pydantic_core that fits.
+    declared |= {"triton", "pydantic_core"}
+    imported = imported_packages() - set(sys.stdlib_module_names) - {"transformer_mt"}
+    assert {"torch", "sentencex"} <= imported
+    assert {DISTRIBUTIONS.get(name, name.lower()) for name in imported} <= declared

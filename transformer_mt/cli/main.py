@@ -152,6 +152,8 @@ def describe(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         where = "" if error.filename is None else f": {error.filename}"
         return f"{reason_of(error)}{where}"
+    if isinstance(error, ImportError | OSError) and (text := _broken_installation(error)):
+        return text
     if name == "OutOfMemoryError":  # torch's; importing torch to name it would take seconds
         return "the device is out of memory: lower training.micro_batch_tokens or the beam"
     if name == "MemoryError" or "DefaultCPUAllocator: can't allocate memory" in str(error):
@@ -160,6 +162,31 @@ def describe(error: Exception) -> str:
     return (
         f"internal error: {name}: {first_line}. "
         "This is a fault of the program; `tmt --debug COMMAND ..` shows where"
+    )
+
+
+def _broken_installation(error: ImportError | OSError) -> str | None:
+    """Say which package is missing or cannot be loaded; None where that is not the fault."""
+    frames = traceback.walk_tb(error.__traceback__)
+    modules = [str(frame.f_globals.get("__name__")).partition(".")[0] for frame, _ in frames]
+    if isinstance(error, OSError) and modules[-1:] != ["ctypes"]:  # which loads shared libraries
+        return None
+    own = __name__.partition(".")[0]
+    importing = [m for m in modules if m not in sys.stdlib_module_names and m != "__main__"]
+    package = importing[-1] if importing else own
+    wanted = (error.name or "").partition(".")[0] if isinstance(error, ImportError) else ""
+    if wanted == own:
+        return None
+    if isinstance(error, ModuleNotFoundError) and wanted not in ("", package):
+        return f"the Python package {wanted} is not installed: `python -m pip install {wanted}`"
+    if package == own:
+        package = wanted
+    if package in ("", own):
+        return None
+    first_line = str(error).strip().partition("\n")[0]
+    return (
+        f"the installation of {package} is damaged or does not fit: {first_line}; install it "
+        f"again: `python -m pip install --force-reinstall {package}`"
     )
 
 
