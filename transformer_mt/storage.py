@@ -341,7 +341,8 @@ def _exchange(first: Path, second: Path) -> bool:
 def _sync(path: Path) -> None:
     if os.name == "nt" and path.is_dir():
         return
-    descriptor = os.open(path, os.O_RDONLY)
+    # Windows syncs only what is open for writing.
+    descriptor = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

@@ -64,7 +64,8 @@ def peak_memory_bytes(device: torch.device) -> int:
     """Return the greatest memory in use since `reset_peak_memory`, or else since the start.
 
     On a GPU, what tensors took; else all of the process, with Python, torch and the program, and of
-    the processes that it has started and not ended, where what they share counts for each.
+    the processes that it has started and not ended, where what they share counts for each. 0
+    where the system does not tell.
     """
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
@@ -73,7 +74,10 @@ def peak_memory_bytes(device: torch.device) -> int:
         peaks = [re.search(r"VmHWM:\s*(\d+) kB", _status_of(pid)) for pid in pids]
         if found := [int(peak[1]) * 1024 for peak in peaks if peak]:
             return sum(found)
-    import resource  # Windows has none
+    try:
+        import resource
+    except ImportError:  # Windows
+        return 0
 
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

@@ -1,5 +1,6 @@
 """The folder of a run: what lies where, who may write, and which settings it was started with."""
 
+import logging
 import os
 import platform
 import shlex
@@ -30,6 +31,10 @@ from transformer_mt.storage import (
 )
 from transformer_mt.training.checkpoint import list_checkpoints
 from transformer_mt.versions import installed_versions
+
+logger = logging.getLogger(__name__)
+
+_CPU_INFO = Path("/proc/cpuinfo")
 
 # Settings that do not change what a step computes: a run may go on with others. All else must be
 # as it was, or the run would be neither the old one nor the new one.
@@ -174,7 +179,10 @@ class RunDirectory:
     def _take_lock(self) -> None:
         # Held by the open file: the system frees it when the process ends, however it ends.
         file = open_in_place(self.lock_path, "a+")
-        if lock(file.fileno()) is False:
+        is_locked = lock(file.fileno())
+        if is_locked is None:
+            logger.warning("%s: no locks here: nothing keeps a second run out", self.root)
+        if is_locked is False:
             file.seek(0)
             holder = file.read().strip() or "unknown"
             file.close()
@@ -232,7 +240,14 @@ def _hardware(device: torch.device) -> dict[str, JsonValue]:
 
 def _processor() -> str:
     try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").split("\n")
-        return next(line.split(":", 1)[1].strip() for line in lines if "model name" in line)
-    except (OSError, StopIteration):
-        return platform.processor()
+        lines = _CPU_INFO.read_text(encoding="utf-8").split("\n")
+    except OSError:
+        lines = []
+    facts = {
+        name.strip(): text.strip() for name, _, text in (line.partition(":") for line in lines)
+    }
+    if "model name" in facts:
+        return facts["model name"]
+    if "CPU part" in facts:  # ARM tells numbers alone
+        return f"implementer {facts.get('CPU implementer', '?')}, part {facts['CPU part']}"
+    return platform.processor() or platform.machine()
