@@ -583,7 +583,7 @@ def test_terms_of_a_glossary_are_counted(tiny_bundle, tmp_path):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--tab", "prefix", "--prefix", "here"], "name the same thing"),
+        (["--tab", "prefix", "--prefix", __file__], "name the same thing"),
         (["--tab", "constraints", "--sample"], "only plain beam search can hold phrases"),
         (["--suppress", "dog", "--beam-size", "4", "--beam-groups", "3"], "does not divide"),
     ],
