@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 Language: TypeAlias = Annotated[
-    str | None, typer.Option(metavar="CODE", help="Such as en. Default: guessed, and told.")
+    str | None, typer.Option(metavar="CODE", help="Such as en. Default: guessed, and reported.")
 ]
 
 

@@ -138,8 +138,8 @@ class ValidationSettings(Settings):
     every_steps: PositiveInt = 1000
     """Validate and save a checkpoint after so many updates, and at the end."""
     min_validations: Annotated[int, Field(ge=0)] = 5
-    """Validate at least so many times, at equal shares of `max_minutes`, however slow the machine,
-    as long as that takes no more than a sixth of the time."""
+    """Validate at least this many times, at equal shares of `max_minutes`, however slow the
+    machine, as long as that takes no more than a sixth of the time."""
     metrics: list[MetricName] = Field(default=["bleu", "chrf"])
     """Scores of the translated validation set; an empty list validates by loss alone."""
     beam_size: PositiveInt | None = None
