@@ -19,7 +19,7 @@ from tqdm import tqdm
 from transformer_mt.config.data import HubSource
 from transformer_mt.data.sources import open_source
 from transformer_mt.errors import DataError, ModelError, TmtError
-from transformer_mt.storage import new_directory, read_manifest
+from transformer_mt.storage.folders import new_directory, read_manifest
 from transformer_mt.text.lines import read_lines
 
 KIND = "parallel corpus"

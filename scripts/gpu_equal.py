@@ -15,27 +15,21 @@ from gpu_workload import BASE, made_up_pairs
 from torch import Tensor
 
 from transformer_mt.data.batches import eval_batches
-from transformer_mt.evaluation import batch_loss
+from transformer_mt.models.batch_loss import batch_loss
 from transformer_mt.models.build import build_model
-from transformer_mt.nn.attend import (
-    Layout,
-    attend,
-    attend_one_by_one,
-    attend_padded,
-    attend_varlen,
-)
+from transformer_mt.nn.attend import Layout, attend, attend_one_by_one, attend_padded, attend_varlen
 from transformer_mt.nn.dropout import Dropout
-from transformer_mt.nn.flex import attend_flex, flex_kernel_for
+from transformer_mt.nn.kernels.block_sparse import attend_sparsely
+from transformer_mt.nn.kernels.flex import attend_flex, flex_kernel_for
 from transformer_mt.nn.kernels.short_attention import has_triton
 from transformer_mt.nn.loss import label_smoothed_linear_cross_entropy
-from transformer_mt.nn.packing import Segments
 from transformer_mt.nn.patterns import Pattern, fixed, strided
-from transformer_mt.nn.sparse import attend_sparsely
+from transformer_mt.packing import Segments
 from transformer_mt.training.distributed import World
 from transformer_mt.training.gradients import Gradients
 from transformer_mt.training.optimizers import build_adam
-from transformer_mt.training.tally import Tally
 from transformer_mt.training.update import Updater
+from transformer_mt.training.update_stats import Tally
 
 # Half of the mantissa, and some room for sums of a few hundred terms.
 TOLERANCES = {"fp32": 2e-4, "bf16": 5e-2, "fp16": 1e-2}

@@ -30,9 +30,6 @@ from gpu_workload import (
 from transformer_mt.benchmarks.machine import reset_peak_memory
 from transformer_mt.data.mixture import Mixture
 from transformer_mt.data.stream import BatchStream
-from transformer_mt.decoding.batch_search import LOOK_EVERY
-from transformer_mt.decoding.penalties import LengthPenalty
-from transformer_mt.decoding.search import beam_search
 from transformer_mt.models.build import build_model
 from transformer_mt.models.compilation import compile_steps
 from transformer_mt.models.seq2seq import Seq2Seq
@@ -40,17 +37,20 @@ from transformer_mt.nn.attend import attend, attend_one_by_one
 from transformer_mt.nn.dropout import Dropout
 from transformer_mt.nn.kernels.choice import Way, both_passes, made_up, seconds_of
 from transformer_mt.nn.kernels.short_attention import CHOICE, has_triton
-from transformer_mt.nn.packing import pack_tokens
-from transformer_mt.text.tokenizer import EOS_ID
+from transformer_mt.packing import pack_tokens
+from transformer_mt.search.beam_search import beam_search
+from transformer_mt.search.length_penalty import LengthPenalty
+from transformer_mt.text.special_ids import EOS_ID
 from transformer_mt.training.attention import choose_attention
 from transformer_mt.training.distributed import World
 from transformer_mt.training.gradients import Gradients
 from transformer_mt.training.graph import cuda_recorder
 from transformer_mt.training.micro_batches import row_multiple
 from transformer_mt.training.optimizers import build_adam
-from transformer_mt.training.tally import Tally
 from transformer_mt.training.update import Updater
+from transformer_mt.training.update_stats import Tally
 from transformer_mt.training.working_weights import WorkingWeights
+from transformer_mt.translation.batch_search import LOOK_EVERY
 
 TrainingWay = Literal["default", "bf16 weights", "static shape", "CUDA graph"]
 

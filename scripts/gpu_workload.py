@@ -17,7 +17,7 @@ import torch
 from transformer_mt.benchmarks.machine import fastest_seconds, peak_memory_bytes, synchronize
 from transformer_mt.config.model import TransformerSettings
 from transformer_mt.data.pairs import BLOCK_SIZE, TokenPairs
-from transformer_mt.text.tokenizer import EOS_ID
+from transformer_mt.text.special_ids import EOS_ID
 
 FIRST_ORDINARY_ID = EOS_ID + 1
 

@@ -134,7 +134,7 @@ def quick_devices(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let processes of devices start from one that has imported torch, and not from nothing."""
     import multiprocessing
 
-    from transformer_mt.decoding import workers
+    from transformer_mt.translation import workers
 
     multiprocessing.set_forkserver_preload([workers.__name__])
     context = multiprocessing.get_context("forkserver")

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from transformer_mt.models.interfaces import Memory
-from transformer_mt.nn.packing import Segments, pack_tokens
+from transformer_mt.packing import Segments, pack_tokens
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 BANNED = (PAD, UNK, BOS)

@@ -11,8 +11,8 @@ from transformer_mt.models.seq2seq import Seq2Seq
 from transformer_mt.training.distributed import World
 from transformer_mt.training.gradients import Gradients
 from transformer_mt.training.optimizers import build_adam
-from transformer_mt.training.tally import Tally
 from transformer_mt.training.update import Updater
+from transformer_mt.training.update_stats import Tally
 
 
 def some_pairs(num_pairs: int = 24) -> TokenPairs:

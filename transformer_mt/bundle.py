@@ -22,16 +22,16 @@ from transformer_mt import __version__
 from transformer_mt.config.loading import dump_config, load_recorded
 from transformer_mt.config.schema import Config
 from transformer_mt.errors import UNREADABLE_JSON, ModelError, TmtError
-from transformer_mt.foreign_files import read_json
 from transformer_mt.locations import CONFIG, WEIGHTS
 from transformer_mt.models.build import build_model
 from transformer_mt.models.seq2seq import Seq2Seq
-from transformer_mt.storage import (
+from transformer_mt.storage.folders import (
     MANIFEST,
     new_directory,
     os_errors_of_safetensors,
     read_manifest,
 )
+from transformer_mt.storage.untrusted import read_json
 from transformer_mt.text.tokenizer import Tokenizers
 from transformer_mt.versions import installed_versions
 

@@ -4,8 +4,8 @@ import os
 from pathlib import Path
 
 from transformer_mt.errors import ModelError
-from transformer_mt.foreign_files import read_small
-from transformer_mt.storage import MANIFEST
+from transformer_mt.storage.folders import MANIFEST
+from transformer_mt.storage.untrusted import read_small
 
 CONFIG = "config.yaml"
 WEIGHTS = "model.safetensors"

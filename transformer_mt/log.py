@@ -17,7 +17,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TypeAlias
 
-from transformer_mt.foreign_files import MAX_SMALL_BYTES, open_file, open_in_place
+from transformer_mt.storage.untrusted import MAX_SMALL_BYTES, open_file, open_in_place
 
 JsonValue: TypeAlias = (
     str | int | float | bool | Sequence["JsonValue"] | Mapping[str, "JsonValue"] | None

@@ -19,10 +19,10 @@ from transformer_mt.config.loading import load_config
 from transformer_mt.data.batches import eval_batches
 from transformer_mt.data.pairs import tokenize_pairs
 from transformer_mt.data.sources import open_source, read_pairs
-from transformer_mt.decoding.options import SearchOptions
-from transformer_mt.decoding.translator import Translator
 from transformer_mt.evaluation import validation_loss
 from transformer_mt.training.trainer import train
+from transformer_mt.translation.options import SearchOptions
+from transformer_mt.translation.translator import Translator
 
 RECIPE = Path(__file__).parents[2] / "configs" / "reverse.yaml"
 SCHEMES = ("none", "sinusoidal", "learned", "rotary", "relative", "relative_bias", "alibi")

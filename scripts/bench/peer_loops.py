@@ -10,8 +10,8 @@ from peer_models import plain_transformer
 from transformer_mt.benchmarks import machine
 from transformer_mt.benchmarks.training import LEAST_UPDATES, WARMUP_SHARE, read_data
 from transformer_mt.config.schema import Config
-from transformer_mt.text.tokenizer import PAD_ID
-from transformer_mt.training.devices import choose_device
+from transformer_mt.devices import choose_device
+from transformer_mt.text.special_ids import PAD_ID
 
 
 def measure_peer(engine: str, config: Config, seconds: float) -> Run:

@@ -15,11 +15,11 @@ from pathlib import Path
 from sacrebleu.metrics import BLEU
 
 from transformer_mt.bundle import load_bundle
-from transformer_mt.decoding.options import SearchOptions
-from transformer_mt.decoding.protection import Protector
-from transformer_mt.decoding.translator import Translator
 from transformer_mt.locations import find_bundle
-from transformer_mt.text.markup import PROTECTED, marks_in, missing
+from transformer_mt.translation.markup.protection import Protector
+from transformer_mt.translation.markup.recognition import PROTECTED, marks_in, missing
+from transformer_mt.translation.options import SearchOptions
+from transformer_mt.translation.translator import Translator
 
 
 def insert(line: str, kind: str, rng: random.Random) -> str:

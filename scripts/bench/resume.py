@@ -16,7 +16,7 @@ from pathlib import Path
 from transformer_mt.config.loading import load_config
 from transformer_mt.config.schema import Config
 from transformer_mt.errors import ConfigError
-from transformer_mt.training.session import open_session
+from transformer_mt.training.run import open_session
 from transformer_mt.training.trainer import Trainer
 
 

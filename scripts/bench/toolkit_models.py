@@ -19,7 +19,7 @@ from transformer_mt.config.model import TransformerSettings
 from transformer_mt.errors import ConfigError
 from transformer_mt.models.seq2seq import Seq2Seq
 from transformer_mt.nn.positions import sinusoids
-from transformer_mt.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from transformer_mt.text.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
 SIDES = ("encoder", "decoder")
 MAX_POSITIONS = 5000

@@ -14,7 +14,7 @@ from transformers import Seq2SeqTrainer, Seq2SeqTrainingArguments, TrainerCallba
 from transformer_mt.benchmarks import machine
 from transformer_mt.benchmarks.training import LEAST_UPDATES, WARMUP_SHARE, read_data
 from transformer_mt.config.schema import Config
-from transformer_mt.text.tokenizer import BOS_ID, PAD_ID
+from transformer_mt.text.special_ids import BOS_ID, PAD_ID
 
 
 class Collator:

@@ -15,7 +15,8 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from transformer_mt.config.loading import load_config
-from transformer_mt.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizers
+from transformer_mt.text.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from transformer_mt.text.tokenizer import Tokenizers
 
 if TYPE_CHECKING:
     from torch import Tensor

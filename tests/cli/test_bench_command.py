@@ -108,7 +108,7 @@ def test_decoding_speed_is_a_table(tiny_bundle: Path, text: Path) -> None:
 
 def test_int8_on_a_gpu_is_refused(tiny_bundle: Path, text: Path, monkeypatch) -> None:
     monkeypatch.setattr(
-        "transformer_mt.training.devices.choose_device",
+        "transformer_mt.devices.choose_device",
         lambda device, setting: torch.device("cuda"),
     )
     result = bench("decode", "--model", tiny_bundle, "--input", text, "--precision", "int8")

@@ -528,7 +528,7 @@ def test_config_schema_is_json(tmp_path: Path) -> None:
 
 
 def test_translation_does_not_wait_for_what_only_sharding_needs() -> None:
-    code = "import sys, transformer_mt.training.devices; "
+    code = "import sys, transformer_mt.devices; "
     code += "sys.exit('torch.distributed.fsdp' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=300).returncode == 0
 
@@ -554,7 +554,7 @@ def test_files_of_a_config_are_looked_for_before_torch_is_loaded(tmp_path: Path)
 
 
 def test_pictures_need_no_backend_of_a_notebook() -> None:
-    code = "from transformer_mt.figures import new_figure; new_figure(1, 1)"
+    code = "from transformer_mt.plots.style import new_figure; new_figure(1, 1)"
     environment = os.environ | {"MPLBACKEND": "module://nowhere.backend_inline"}
     assert subprocess.run([sys.executable, "-c", code], env=environment).returncode == 0
 

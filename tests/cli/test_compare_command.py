@@ -9,7 +9,7 @@ import pytest
 from tests.commands import tmt
 from tests.tiny_runs import tiny_config
 from transformer_mt.config.loading import dump_config, load_config
-from transformer_mt.decoding.translator import Translator
+from transformer_mt.translation.translator import Translator
 
 
 @pytest.fixture(scope="module")

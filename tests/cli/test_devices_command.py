@@ -14,8 +14,8 @@ from click.testing import Result
 from tests.commands import tmt as run
 from tests.conftest import small_text
 from transformer_mt.cli.device_options import load_on_devices
+from transformer_mt.devices import choose_devices
 from transformer_mt.errors import ConfigError, ModelError
-from transformer_mt.training.devices import choose_devices
 
 LINES = ["", *small_text(40, seed=3)[0], " ", "dog"]
 TEXT = "".join(f"{line}\n" for line in LINES)

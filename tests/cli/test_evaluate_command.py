@@ -11,9 +11,9 @@ from sacrebleu.metrics import BLEU, CHRF
 
 from tests.commands import tmt
 from transformer_mt.bundle import load_bundle
-from transformer_mt.decoding.options import SearchOptions
-from transformer_mt.decoding.translator import Translator
 from transformer_mt.metrics.scores import score
+from transformer_mt.translation.options import SearchOptions
+from transformer_mt.translation.translator import Translator
 
 run = partial(tmt, "evaluate")
 

@@ -18,16 +18,16 @@ from typer.main import get_command
 
 from tests.commands import tmt as run
 from transformer_mt.bundle import load_bundle
-from transformer_mt.cli.demands import with_demands
+from transformer_mt.cli.constraint_inputs import with_demands
 from transformer_mt.cli.main import app
 from transformer_mt.cli.streams import named_stdout
 from transformer_mt.cli.translation_job import Job
 from transformer_mt.cli.translation_lines import Details
-from transformer_mt.decoding.glossary import Term
-from transformer_mt.decoding.options import SearchOptions
-from transformer_mt.decoding.translation import Candidate, Translation
-from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import ConfigError, TmtError
+from transformer_mt.translation.glossary import Term
+from transformer_mt.translation.options import SearchOptions
+from transformer_mt.translation.results import Candidate, Translation
+from transformer_mt.translation.translator import Translator
 
 PROGRAM = [sys.executable, "-m", "transformer_mt"]
 SLOW = {"OMP_NUM_THREADS": "1"}
@@ -443,7 +443,9 @@ def test_time_spent_typing_does_not_count(monkeypatch):
 @pytest.mark.parametrize(("line", "is_told"), [("a line", True), ("a\tline", False)])
 def test_a_tab_that_no_line_has_is_told(monkeypatch, line, is_told):
     told = []
-    monkeypatch.setattr("transformer_mt.cli.demands.logger.warning", lambda *words: told.append(1))
+    monkeypatch.setattr(
+        "transformer_mt.cli.constraint_inputs.logger.warning", lambda *words: told.append(1)
+    )
     assert len(list(with_demands([[line]], prefix=None, phrases=None, tab="prefix"))) == 1
     assert bool(told) == is_told
 

@@ -13,11 +13,11 @@ from tests.elsewhere import ELSEWHERE, elsewhere, moved
 from tests.updates import some_pairs, updater_for
 from transformer_mt.config.families import ModelSettings
 from transformer_mt.data.batches import eval_batches
-from transformer_mt.decoding.penalties import LengthPenalty
-from transformer_mt.decoding.search import beam_search
 from transformer_mt.models.build import build_model
 from transformer_mt.models.seq2seq import Seq2Seq
-from transformer_mt.nn.packing import Segments
+from transformer_mt.packing import Segments
+from transformer_mt.search.beam_search import beam_search
+from transformer_mt.search.length_penalty import LengthPenalty
 from transformer_mt.training import optimizers
 
 # Of the sparse patterns, one scheme of positions stands for all. Cells of torch call kernels that
@@ -29,7 +29,7 @@ MODELS = {
     and (settings.get("type") != "recurrent" or settings.get("cell") == "rnn")
 }
 search = beam_search.__wrapped__  # inference mode knows no tensors of one's own
-CHOICE = "decoding/candidates.py: host = numbers.cpu().numpy()"
+CHOICE = "search/candidates.py: host = numbers.cpu().numpy()"
 LENGTHS_COME = "nn/recurrent.py: ends_after = torch.bincount(lengths.cpu() - 1)"
 
 

@@ -18,8 +18,8 @@ from transformer_mt.models.interfaces import Memory
 from transformer_mt.models.recurrent import RecurrentDecoder
 from transformer_mt.models.seq2seq import Seq2Seq
 from transformer_mt.nn import attention
-from transformer_mt.nn.packing import Segments, pack, unpack
-from transformer_mt.text.tokenizer import PAD_ID
+from transformer_mt.packing import Segments, pack, unpack
+from transformer_mt.text.special_ids import PAD_ID
 
 SMALL = {
     "d_model": 24,

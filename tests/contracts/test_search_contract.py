@@ -11,15 +11,15 @@ from pydantic import TypeAdapter
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from transformer_mt.config.families import ModelSettings
-from transformer_mt.decoding.candidates import Candidates, Continuations, Prefixes
-from transformer_mt.decoding.forced import score_targets
-from transformer_mt.decoding.penalties import LengthPenalty
-from transformer_mt.decoding.search import beam_search
 from transformer_mt.models.build import build_model
 from transformer_mt.models.interfaces import Decoder, Memory
 from transformer_mt.nn import attention
 from transformer_mt.nn.attention import StepLayout
-from transformer_mt.nn.prepacked import prepack
+from transformer_mt.nn.kernels.cpu_linear import prepack
+from transformer_mt.search.beam_search import beam_search
+from transformer_mt.search.candidates import Candidates, Continuations, Prefixes
+from transformer_mt.search.length_penalty import LengthPenalty
+from transformer_mt.translation.forced import score_targets
 
 VOCAB_SIZE = 100
 Case = tuple[Decoder, Callable[[list[list[int]]], Memory]]

@@ -22,20 +22,20 @@ from transformer_mt.data.batches import Batch
 from transformer_mt.data.mixture import Mixture
 from transformer_mt.data.pairs import pack_pairs
 from transformer_mt.data.stream import BatchStream
-from transformer_mt.decoding.candidates import Candidates, Continuations
-from transformer_mt.decoding.penalties import LengthPenalty
-from transformer_mt.decoding.search import beam_search
 from transformer_mt.models.build import build_model
 from transformer_mt.nn import loss
-from transformer_mt.nn.packing import Segments
-from transformer_mt.nn.recompute import recompute_layers
-from transformer_mt.text.tokenizer import EOS_ID
+from transformer_mt.packing import Segments
+from transformer_mt.search.beam_search import beam_search
+from transformer_mt.search.candidates import Candidates, Continuations
+from transformer_mt.search.length_penalty import LengthPenalty
+from transformer_mt.text.special_ids import EOS_ID
+from transformer_mt.training.activation_checkpointing import recompute_layers
 from transformer_mt.training.distributed import World
 from transformer_mt.training.gradients import Gradients
 from transformer_mt.training.micro_batches import row_multiple
 from transformer_mt.training.optimizers import build_adam
-from transformer_mt.training.tally import Tally
 from transformer_mt.training.update import Updater
+from transformer_mt.training.update_stats import Tally
 
 POSITIONS = (
     {"type": "sinusoidal"}, {"type": "learned", "max_length": 256}, {"type": "rotary"},

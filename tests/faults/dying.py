@@ -14,7 +14,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Literal
 
-from transformer_mt import storage
+from transformer_mt.storage import folders as storage
 
 DEAD = 137
 Fate = Literal["killed", "power lost", "disk full"]

@@ -18,7 +18,7 @@ from transformer_mt.config.schema import Config
 from transformer_mt.data.corpus import Corpus
 from transformer_mt.data.lexicon import Lexicon
 from transformer_mt.errors import DataError, ModelError, TmtError
-from transformer_mt.storage import MANIFEST
+from transformer_mt.storage.folders import MANIFEST
 from transformer_mt.text.tokenizer import Tokenizers
 from transformer_mt.text.tokenizer_directory import load_tokenizers
 from transformer_mt.training.averaging import average_run

@@ -17,20 +17,20 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from transformer_mt.bundle import load_bundle
-from transformer_mt.cli.demands import with_demands
+from transformer_mt.cli.constraint_inputs import with_demands
 from transformer_mt.config.loading import parse_config
 from transformer_mt.data.line_sources import CsvPairs, JsonlPairs, TextPairs, TsvPairs
 from transformer_mt.data.sources import PairSource
 from transformer_mt.data.table_sources import ParquetPairs
-from transformer_mt.decoding.glossary import read_glossary
-from transformer_mt.decoding.options import SearchOptions
-from transformer_mt.decoding.rescoring import read_n_best
-from transformer_mt.decoding.translation import NO_TEXT
-from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import ConfigError, DataError, ModelError
-from transformer_mt.storage import read_manifest
+from transformer_mt.storage.folders import read_manifest
 from transformer_mt.text.lines import read_lines
 from transformer_mt.text.tokenizer import Tokenizers
+from transformer_mt.translation.glossary import read_glossary
+from transformer_mt.translation.options import SearchOptions
+from transformer_mt.translation.rescoring import read_n_best
+from transformer_mt.translation.results import NO_TEXT
+from transformer_mt.translation.translator import Translator
 
 NUM_INPUTS = int(os.environ.get("TMT_FAULTS_INPUTS", "40"))
 many = settings(

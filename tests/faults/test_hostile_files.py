@@ -21,13 +21,13 @@ from torch import nn
 
 from tests.commands import tmt
 from transformer_mt.bundle import bundle_scores, load_bundle, load_weights, weights_of
-from transformer_mt.claims import remove_temporaries
 from transformer_mt.config.loading import parse_config
 from transformer_mt.data import lexicon
 from transformer_mt.errors import ConfigError, ModelError, TmtError
 from transformer_mt.locations import newest_run
 from transformer_mt.log import MetricsLog, read_metrics
-from transformer_mt.storage import MANIFEST, kind_of, read_manifest
+from transformer_mt.storage.folders import MANIFEST, kind_of, read_manifest
+from transformer_mt.storage.locks import remove_temporaries
 from transformer_mt.text.tokenizer import Tokenizer, Tokenizers
 from transformer_mt.training.averaging import average_run
 from transformer_mt.training.run_directory import RunDirectory

@@ -20,7 +20,7 @@ from transformer_mt.data.filters import Filters
 from transformer_mt.text.tokenizer import Tokenizers
 from transformer_mt.text.tokenizer_training import train_tokenizers
 from transformer_mt.training.run_directory import RunDirectory
-from transformer_mt.training.tracking import TensorBoardTracker
+from transformer_mt.training.tensorboard import TensorBoardTracker
 from transformer_mt.training.trainer import train
 
 
@@ -103,7 +103,7 @@ def test_a_part_that_only_shows_things_fails_and_the_run_is_the_same(
 
         def write_samples(self, *arguments):
             with monkeypatch.context() as patch:
-                patch.setattr("transformer_mt.storage.claimed_file", fail)
+                patch.setattr("transformer_mt.storage.folders.claimed_file", fail)
                 original(self, *arguments)
 
         monkeypatch.setattr(RunDirectory, "write_samples", write_samples)

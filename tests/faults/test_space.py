@@ -12,8 +12,8 @@ import torch
 from tests.faults.test_crashes import assert_same_outcome
 from transformer_mt.errors import TmtError
 from transformer_mt.models.build import build_model
-from transformer_mt.training.setup import build_optimizer
-from transformer_mt.training.space import bundle_bytes, checkpoint_bytes
+from transformer_mt.training.build import build_optimizer
+from transformer_mt.training.disk_space import bundle_bytes, checkpoint_bytes
 from transformer_mt.training.trainer import train
 from transformer_mt.training.update import Updater
 

@@ -14,9 +14,9 @@ from pathlib import Path
 from tests.conftest import small_text
 from transformer_mt.bundle import load_bundle, save_bundle, weights_of
 from transformer_mt.config.schema import Config
-from transformer_mt.decoding.options import SearchOptions
-from transformer_mt.decoding.translator import Translator
 from transformer_mt.training.trainer import train
+from transformer_mt.translation.options import SearchOptions
+from transformer_mt.translation.translator import Translator
 
 
 def settings(folder: Path) -> Config:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from transformer_mt.bundle import load_bundle
-from transformer_mt.decoding.options import SearchOptions
-from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import ModelError
+from transformer_mt.translation.options import SearchOptions
+from transformer_mt.translation.translator import Translator
 
 GOLDEN = sorted(path.parent for path in Path(__file__).parent.glob("*/bundle"))
 

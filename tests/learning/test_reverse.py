@@ -8,9 +8,9 @@ import torch
 from transformer_mt.bundle import load_bundle
 from transformer_mt.config.data import ReverseSource
 from transformer_mt.data.sources import open_source, read_pairs
-from transformer_mt.decoding.options import SearchOptions
-from transformer_mt.decoding.translator import Translator
 from transformer_mt.training.trainer import train
+from transformer_mt.translation.options import SearchOptions
+from transformer_mt.translation.translator import Translator
 
 
 def pairs_of(**settings):

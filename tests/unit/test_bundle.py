@@ -10,13 +10,7 @@ import torch
 from safetensors.torch import load_file
 
 from transformer_mt import bundle as bundles
-from transformer_mt.bundle import (
-    load_bundle,
-    load_weights,
-    save_bundle,
-    save_tensors,
-    weights_of,
-)
+from transformer_mt.bundle import load_bundle, load_weights, save_bundle, save_tensors, weights_of
 from transformer_mt.errors import ModelError
 from transformer_mt.locations import find_bundle
 from transformer_mt.models.build import build_model

@@ -8,15 +8,11 @@ from fake_decoders import BOS, CopyModel, packed
 
 from transformer_mt.bundle import Bundle, load_bundle
 from transformer_mt.data.batches import Batch
-from transformer_mt.decoding.options import SearchOptions
-from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import DataError
-from transformer_mt.evaluation import (
-    Loss,
-    batch_loss,
-    translate_and_score,
-    validation_loss,
-)
+from transformer_mt.evaluation import Loss, translate_and_score, validation_loss
+from transformer_mt.models.batch_loss import batch_loss
+from transformer_mt.translation.options import SearchOptions
+from transformer_mt.translation.translator import Translator
 
 EOS = 3
 CPU = torch.device("cpu")

@@ -11,14 +11,16 @@ PACKAGE = Path(__file__).parents[2] / "transformer_mt"
 
 # A module imports only from layers below its own; those in one layer never meet.
 LAYERS = [
-    {"errors", "hashes", "processes", "processors", "claims", "foreign_files"},
-    {"config", "log", "storage", "versions"},
-    {"figures", "locations"},
+    {"errors", "processes", "processors"},
+    {"storage"},
+    {"config", "log", "versions"},
+    {"plots", "locations"},
     {"text", "metrics"},
+    {"packing", "out_of_memory"},
     {"data", "nn"},
-    {"models"},
-    {"bundle"},
-    {"decoding"},
+    {"models", "devices"},
+    {"bundle", "search"},
+    {"translation"},
     {"evaluation", "explain"},
     {"training", "export", "serving"},
     {"benchmarks"},
@@ -27,7 +29,7 @@ LAYERS = [
     {"__main__"},
 ]
 RANK = {unit: rank for rank, units in enumerate(LAYERS) for unit in units}
-WITHOUT_TORCH = {unit for units in LAYERS[:4] for unit in units}
+WITHOUT_TORCH = {unit for units in LAYERS[:5] for unit in units}
 PICKLERS = {"pickle", "cloudpickle", "dill", "joblib", "shelve", "marshal"}
 VAGUE_NAMES = {"utils", "util", "helpers", "common", "constants", "misc"}
 

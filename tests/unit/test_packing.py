@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from transformer_mt.nn.packing import Segments, num_tail_parts, pack, unpack
+from transformer_mt.packing import Segments, num_tail_parts, pack, unpack
 
 LENGTHS = [2, 4, 1]
 

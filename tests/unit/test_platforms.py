@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from transformer_mt import claims, storage
 from transformer_mt.benchmarks.machine import peak_memory_bytes
+from transformer_mt.storage import folders as storage
+from transformer_mt.storage import locks as claims
 from transformer_mt.training import allocator, run_directory
 from transformer_mt.training.run_directory import RunDirectory
 

@@ -6,9 +6,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from transformer_mt.decoding.translation import Translation
-from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import DataError
+from transformer_mt.translation.results import Translation
+from transformer_mt.translation.translator import Translator
 
 # As many as make each of a few processes start.
 WARMUP_LINES = 256

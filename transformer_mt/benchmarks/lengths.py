@@ -18,8 +18,8 @@ from transformer_mt.models.build import build_model
 from transformer_mt.models.transformer import TransformerDecoder, TransformerEncoder
 from transformer_mt.nn.attend import Layout, attend
 from transformer_mt.nn.dropout import Dropout
-from transformer_mt.nn.grouped import attend_in_groups
-from transformer_mt.nn.packing import Segments
+from transformer_mt.nn.kernels.cpu_attention import attend_in_groups
+from transformer_mt.packing import Segments
 from transformer_mt.training.allocator import give_freed_memory_back, keep_freed_memory
 
 Way = Callable[..., Tensor]

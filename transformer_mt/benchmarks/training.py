@@ -27,21 +27,16 @@ from transformer_mt.benchmarks.phases import PhaseClock, forward_passes
 from transformer_mt.config.schema import Config
 from transformer_mt.data.batches import Batch
 from transformer_mt.data.stream import Position
+from transformer_mt.devices import check_precision, choose_device, choose_precision, multiply_fast
 from transformer_mt.models.costs import count_flops, weight_matrices
 from transformer_mt.training.allocator import keep_freed_memory
-from transformer_mt.training.devices import (
-    check_precision,
-    choose_device,
-    choose_precision,
-    multiply_fast,
-)
+from transformer_mt.training.build import build_first_model, build_updater
 from transformer_mt.training.distributed import World
 from transformer_mt.training.gradients import DTYPES
 from transformer_mt.training.micro_batches import open_updates
-from transformer_mt.training.preparation import Data, open_sources, prepare_data
+from transformer_mt.training.prepare_data import Data, open_sources, prepare_data
 from transformer_mt.training.run_directory import RunDirectory
 from transformer_mt.training.schedules import build_schedule
-from transformer_mt.training.setup import build_first_model, build_updater
 from transformer_mt.training.state import TrainState
 from transformer_mt.training.update import MAX_UNUSABLE_IN_A_ROW
 

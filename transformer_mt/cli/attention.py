@@ -57,7 +57,7 @@ def attention(
     Each row is a piece of the translation; its weights on the pieces of the source sum to 1 with
     that of the end of the source, which is not shown.
     """
-    from transformer_mt.figures import check_figure
+    from transformer_mt.plots.style import check_figure
 
     text = " ".join(words)
     check_figure(output)
@@ -66,8 +66,8 @@ def attention(
         raise DataError("expected some text; it is empty or blank")
     bundle = load_model(model, device=device, precision=precision)
 
-    from transformer_mt.decoding.alignment import attention_of, candidate_of
-    from transformer_mt.decoding.picture import draw_attention
+    from transformer_mt.translation.alignment import attention_of, candidate_of
+    from transformer_mt.translation.picture import draw_attention
 
     translator = make_translator(bundle, {})
     if target is None:

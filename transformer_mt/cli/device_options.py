@@ -71,7 +71,7 @@ def load_on_devices(
             )
     paths = [find_bundle(path) for path in models] if models else [find_bundle(None)]
 
-    from transformer_mt.training.devices import choose_devices
+    from transformer_mt.devices import choose_devices
 
     places = [str(place) for place in choose_devices(devices, setting="--devices")]
     bundle = load_models(paths, weights, device=places[0], precision=precision)
@@ -127,7 +127,7 @@ def _shared_devices(device: str, devices: str | None) -> tuple[str, str | None]:
         raise typer.Exit
     # This is the only process from here on, and those that it starts are no ranks.
     del os.environ["WORLD_SIZE"]
-    from transformer_mt.training.devices import choose_device
+    from transformer_mt.devices import choose_device
 
     kind = choose_device(device, setting="--device").type
     names = [f"cuda:{i}" if kind == "cuda" else kind for i in range(num_ranks)]

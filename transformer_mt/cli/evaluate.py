@@ -40,9 +40,9 @@ from transformer_mt.errors import ConfigError
 
 if TYPE_CHECKING:
     from transformer_mt.data.test_sets import TestSet
-    from transformer_mt.decoding.translator import Translator
     from transformer_mt.metrics.by_length import Bucket
     from transformer_mt.metrics.scores import Score
+    from transformer_mt.translation.translator import Translator
 
 Bleu: TypeAlias = Annotated[bool, typer.Option("--bleu", help="BLEU (Papineni et al. 2002).")]
 Chrf: TypeAlias = Annotated[bool, typer.Option("--chrf", help="chrF (Popović 2015).")]

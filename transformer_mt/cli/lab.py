@@ -183,7 +183,7 @@ def memory(
 
 def _check(output: Path, name: str) -> None:
     """Refuse what could not be drawn or written, before anything is measured."""
-    from transformer_mt.figures import check_matplotlib
+    from transformer_mt.plots.style import check_matplotlib
 
     check_matplotlib()
     if output.exists() and not output.is_dir():

@@ -46,8 +46,8 @@ def check_length_options(
         ConfigError: If the options do not fit each other, or nothing could be drawn.
     """
     from transformer_mt.cli.streams import check_output
-    from transformer_mt.figures import check_figure
     from transformer_mt.metrics.by_length import DEFAULT_EDGES
+    from transformer_mt.plots.style import check_figure
 
     if not by_length:
         for option, value in (("--length-edges", edges), ("--figure", figure)):

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Protocol
 from transformer_mt.log import counted
 
 if TYPE_CHECKING:
-    from transformer_mt.decoding.translation import Translation
     from transformer_mt.text.tokenizer import Tokenizer
+    from transformer_mt.translation.results import Translation
 
 logger = logging.getLogger(__name__)
 

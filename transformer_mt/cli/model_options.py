@@ -18,8 +18,8 @@ from transformer_mt.locations import find_bundle
 if TYPE_CHECKING:
     from transformer_mt.bundle import Bundle
     from transformer_mt.config.schema import DecodingSettings
-    from transformer_mt.decoding.joining import Choice
-    from transformer_mt.decoding.translator import Translator
+    from transformer_mt.translation.detokenize import Choice
+    from transformer_mt.translation.translator import Translator
 
 logger = logging.getLogger(__name__)
 
@@ -153,9 +153,9 @@ def load_model(model: Path | None, *, device: str, precision: str) -> "Bundle":
     import torch
 
     from transformer_mt.bundle import load_bundle
-    from transformer_mt.nn.capability import multiplies_fast
-    from transformer_mt.nn.prepacked import prepack
-    from transformer_mt.training.devices import choose_device
+    from transformer_mt.devices import choose_device
+    from transformer_mt.nn.kernels.capability import multiplies_fast
+    from transformer_mt.nn.kernels.cpu_linear import prepack
 
     dtypes = {"bf16": torch.bfloat16, "fp16": torch.float16}
     place = choose_device(device, setting="--device")
@@ -225,7 +225,7 @@ def _weights(text: str | None, num_models: int) -> list[float]:
 
 def search_options_of(ctx: typer.Context) -> dict[str, object]:
     """Return the values of the options of a command that are fields of `SearchOptions`, by name."""
-    from transformer_mt.decoding.options import SearchOptions
+    from transformer_mt.translation.options import SearchOptions
 
     names = [field.name for field in fields(SearchOptions)]
     return {name: ctx.params[name] for name in names if name in ctx.params}
@@ -260,11 +260,11 @@ def make_translator(
         ConfigError: If a value is out of its bounds, or values do not fit each other.
     """
     from transformer_mt.data.lexicon import Lexicon
-    from transformer_mt.decoding.glossary import read_glossary
-    from transformer_mt.decoding.options import SearchOptions
-    from transformer_mt.decoding.translator import Translator
-    from transformer_mt.decoding.workers import fitting_num_workers
     from transformer_mt.text.lines import read_lines
+    from transformer_mt.translation.glossary import read_glossary
+    from transformer_mt.translation.options import SearchOptions
+    from transformer_mt.translation.translator import Translator
+    from transformer_mt.translation.workers import fitting_num_workers
 
     place = next(bundle.model.parameters()).device
     if copies:

@@ -21,7 +21,7 @@ from transformer_mt.errors import ConfigError
 from transformer_mt.locations import find_bundle
 
 if TYPE_CHECKING:
-    from transformer_mt.decoding.rescoring import Entry
+    from transformer_mt.translation.rescoring import Entry
 
 # Candidates scored together: enough to make batches of like length.
 CHUNK = 4096
@@ -94,9 +94,9 @@ def rescore(
     lines = (line for chunk in input_chunks([] if input is None else [input]) for line in chunk)
     bundles = [load_model(path, device=device, precision=precision) for path in model]
 
-    from transformer_mt.decoding.penalties import LengthPenalty
-    from transformer_mt.decoding.rescoring import read_n_best
-    from transformer_mt.decoding.rescoring import rescore as ranked_again
+    from transformer_mt.search.length_penalty import LengthPenalty
+    from transformer_mt.translation.rescoring import read_n_best
+    from transformer_mt.translation.rescoring import rescore as ranked_again
 
     translators = [make_translator(bundle, {"batch_tokens": batch_tokens}) for bundle in bundles]
     settings = [bundle.config.decoding for bundle in bundles]

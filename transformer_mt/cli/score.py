@@ -23,7 +23,7 @@ from transformer_mt.cli.streams import check_output, parallel_lines, results_to
 from transformer_mt.errors import ConfigError
 
 if TYPE_CHECKING:
-    from transformer_mt.decoding.translation import TargetScore
+    from transformer_mt.translation.results import TargetScore
 
 logger = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
 """The options of `tmt translate` that change the search, in the groups of its help page.
 
-What each one means for the search is in `decoding.options`.
+What each one means for the search is in `translation.options`.
 """
 
 from pathlib import Path

@@ -92,7 +92,7 @@ def input_chunks(
     Raises:
         DataError: If one cannot be read.
     """
-    from transformer_mt.decoding import chunks
+    from transformer_mt.cli import streaming as chunks
     from transformer_mt.text.file_kinds import PAGES, check_kind
     from transformer_mt.text.lines import open_binary
 

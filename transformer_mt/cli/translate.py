@@ -8,7 +8,7 @@ from functools import partial
 import typer
 
 from transformer_mt.cli.combinations import check_together
-from transformer_mt.cli.demands import with_demands
+from transformer_mt.cli.constraint_inputs import with_demands
 from transformer_mt.cli.device_options import Devices, load_on_devices
 from transformer_mt.cli.help import examples
 from transformer_mt.cli.inputs import count_lines, files_and_text
@@ -206,7 +206,7 @@ def translate(
     )
     choose = None
     if mbr is not None:
-        from transformer_mt.decoding.mbr import by_expected_utility
+        from transformer_mt.translation.mbr import by_expected_utility
 
         tgt_lang = bundle.config.data.tgt_lang
         choose = partial(by_expected_utility, utility=mbr, tgt_lang=tgt_lang, n_best=n_best)
@@ -227,7 +227,7 @@ def translate(
         logger.info("type a sentence and press Enter; Ctrl-D ends")
         chunks = prompted(chunks)
 
-    from transformer_mt.decoding.protection import Protector
+    from transformer_mt.translation.markup.protection import Protector
 
     protector = Protector(translator) if protect else None
     translate_lines = (protector or translator).translate

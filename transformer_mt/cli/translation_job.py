@@ -11,10 +11,10 @@ from transformer_mt.cli.translation_lines import Details, json_lines, n_best_lin
 from transformer_mt.log import counted
 
 if TYPE_CHECKING:
-    from transformer_mt.decoding.alignment import Attention
-    from transformer_mt.decoding.requests import Line
-    from transformer_mt.decoding.translation import Translation
-    from transformer_mt.decoding.translator import Translator
+    from transformer_mt.translation.alignment import Attention
+    from transformer_mt.translation.requests import Line
+    from transformer_mt.translation.results import Translation
+    from transformer_mt.translation.translator import Translator
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class Job:
         Raises:
             LineError: If a line cannot become what is wanted; those before it are written.
         """
-        from transformer_mt.decoding.requests import LineError
+        from transformer_mt.translation.requests import LineError
 
         totals = Totals()
         for chunk in chunks:
@@ -79,7 +79,7 @@ class Job:
         links: TextIO | None,
     ) -> None:
         """Translate and write lines, and add them to the totals."""
-        from transformer_mt.decoding.alignment import attention_of
+        from transformer_mt.translation.alignment import attention_of
 
         begun = time.monotonic()
         translations = self.translate(chunk, first_line=totals.num_lines + 1)
@@ -113,7 +113,7 @@ def _tell_misplaced(
     sources: Sequence[str], translations: "Sequence[Translation]", *, first_line: int
 ) -> None:
     """Warn of terms of a glossary that are in the output, but hardly as a translation."""
-    from transformer_mt.decoding.glossary import misplaced
+    from transformer_mt.translation.glossary import misplaced
 
     for number, (source, translation) in enumerate(
         zip(sources, translations, strict=True), start=first_line

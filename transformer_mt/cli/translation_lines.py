@@ -10,9 +10,9 @@ from transformer_mt.errors import ConfigError
 from transformer_mt.log import counted
 
 if TYPE_CHECKING:
-    from transformer_mt.decoding.alignment import Attention
-    from transformer_mt.decoding.translation import Candidate, Translation
-    from transformer_mt.decoding.translator import Translator
+    from transformer_mt.translation.alignment import Attention
+    from transformer_mt.translation.results import Candidate, Translation
+    from transformer_mt.translation.translator import Translator
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from transformer_mt.data.pairs import Ids, Ints, TokenPairs
 from transformer_mt.errors import DataError
-from transformer_mt.text.tokenizer import BOS_ID, EOS_ID, PAD_ID
+from transformer_mt.text.special_ids import BOS_ID, EOS_ID, PAD_ID
 
 
 @dataclass(frozen=True)

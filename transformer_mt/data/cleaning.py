@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from transformer_mt.config.data import DataSettings
 from transformer_mt.data.fingerprints import hash_values
 from transformer_mt.data.sources import PairSource
-from transformer_mt.hashes import NO_HASHES, FileHashes
+from transformer_mt.storage.hashes import NO_HASHES, FileHashes
 from transformer_mt.text.lines import unchanged, with_single_spaces
 
 

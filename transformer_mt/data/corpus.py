@@ -27,7 +27,6 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from tqdm import tqdm
 
-from transformer_mt.claims import claimed
 from transformer_mt.data.corpus_writer import FILES, read_written, write_chunks
 from transformer_mt.data.encoding import EncodedPairs, encode_pairs, token_type
 from transformer_mt.data.filters import FilterReport, Filters
@@ -35,15 +34,16 @@ from transformer_mt.data.fingerprints import hash_values
 from transformer_mt.data.pairs import TokenPairs
 from transformer_mt.data.sources import PairSource
 from transformer_mt.errors import DataError, ModelError
-from transformer_mt.hashes import FileHashes
 from transformer_mt.processors import num_processors
-from transformer_mt.storage import (
+from transformer_mt.storage.folders import (
     MANIFEST,
     explain_write_errors,
     finish_directory,
     read_manifest,
     remove_leftovers,
 )
+from transformer_mt.storage.hashes import FileHashes
+from transformer_mt.storage.locks import claimed
 from transformer_mt.text.tokenizer import Tokenizers
 
 KIND = "corpus"

@@ -19,8 +19,8 @@ from transformer_mt.data.encoding import EncodedPairs
 from transformer_mt.data.filters import FilterReport
 from transformer_mt.data.pairs import BLOCK_SIZE
 from transformer_mt.errors import UNREADABLE_JSON
-from transformer_mt.foreign_files import read_json
-from transformer_mt.storage import MANIFEST, replace_json
+from transformer_mt.storage.folders import MANIFEST, replace_json
+from transformer_mt.storage.untrusted import read_json
 
 FILES = ("src.tokens", "tgt.tokens", "lengths", "block_offsets")
 UNFINISHED_KIND = "unfinished corpus"

@@ -9,7 +9,7 @@ from transformer_mt.config.data import DocumentSettings
 from transformer_mt.data.fingerprints import hash_values
 from transformer_mt.data.pairs import Ids, Ints, TokenPairs
 from transformer_mt.data.sources import PairSource
-from transformer_mt.hashes import NO_HASHES, FileHashes
+from transformer_mt.storage.hashes import NO_HASHES, FileHashes
 from transformer_mt.text.documents import Context, join_sentences
 
 _PAIRS_AT_ONCE = 1 << 14

@@ -6,7 +6,7 @@ from pathlib import Path
 import xxhash
 
 from transformer_mt.errors import DataError, reason_of
-from transformer_mt.hashes import FileHashes
+from transformer_mt.storage.hashes import FileHashes
 
 
 def hash_content(path: Path, hashes: FileHashes) -> str:

@@ -21,9 +21,9 @@ from transformer_mt.data.fingerprints import hash_values
 from transformer_mt.data.line_sources import TextPairs
 from transformer_mt.data.sources import PairSource
 from transformer_mt.errors import DataError
-from transformer_mt.hashes import NO_HASHES, FileHashes
 from transformer_mt.log import counted
-from transformer_mt.storage import new_directory, read_manifest
+from transformer_mt.storage.folders import new_directory, read_manifest
+from transformer_mt.storage.hashes import NO_HASHES, FileHashes
 
 KIND = "transformer_mt held-out pairs"
 FORMAT_VERSION = 1

@@ -18,8 +18,9 @@ from tqdm import tqdm
 
 from transformer_mt.data.pairs import Ids, Ints, ragged_index
 from transformer_mt.errors import ModelError
-from transformer_mt.storage import replace_file
-from transformer_mt.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizers
+from transformer_mt.storage.folders import replace_file
+from transformer_mt.text.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from transformer_mt.text.tokenizer import Tokenizers
 
 KIND = "transformer_mt lexicon"
 FORMAT_VERSION = "1"

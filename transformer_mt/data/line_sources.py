@@ -13,8 +13,8 @@ from pathlib import Path
 from transformer_mt.data.cells import json_type, missing_field, text_of
 from transformer_mt.data.fingerprints import hash_content, hash_values
 from transformer_mt.errors import DataError
-from transformer_mt.hashes import NO_HASHES, FileHashes
 from transformer_mt.log import counted
+from transformer_mt.storage.hashes import NO_HASHES, FileHashes
 from transformer_mt.text.file_kinds import check_kind
 from transformer_mt.text.lines import check_lasting, open_binary, read_lines
 

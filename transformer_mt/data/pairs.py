@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from transformer_mt.text.tokenizer import EOS_ID, Tokenizers
+from transformer_mt.text.special_ids import EOS_ID
+from transformer_mt.text.tokenizer import Tokenizers
 
 Ids = NDArray[Any]
 Ints = NDArray[np.int64]

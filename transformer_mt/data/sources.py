@@ -18,8 +18,8 @@ from transformer_mt.data.fingerprints import hash_values
 from transformer_mt.data.line_sources import CsvPairs, JsonlPairs, TextPairs, TsvPairs
 from transformer_mt.data.table_sources import HubPairs, ParquetPairs
 from transformer_mt.errors import DataError
-from transformer_mt.hashes import NO_HASHES, FileHashes
 from transformer_mt.log import counted
+from transformer_mt.storage.hashes import NO_HASHES, FileHashes
 
 logger = logging.getLogger(__name__)
 

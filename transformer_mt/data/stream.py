@@ -16,7 +16,7 @@ from transformer_mt.data.batches import Batch, check_budget, collate, cuts
 from transformer_mt.data.mixture import Mixture, Rows
 from transformer_mt.data.pairs import Ints, pack_pairs
 from transformer_mt.data.prefetch import prefetch
-from transformer_mt.data.sampling import SubwordSampler
+from transformer_mt.data.subword_noise import SubwordSampler
 
 _WINDOW_PAIRS = 4096
 _SAMPLING_MARGIN = 1.02

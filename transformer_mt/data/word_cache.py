@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transformer_mt.data.pairs import Ints, pack_sentences
-from transformer_mt.text.tokenizer import EOS_ID, Tokenizer, to_utf8
+from transformer_mt.text.special_ids import EOS_ID
+from transformer_mt.text.tokenizer import Tokenizer, to_utf8
 
 _NUM_REMEMBERED = 1 << 18
 """Words, at about 200 bytes each."""

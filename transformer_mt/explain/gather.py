@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transformer_mt.bundle import Bundle
-from transformer_mt.decoding.forced import all_attention, alternatives
-from transformer_mt.decoding.trace import Trace
-from transformer_mt.decoding.translation import TranslatedPart
-from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import DataError
-from transformer_mt.text.tokenizer import EOS_ID, Tokenizer, to_utf8
+from transformer_mt.search.trace import Trace
+from transformer_mt.text.special_ids import EOS_ID
+from transformer_mt.text.tokenizer import Tokenizer, to_utf8
+from transformer_mt.translation.forced import all_attention, alternatives
+from transformer_mt.translation.results import TranslatedPart
+from transformer_mt.translation.translator import Translator
 
 MAX_PIECES = 1000
 """Of a source: attention grows with the square, and nobody looks at more."""

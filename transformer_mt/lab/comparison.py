@@ -15,13 +15,13 @@ from transformer_mt.config.loading import load_recorded
 from transformer_mt.config.training import MetricName
 from transformer_mt.data.test_sets import TestSet, read_test_sets
 from transformer_mt.errors import UNREADABLE_JSON, ConfigError, DataError, TmtError
-from transformer_mt.foreign_files import read_json
 from transformer_mt.log import read_metrics
 from transformer_mt.metrics.by_length import Bucket, score_by_length
 from transformer_mt.metrics.significance import SureScore, compare_systems
-from transformer_mt.storage import read_manifest, replace_json
+from transformer_mt.storage.folders import read_manifest, replace_json
+from transformer_mt.storage.untrusted import read_json
 from transformer_mt.text.tokenizer import Tokenizers
-from transformer_mt.training.answer import read_result
+from transformer_mt.training.model_selection import read_result
 from transformer_mt.training.run_directory import RunDirectory
 
 logger = logging.getLogger(__name__)

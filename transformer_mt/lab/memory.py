@@ -17,7 +17,7 @@ from torch import Tensor
 from transformer_mt.config.families import ModelSettings
 from transformer_mt.models.build import build_model
 from transformer_mt.models.seq2seq import Seq2Seq
-from transformer_mt.nn.packing import Segments
+from transformer_mt.packing import Segments
 
 Task = Literal["recall", "copy", "reverse"]
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from transformer_mt.figures import COLORS, line_style, new_figure, save_figure
 from transformer_mt.lab.complexity import LAYERS, LayerCost, exponents
 from transformer_mt.lab.memory import NUM_SYMBOLS, MemoryPoint
 from transformer_mt.lab.scaling import ScalingPoint
 from transformer_mt.lab.schedules import ScheduleCurves
-from transformer_mt.storage import explain_write_errors
+from transformer_mt.plots.style import COLORS, line_style, new_figure, save_figure
+from transformer_mt.storage.folders import explain_write_errors
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from transformer_mt.config.training import MetricName
 from transformer_mt.errors import DataError
-from transformer_mt.figures import line_style, new_figure, save_figure
 from transformer_mt.metrics.scores import Score, score
+from transformer_mt.plots.style import line_style, new_figure, save_figure
 
 DEFAULT_EDGES = (10, 20, 30, 40, 50, 60)
 FEW_SENTENCES = 50

@@ -6,11 +6,11 @@ from transformer_mt.config.recurrent import RecurrentSettings
 from transformer_mt.models.recurrent import InputFeedingDecoder, RecurrentDecoder, RecurrentEncoder
 from transformer_mt.models.seq2seq import Seq2Seq
 from transformer_mt.models.tying import tied
-from transformer_mt.nn.global_attention import SCORES, GlobalAttention
 from transformer_mt.nn.init_recurrent import bahdanau2015, luong2015, saxe2014
 from transformer_mt.nn.layers import TokenEmbedding
 from transformer_mt.nn.positions import Positions
 from transformer_mt.nn.recurrent import CELLS, Bridge, RecurrentLayer
+from transformer_mt.nn.recurrent_attention import SCORES, GlobalAttention
 
 INITS = {"saxe2014": saxe2014, "bahdanau2015": bahdanau2015, "luong2015": luong2015}
 

@@ -19,9 +19,9 @@ from transformer_mt.nn.convolution import (
     Windows,
     source_of,
 )
-from transformer_mt.nn.global_attention import Source
 from transformer_mt.nn.layers import TokenEmbedding
-from transformer_mt.nn.packing import Segments, unpack
+from transformer_mt.nn.recurrent_attention import Source
+from transformer_mt.packing import Segments, unpack
 
 
 class ConvolutionalEncoder(nn.Module):

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from transformer_mt.errors import ConfigError
 from transformer_mt.models.interfaces import Decoder, DecoderState, Encoder, Memory, StepDecoder
 from transformer_mt.models.seq2seq import Seq2Seq
-from transformer_mt.nn.packing import Segments
+from transformer_mt.packing import Segments
 
 
 def ensemble(models: Sequence[Seq2Seq], weights: Sequence[float]) -> Seq2Seq:

@@ -7,8 +7,8 @@ from transformer_mt.config.convolutional import ConvolutionalSettings
 from transformer_mt.config.model import ADDS_TO_SCORES, TransformerSettings
 from transformer_mt.config.recurrent import RecurrentSettings
 from transformer_mt.models.build import build_pattern
+from transformer_mt.nn.kernels.block_sparse import is_worthwhile, num_keys
 from transformer_mt.nn.patterns import Pattern
-from transformer_mt.nn.sparse import is_worthwhile, num_keys
 
 # What dropout keeps of an element is a byte, of the four of a number.
 _MASK = 0.25

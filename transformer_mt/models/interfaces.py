@@ -8,7 +8,7 @@ from typing import Protocol
 
 from torch import Tensor
 
-from transformer_mt.nn.packing import Segments
+from transformer_mt.packing import Segments
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ from typing import Self
 
 from torch import Tensor, nn
 
+from transformer_mt.nn.kernels.cpu_linear import rows_of, with_part
 from transformer_mt.nn.layers import TokenEmbedding
-from transformer_mt.nn.prepacked import rows_of, with_part
 
 
 class ProjectingDecoder(nn.Module):

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from transformer_mt.errors import ConfigError
 from transformer_mt.models.interfaces import Memory
 from transformer_mt.models.projection import ProjectingDecoder
-from transformer_mt.nn.global_attention import GlobalAttention, Source
 from transformer_mt.nn.layers import TokenEmbedding
-from transformer_mt.nn.packing import Segments, unpack
 from transformer_mt.nn.recurrent import Bridge, CellState, RecurrentLayer, TimeOrder
+from transformer_mt.nn.recurrent_attention import GlobalAttention, Source
+from transformer_mt.packing import Segments, unpack
 
 
 class RecurrentEncoder(nn.Module):

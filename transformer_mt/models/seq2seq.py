@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from torch import Tensor, nn
 
 from transformer_mt.models.interfaces import Decoder, Encoder, Memory
-from transformer_mt.nn.packing import Segments
+from transformer_mt.packing import Segments
 
 
 class Seq2Seq(nn.Module):

@@ -15,9 +15,9 @@ from transformer_mt.models.projection import ProjectingDecoder
 from transformer_mt.nn.attend import Layout
 from transformer_mt.nn.attention import KeysValues, OpenRows, StepLayout
 from transformer_mt.nn.layers import DecoderLayer, EncoderLayer, LayerDropout, TokenEmbedding
-from transformer_mt.nn.packing import Segments
 from transformer_mt.nn.patterns import Pattern
-from transformer_mt.text.tokenizer import PAD_ID
+from transformer_mt.packing import Segments
+from transformer_mt.text.special_ids import PAD_ID
 
 # Room for 12 tokens of 5 hypotheses; it doubles when it is full.
 _FIRST_SLOTS = 64

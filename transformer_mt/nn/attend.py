@@ -19,19 +19,24 @@ from torch import Tensor
 
 from transformer_mt.errors import brief
 from transformer_mt.nn.dropout import Dropout
-from transformer_mt.nn.flex import (
+from transformer_mt.nn.kernels.block_sparse import (
+    SparsePlan,
+    attend_sparsely,
+    is_worthwhile,
+    make_sparse_plan,
+)
+from transformer_mt.nn.kernels.cpu_attention import Plan, attend_in_groups, make_plan
+from transformer_mt.nn.kernels.flex import (
     attend_flex,
     compare_values_and_gradients,
     flex_kernel_for,
     make_block_mask,
 )
-from transformer_mt.nn.grouped import Plan, attend_in_groups, make_plan
+from transformer_mt.nn.kernels.length_groups import Blocks, length_groups
 from transformer_mt.nn.kernels.short_attention import CHOICE, attend_short
-from transformer_mt.nn.length_groups import Blocks, length_groups
-from transformer_mt.nn.packing import Segments, pack, take_rows, unpack
 from transformer_mt.nn.patterns import Pattern
 from transformer_mt.nn.positions import Bias
-from transformer_mt.nn.sparse import SparsePlan, attend_sparsely, is_worthwhile, make_sparse_plan
+from transformer_mt.packing import Segments, pack, take_rows, unpack
 
 logger = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from transformer_mt.nn.attend import Layout, attend
 from transformer_mt.nn.dropout import Dropout
-from transformer_mt.nn.packing import Segments, unpack
 from transformer_mt.nn.positions import Positions
+from transformer_mt.packing import Segments, unpack
 
 # From so many on, a step's attention on the CPU is faster as two products and a softmax.
 _MANY_SENTENCES = 8

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from transformer_mt.nn.attend import Layout, attend
 from transformer_mt.nn.dropout import Dropout
-from transformer_mt.nn.global_attention import Source
-from transformer_mt.nn.packing import Segments, unpack
+from transformer_mt.nn.recurrent_attention import Source
+from transformer_mt.packing import Segments, unpack
 
 # Half of the variance of a sum of two is that of one.
 _OF_SUM = 0.5**0.5

@@ -22,8 +22,7 @@ from transformer_mt.text.segmentation import (
     UnigramSampling,
     split_words,
 )
-
-PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3
+from transformer_mt.text.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
 MAX_MODEL_BYTES = 1 << 26
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from transformer_mt.storage import new_directory, read_manifest
+from transformer_mt.storage.folders import new_directory, read_manifest
 from transformer_mt.text.tokenizer import Tokenizers
 
 KIND = "transformer_mt tokenizer"

@@ -4,7 +4,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from transformer_mt.text.tokenizer import UNK_ID, Tokenizer
+from transformer_mt.text.special_ids import UNK_ID
+from transformer_mt.text.tokenizer import Tokenizer
 
 NUM_LONGEST, NUM_EXAMPLES, NUM_MISSING = 10, 3, 10
 

@@ -13,16 +13,8 @@ import sentencepiece
 from transformer_mt.errors import ConfigError, DataError
 from transformer_mt.log import counted
 from transformer_mt.text.segmentation import SPACE
-from transformer_mt.text.tokenizer import (
-    BOS_ID,
-    EOS_ID,
-    NONCHARACTERS,
-    PAD_ID,
-    UNK_ID,
-    Tokenizer,
-    Tokenizers,
-    to_utf8,
-)
+from transformer_mt.text.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from transformer_mt.text.tokenizer import NONCHARACTERS, Tokenizer, Tokenizers, to_utf8
 
 logger = logging.getLogger(__name__)
 

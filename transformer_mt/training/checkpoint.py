@@ -20,9 +20,9 @@ from torch import Tensor, nn
 
 from transformer_mt.bundle import load_weights, save_tensors, weights_of
 from transformer_mt.errors import ModelError
-from transformer_mt.foreign_files import read_json
 from transformer_mt.locations import WEIGHTS
-from transformer_mt.storage import new_directory, read_manifest, remove_directory
+from transformer_mt.storage.folders import new_directory, read_manifest, remove_directory
+from transformer_mt.storage.untrusted import read_json
 from transformer_mt.training.distributed import World
 from transformer_mt.training.optimizers import load_optimizer_tensors
 

@@ -15,7 +15,7 @@ from transformer_mt.data.batches import eval_batches
 from transformer_mt.data.pairs import pack_pairs
 from transformer_mt.errors import brief
 from transformer_mt.nn import attend
-from transformer_mt.text.tokenizer import UNK_ID
+from transformer_mt.text.special_ids import UNK_ID
 
 logger = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from transformer_mt.data.batches import Batch
 from transformer_mt.errors import DivergedError, ModelError
-from transformer_mt.storage import remove_directory
+from transformer_mt.storage.folders import remove_directory
 from transformer_mt.training.checkpoint import list_checkpoints, read_checkpoint, step_of
 from transformer_mt.training.state import TrainState
 

@@ -10,11 +10,11 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from transformer_mt.data.batches import Batch
-from transformer_mt.decoding.batching import attempt
 from transformer_mt.errors import ConfigError, TmtError
-from transformer_mt.evaluation import PackedPairs, packed_loss
+from transformer_mt.models.batch_loss import PackedPairs, packed_loss
 from transformer_mt.models.seq2seq import Seq2Seq
 from transformer_mt.nn.layers import LayerDropout
+from transformer_mt.out_of_memory import attempt
 from transformer_mt.training.compilation import compile_layers
 from transformer_mt.training.distributed import World
 from transformer_mt.training.graph import GraphedGradients, Record

@@ -20,8 +20,8 @@ from torch import Tensor, nn
 
 from transformer_mt.data.batches import Batch
 from transformer_mt.errors import brief
-from transformer_mt.evaluation import PackedPairs
-from transformer_mt.nn.packing import Segments
+from transformer_mt.models.batch_loss import PackedPairs
+from transformer_mt.packing import Segments
 
 logger = logging.getLogger(__name__)
 

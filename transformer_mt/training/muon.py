@@ -5,8 +5,8 @@ from collections import defaultdict
 import torch
 from torch import Tensor, nn
 
-from transformer_mt.nn.capability import multiplies_fast
 from transformer_mt.nn.init import NUM_PROJECTIONS
+from transformer_mt.nn.kernels.capability import multiplies_fast
 from transformer_mt.training.optimizers import build_adam
 
 _COEFFICIENTS = (3.4445, -4.7750, 2.0315)

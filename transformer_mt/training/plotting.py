@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from transformer_mt.figures import check_figure, new_figure, save_figure
 from transformer_mt.log import read_metrics
+from transformer_mt.plots.style import check_figure, new_figure, save_figure
 from transformer_mt.training.run_directory import RunDirectory
 
 if TYPE_CHECKING:

@@ -10,18 +10,18 @@ from torch import nn
 from tqdm import tqdm
 
 from transformer_mt.config.training import TrainingSettings
+from transformer_mt.devices import choose_precision
 from transformer_mt.errors import DivergedError, TmtError, brief
 from transformer_mt.log import JsonValue, MetricsLog, counted
-from transformer_mt.storage import explain_write_errors
-from transformer_mt.training.answer import describe_scores
-from transformer_mt.training.devices import choose_precision
-from transformer_mt.training.limits import Course
+from transformer_mt.storage.folders import explain_write_errors
 from transformer_mt.training.micro_batches import Updates
+from transformer_mt.training.model_selection import describe_scores
 from transformer_mt.training.plotting import plot_runs
+from transformer_mt.training.progress import Course
+from transformer_mt.training.run import Session
 from transformer_mt.training.run_directory import RunDirectory
-from transformer_mt.training.session import Session
 from transformer_mt.training.state import Stopwatch, TrainState
-from transformer_mt.training.tracking import (
+from transformer_mt.training.tensorboard import (
     DispensableTracker,
     NoTracker,
     TensorBoardTracker,

@@ -5,6 +5,7 @@ import logging
 from torch import nn
 
 from transformer_mt.errors import ModelError
+from transformer_mt.training.build import seed_dropout
 from transformer_mt.training.checkpoint import (
     checksum,
     newest_checkpoint,
@@ -15,8 +16,7 @@ from transformer_mt.training.checkpoint import (
     save_checkpoint,
 )
 from transformer_mt.training.optimizers import optimizer_tensors
-from transformer_mt.training.session import Session
-from transformer_mt.training.setup import seed_dropout
+from transformer_mt.training.run import Session
 from transformer_mt.training.sharding import copy_weights
 from transformer_mt.training.state import TrainState, best_validations
 from transformer_mt.training.update import Updater

@@ -13,22 +13,22 @@ from typing import IO
 
 import torch
 
-from transformer_mt.claims import lock
 from transformer_mt.config.loading import config_differences, dump_config, load_recorded
 from transformer_mt.config.schema import Config
 from transformer_mt.data.test_sets import HELD_OUT
 from transformer_mt.errors import UNREADABLE_JSON, ConfigError, TmtError
-from transformer_mt.foreign_files import open_in_place, read_json
 from transformer_mt.locations import CONFIG, METRICS
 from transformer_mt.log import JsonValue
 from transformer_mt.processors import num_processors
-from transformer_mt.storage import (
+from transformer_mt.storage.folders import (
     explain_write_errors,
     put_in_place,
     remove_leftovers,
     replace_file,
     replace_json,
 )
+from transformer_mt.storage.locks import lock
+from transformer_mt.storage.untrusted import open_in_place, read_json
 from transformer_mt.training.checkpoint import list_checkpoints
 from transformer_mt.versions import installed_versions
 

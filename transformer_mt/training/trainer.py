@@ -17,20 +17,20 @@ from transformer_mt.config.schema import Config
 from transformer_mt.data.batches import Batch
 from transformer_mt.data.stream import Position
 from transformer_mt.errors import DivergedError, InterruptedRun, TmtError
-from transformer_mt.training.answer import Answer, RunResult
 from transformer_mt.training.attention import keep_attention
 from transformer_mt.training.averaging import take_average
+from transformer_mt.training.build import build_first_model, build_updater, seed_layer_dropout
+from transformer_mt.training.disk_space import check_space
 from transformer_mt.training.divergence import drop_high_checkpoints, judge_loss, trace
-from transformer_mt.training.limits import Course
 from transformer_mt.training.micro_batches import open_updates
+from transformer_mt.training.model_selection import Answer, RunResult
+from transformer_mt.training.progress import Course
 from transformer_mt.training.reporting import Reporter, introduce
 from transformer_mt.training.resuming import resume_run, save_run
+from transformer_mt.training.run import Session, open_session
 from transformer_mt.training.schedules import build_schedule, describe_jump
-from transformer_mt.training.session import Session, open_session
-from transformer_mt.training.setup import build_first_model, build_updater, seed_layer_dropout
 from transformer_mt.training.sharding import copy_weights
 from transformer_mt.training.signals import Interrupted
-from transformer_mt.training.space import check_space
 from transformer_mt.training.state import Stopwatch, Validation
 from transformer_mt.training.threads import ThreadControl
 from transformer_mt.training.update import MAX_SPLITS_IN_A_ROW, MAX_UNUSABLE_IN_A_ROW

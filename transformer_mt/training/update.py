@@ -10,7 +10,7 @@ from transformer_mt.errors import DivergedError
 from transformer_mt.training.gradients import Gradients
 from transformer_mt.training.optimizers import apply_update, set_learning_rate
 from transformer_mt.training.sharding import whole
-from transformer_mt.training.tally import Tally
+from transformer_mt.training.update_stats import Tally
 
 MAX_UNUSABLE_IN_A_ROW = 10
 MAX_SPLITS_IN_A_ROW = 3

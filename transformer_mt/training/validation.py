@@ -11,15 +11,15 @@ import torch
 from transformer_mt.bundle import Bundle
 from transformer_mt.config.schema import Config
 from transformer_mt.data.batches import eval_batches
-from transformer_mt.decoding.options import SearchOptions
-from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import DivergedError, ModelError
 from transformer_mt.evaluation import translate_and_score, validation_loss
 from transformer_mt.models.seq2seq import Seq2Seq
 from transformer_mt.training.distributed import World
-from transformer_mt.training.preparation import Data
+from transformer_mt.training.prepare_data import Data
 from transformer_mt.training.signals import Interrupted, StopRequest
 from transformer_mt.training.state import Stopwatch
+from transformer_mt.translation.options import SearchOptions
+from transformer_mt.translation.translator import Translator
 
 # The merit of a model whose score is no number: below all others, and still a number in JSON.
 WORST = -sys.float_info.max

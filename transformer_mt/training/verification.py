@@ -7,16 +7,16 @@ from pathlib import Path
 from transformer_mt.bundle import Bundle, bundle_scores, load_bundle
 from transformer_mt.data.corpus import Corpus
 from transformer_mt.data.test_sets import VALIDATION, read_test_sets
-from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import ModelError, TmtError
 from transformer_mt.evaluation import translate_and_score
 from transformer_mt.locations import WEIGHTS
-from transformer_mt.storage import MANIFEST, kind_of
+from transformer_mt.storage.folders import MANIFEST, kind_of
 from transformer_mt.text.tokenizer_directory import KIND as TOKENIZER_KIND
 from transformer_mt.text.tokenizer_directory import load_tokenizers
 from transformer_mt.training.checkpoint import list_checkpoints, read_checkpoint
 from transformer_mt.training.run_directory import RunDirectory
 from transformer_mt.training.validation import validation_search
+from transformer_mt.translation.translator import Translator
 
 # Between machines, precisions and versions of torch, close candidates may change places.
 TOLERANCE = 0.1

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from transformer_mt.nn.attend import Layout, attend, attend_one_by_one, attend_padded
 from transformer_mt.nn.dropout import Dropout
-from transformer_mt.nn.packing import Segments
+from transformer_mt.packing import Segments
 
 KINDS = ("self", "causal", "cross")
 # Tokens of sentences as they are in a batch of a common corpus, and how often all of them.

@@ -1,0 +1,208 @@
+"""Schemes that act inside of self-attention, each against a plain loop over pairs of tokens."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from transformer_mt.nn.attend import Layout, attend, attend_in_blocks, attend_padded
+from transformer_mt.nn.attention import SelfAttention
+from transformer_mt.nn.dropout import Dropout
+from transformer_mt.nn.positions import Positions
+from transformer_mt.nn.relative_positions import (
+    AlibiPositions,
+    RelativeBias,
+    RelativePositions,
+    RotaryPositions,
+    alibi_slopes,
+    distance_buckets,
+)
+from transformer_mt.packing import Segments
+
+H, K = 3, 8
+LENGTHS = [5, 19, 1, 7, 18]
+
+
+def scheme(name: str, *, bidirectional: bool = True) -> Positions:
+    made: dict[str, Positions] = {
+        "rotary": RotaryPositions(K),
+        "relative": RelativePositions(K, max_distance=4),
+        "relative_bias": RelativeBias(
+            H, num_buckets=8, max_distance=10, bidirectional=bidirectional
+        ),
+        "alibi": AlibiPositions(H),
+    }
+    for parameter in made[name].parameters():
+        torch.nn.init.normal_(parameter)
+    return made[name].double()
+
+
+def plain_score(positions: Positions, q: Tensor, k: Tensor, i: int, j: int, head: int) -> Tensor:
+    """What query i, key j (K,) of a head score, by the papers' words."""
+    bonus = torch.zeros((), dtype=q.dtype)
+    if isinstance(positions, RotaryPositions):
+        half = K // 2
+        product = 0.0
+        for c in range(half):
+            angle = (j - i) * 10_000 ** (-2 * c / K)
+            turned = complex(k[c].item(), k[c + half].item()) * complex(
+                math.cos(angle), math.sin(angle)
+            )
+            product += (complex(q[c].item(), -q[c + half].item()) * turned).real
+        return torch.tensor(product / math.sqrt(K), dtype=q.dtype)
+    if isinstance(positions, RelativePositions):
+        distance = max(-4, min(4, j - i))
+        bonus = q @ positions.keys[distance + 4] / math.sqrt(K)
+    elif isinstance(positions, RelativeBias):
+        bonus = positions.bucket_bias[plain_bucket(j - i, positions.bidirectional), head]
+    elif isinstance(positions, AlibiPositions):
+        bonus = bonus - alibi_slopes(H)[head] * abs(i - j)
+    return q @ k / math.sqrt(K) + bonus
+
+
+def plain_bucket(distance: int, bidirectional: bool, num: int = 8, farthest: int = 10) -> int:
+    first = 0
+    if bidirectional:
+        num //= 2
+        first, distance = num * (distance > 0), abs(distance)
+    else:
+        distance = max(0, -distance)
+    exact = num // 2
+    if distance < exact:
+        return first + distance
+    far = exact + int(math.log(distance / exact) / math.log(farthest / exact) * (num - exact))
+    return first + min(far, num - 1)
+
+
+def plain_attention(x: Tensor, positions: Positions, *, causal: bool) -> Tensor:
+    """Mix the values of one sentence (T, 3, H, K) by three loops."""
+    mixed = torch.zeros(len(x), H, K, dtype=x.dtype)
+    for head in range(H):
+        q, k, v = x[:, :, head].unbind(1)
+        for i in range(len(x)):
+            seen = range(i + 1 if causal else len(x))
+            scores = [plain_score(positions, q[i], k[j], i, j, head) for j in seen]
+            weights = torch.stack(scores).softmax(0)
+            mixed[i, head] = sum(weight * v[j] for weight, j in zip(weights, seen, strict=True))
+    return mixed
+
+
+@pytest.mark.parametrize("causal", [False, True], ids=["encoder", "decoder"])
+@pytest.mark.parametrize("name", ["rotary", "relative", "relative_bias", "alibi"])
+def test_attention_with_a_scheme_equals_a_triple_loop(name: str, causal: bool) -> None:
+    torch.manual_seed(1)
+    positions = scheme(name, bidirectional=not causal)
+    segments = Segments.of(LENGTHS, num_tail_rows=3)
+    x = torch.randn(sum(LENGTHS) + 3, 3, H, K, dtype=torch.float64)
+    positions.embed(x.new_zeros(1, 1), torch.zeros(1, dtype=torch.int64), longest=20)
+    rotated = positions.rotate(x, segments.positions)
+    found = attend(
+        (rotated,), Layout(segments, segments, causal=causal), dropout=Dropout(0.0),
+        bias=positions.bias,
+    )  # fmt: skip
+    start = 0
+    for length in LENGTHS:
+        expected = plain_attention(x[start : start + length], positions, causal=causal)
+        # Tables of angles are float32.
+        torch.testing.assert_close(found[start : start + length], expected, rtol=1e-6, atol=1e-6)
+        start += length
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_rotation_in_place_equals_one_that_is_learned_through(dtype: torch.dtype) -> None:
+    torch.manual_seed(1)
+    positions = RotaryPositions(K)
+    positions.embed(torch.zeros(1, 1), torch.zeros(1, dtype=torch.int64), longest=20)
+    for _ in range(2):  # of other places, which must not get the angles of the first ones
+        places, x = torch.randint(20, (7,)), torch.randn(7, 3, H, K, dtype=dtype)
+        expected = positions.rotate(x.clone(), places)
+        with torch.inference_mode():
+            in_place = x.clone()
+            found = positions.rotate(in_place, places.clone())
+        assert found.data_ptr() == in_place.data_ptr()
+        # In bf16 both round on the way, not at the same places.
+        tolerance = 1e-6 if dtype == torch.float32 else 2e-2
+        torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)
+
+
+def test_a_compiled_rotation_in_inference_equals_a_plain_one() -> None:
+    positions, places, x = scheme("rotary"), torch.arange(7), torch.randn(7, 3, H, K)
+    with torch.inference_mode():
+        positions.embed(x, places, longest=7)
+        qkv = x.clone()
+        found = torch.compile(positions.rotate, backend="aot_eager")(qkv, places)
+        torch.testing.assert_close(found, positions.rotate(x.clone(), places))
+    torch.testing.assert_close(qkv, x)
+
+
+def test_positions_seen_in_inference_can_be_trained_with() -> None:
+    positions, places = scheme("rotary"), torch.arange(7)
+    x = torch.randn(7, 3, H, K)
+    positions.embed(x, places, longest=7)
+    expected = torch.autograd.functional.vjp(lambda x: positions.rotate(x, places), x, x)[1]
+    with torch.inference_mode():
+        positions.rotate(x.clone(), places.clone())
+        positions.rotate(x.clone(), places)
+    found = torch.autograd.functional.vjp(lambda x: positions.rotate(x, places), x, x)[1]
+    torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("name", ["relative", "relative_bias"])
+def test_blocks_of_similar_length_give_the_values_and_gradients_of_one_block(name: str) -> None:
+    torch.manual_seed(2)
+    positions = scheme(name)
+    lengths = [3, 40, 4, 38, 2, 90, 5] * 3
+    segments = Segments.of(lengths)
+    x = torch.randn(sum(lengths), 3, H, K, dtype=torch.float64, requires_grad=True)
+    layout = Layout(segments, segments)
+    assert len(layout.blocks().segments) > 1
+    results = []
+    for mixed in (
+        attend_padded((x,), layout, dropout=Dropout(0.0), bias=positions.bias),
+        attend_in_blocks(x, layout, dropout=Dropout(0.0), bias=positions.bias),
+    ):
+        wanted = torch.autograd.grad(mixed.sin().sum(), [x, *positions.parameters()])
+        results.append([mixed, *wanted])
+    for one, other in zip(*results, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_only_distances_matter_to_rotary_positions() -> None:
+    positions = scheme("rotary")
+    x = torch.randn(2, 3, H, K, dtype=torch.float64)
+    positions.embed(x.new_zeros(1, 1), torch.zeros(1, dtype=torch.int64), longest=2000)
+
+    def score(i: int, j: int) -> Tensor:
+        turned = positions.rotate(x, torch.tensor([i, j]))
+        assert torch.equal(turned[:, 2], x[:, 2])
+        return (turned[0, 0] * turned[1, 1]).sum(-1)
+
+    torch.testing.assert_close(score(3, 7), score(1003, 1007), rtol=1e-4, atol=1e-4)
+    assert not torch.allclose(score(3, 7), score(3, 9), rtol=1e-2)
+
+
+def test_buckets_are_those_of_the_plain_rule_and_never_fewer_for_farther_tokens() -> None:
+    distances = torch.arange(-40, 41)
+    for bidirectional in (True, False):
+        found = distance_buckets(
+            distances, num_buckets=8, max_distance=10, bidirectional=bidirectional
+        )
+        assert found.tolist() == [plain_bucket(d, bidirectional) for d in distances.tolist()]
+        assert set(found.tolist()) == set(range(8)) - ({4} if bidirectional else set())
+
+
+def test_alibi_slopes_are_those_of_the_paper() -> None:
+    assert alibi_slopes(8) == [2**-i for i in range(1, 9)]
+    assert alibi_slopes(16) == [2 ** (-i / 2) for i in range(1, 17)]
+    assert alibi_slopes(3) == [2**-4, 2**-8, 2**-2]
+    assert len(set(alibi_slopes(12))) == 12
+
+
+def test_what_is_seen_has_a_weight_though_its_score_is_far_below() -> None:
+    attention = SelfAttention(8, 8, positions=AlibiPositions(8))
+    segments = Segments.of([300])
+    weights = attention.weights(torch.zeros(300, 8), Layout(segments, segments, causal=True))
+    seen = torch.ones(300, 300, dtype=torch.bool).tril()
+    assert torch.equal(weights[0, 0] > 0, seen)
+    torch.testing.assert_close(weights.sum(-1), torch.ones(1, 8, 300))

@@ -1,0 +1,299 @@
+"""The comparison of beam search with others: the same weights, its runs, its tables."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "scripts" / "bench"))
+
+import comparison
+import decode_engines
+import peers_decode
+
+from transformer_mt.bundle import Bundle, load_bundle
+from transformer_mt.config.loading import dump_config, load_config
+from transformer_mt.config.model import TransformerSettings
+from transformer_mt.errors import ConfigError
+from transformer_mt.models.seq2seq import Seq2Seq
+from transformer_mt.translation.options import SearchOptions
+from transformer_mt.translation.translator import Translator
+
+
+def _model(bundle: Bundle, **changes: object) -> tuple[TransformerSettings, Seq2Seq]:
+    """Build a random model for the tokenizer of a bundle, with its settings but for some."""
+    import torch
+
+    from transformer_mt.models.build import build_model
+
+    settings = bundle.config.model.model_copy(update=changes)
+    torch.manual_seed(1)
+    sizes = (bundle.tokenizers.src.vocab_size, bundle.tokenizers.tgt.vocab_size)
+    model = build_model(settings, src_vocab_size=sizes[0], tgt_vocab_size=sizes[1]).eval()
+    with torch.no_grad():
+        model.decoder.output.weight.mul_(6)  # candidates are then never nearly equal
+        for name, weight in model.named_parameters():
+            if name.endswith("bias") or "norm" in name:  # else zeros and ones would hide mistakes
+                weight.add_(torch.randn_like(weight), alpha=0.1)
+    return settings, model
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_our_weights_give_ctranslate2_our_translations_and_scores(
+    tiny_bundle: Path, tiny_text, tmp_path: Path, norm: str
+) -> None:
+    ctranslate2 = pytest.importorskip("ctranslate2", reason="it is in the extra `ct2`")
+    from peer_models import save_ctranslate2
+
+    bundle = load_bundle(tiny_bundle)
+    tokenizers = bundle.tokenizers
+    settings, model = _model(bundle, norm=norm)
+    pieces = tokenizers.tgt.pieces(range(tokenizers.tgt.vocab_size))
+    save_ctranslate2(
+        model, settings, src_pieces=pieces, tgt_pieces=pieces, directory=tmp_path / "ct2"
+    )
+    translator = Translator(
+        Bundle(bundle.config, tokenizers, model),
+        SearchOptions(beam_size=1, max_length_factor=0, max_length_offset=12),
+    )
+    sources, targets = (side[:20] for side in tiny_text)
+    engine = ctranslate2.Translator(str(tmp_path / "ct2"), intra_threads=1)
+    src, tgt = (
+        [tokenizers.src.pieces(tokenizers.src.encode(line)) for line in side]
+        for side in (sources, targets)
+    )
+    scores = engine.score_batch(src, tgt)
+    for theirs, ours in zip(scores, translator.given.score(sources, targets), strict=True):
+        assert theirs.log_probs == pytest.approx(ours.token_log_probs, abs=1e-4)
+
+    results = engine.translate_batch(
+        src,
+        beam_size=1,
+        max_decoding_length=11,  # ours count the end of sentence
+        suppress_sequences=[[piece] for piece in pieces[:3]],
+    )
+    ours = [translation.n_best[0].tokens for translation in translator.translate(sources)]
+    assert len({tuple(tokens) for tokens in ours}) > 10
+    assert [result.hypotheses[0] for result in results] == ours
+
+
+@pytest.mark.parametrize(
+    ("save", "file", "query_key_value", "output"),
+    [
+        (
+            "save_eole",
+            "vocab.json",
+            [f"transformer_layers.1.self_attn.linear_{x}" for x in ("query", "keys", "values")],
+            "generator",
+        ),
+        (
+            "save_joeynmt",
+            "config.json",
+            [f"layers.1.trg_trg_att.{x}_layer" for x in "qkv"],
+            "decoder.output_layer",
+        ),
+        (
+            "save_fairseq",
+            "config.json",
+            [f"layers.1.self_attn.{x}_proj" for x in "qkv"],
+            "decoder.output_projection",
+        ),
+    ],
+)
+def test_toolkits_get_each_of_our_weights_under_a_name_of_its_own(
+    save: str,
+    file: str,
+    query_key_value: list[str],
+    output: str,
+    tiny_bundle: Path,
+    tmp_path: Path,
+) -> None:
+    import toolkit_models
+    import torch
+    from safetensors.torch import load_file
+
+    bundle = load_bundle(tiny_bundle)
+    settings, model = _model(bundle, norm="pre", tie_embeddings="all")
+    pieces = bundle.tokenizers.tgt.pieces(range(bundle.tokenizers.tgt.vocab_size))
+    getattr(toolkit_models, save)(model, settings, pieces=pieces, directory=tmp_path)
+    if save == "save_eole":
+        theirs = load_file(tmp_path / "model.00.safetensors")
+    else:
+        theirs = torch.load(tmp_path / "model.pt", weights_only=True)["model"]
+    read = json.loads((tmp_path / file).read_text())
+    vocabulary = read["tgt"] if save == "save_eole" else read["vocabulary"]
+    ours = model.state_dict()
+    qkv = torch.cat([theirs[f"decoder.{name}.weight"] for name in query_key_value])
+    assert torch.equal(qkv, ours["decoder.layers.1.self_attention.qkv.weight"])
+    rows = {piece: row for piece, row in zip(vocabulary, theirs[f"{output}.weight"], strict=True)}
+    assert all(map(torch.equal, map(rows.get, pieces), ours["decoder.output.weight"]))
+    # The rest are embeddings, positions, Eole's factor of a layer, which is one, and a version.
+    apart = ("emb", "pe.pe", "decoder.output", "generator", "layer_scalar", "version")
+    layers = [weight for name, weight in theirs.items() if not any(part in name for part in apart)]
+    mine = [weight for name, weight in ours.items() if "layers" in name or "final_norm" in name]
+    assert sum(weight.numel() for weight in layers) == sum(weight.numel() for weight in mine)
+    assert sum(weight.double().sum() for weight in layers) == pytest.approx(
+        float(sum(weight.double().sum() for weight in mine))
+    )
+
+
+@pytest.mark.parametrize(
+    ("save", "changes"),
+    [
+        ("save_eole", {"norm": "post"}),
+        ("save_eole", {"activation": "gelu"}),
+        ("save_joeynmt", {"tie_embeddings": "none"}),
+    ],
+)
+def test_models_that_toolkits_cannot_hold_are_refused(
+    save: str, changes: dict[str, str], tiny_bundle: Path, tmp_path: Path
+) -> None:
+    import toolkit_models
+
+    settings, model = _model(load_bundle(tiny_bundle), **{"tie_embeddings": "all", **changes})
+    with pytest.raises(ConfigError, match=next(iter(changes.values()))):
+        getattr(toolkit_models, save)(model, settings, pieces=[], directory=tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("recipe", "changes", "words"),
+    [
+        ("family/multi30k_gru_dot", [], "model.type recurrent"),
+        ("base", ["model.positions.type=rotary"], "no counterpart of model.positions"),
+    ],
+)
+@pytest.mark.parametrize("engine", ["Hugging Face", "CTranslate2"])
+def test_a_model_that_a_peer_cannot_hold_is_its_error_before_anything_is_loaded(
+    engine: str,
+    recipe: str,
+    changes: list[str],
+    words: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    config = load_config(peers_decode.ROOT / f"configs/{recipe}.yaml", changes)
+    (tmp_path / "config.yaml").write_text(dump_config(config))
+    (tmp_path / "lines").write_text("a dog\n")
+    arguments = ["--model", str(tmp_path), "--input", str(tmp_path / "lines")]
+    arguments += ["--converted", str(tmp_path / "new")]
+    if engine != "Hugging Face":
+        arguments.append("--convert")
+    assert decode_engines.main([engine, *arguments]) == 0
+    assert words in json.loads(capsys.readouterr().out)["error"]
+
+
+def _options(tmp_path: Path, **changes: object) -> list[str]:
+    """A command line for a made-up model and three lines."""
+    (tmp_path / "run" / "best").mkdir(parents=True, exist_ok=True)
+    (tmp_path / "run" / "best" / "model.safetensors").write_bytes(b"weights")
+    for side in ("en", "de"):
+        text = "one\ntwo\nthree\n" if side == "en" else "eins\nzwei\ndrei\n"
+        (tmp_path / f"test.{side}").write_text(text)
+    values = {
+        "output": tmp_path / "new" / "runs.jsonl",
+        "model": tmp_path / "run",
+        "input": tmp_path / "test.en",
+        "reference": tmp_path / "test.de",
+        **changes,
+    }
+    return [text for name, value in values.items() for text in (f"--{name}", str(value))]
+
+
+@pytest.fixture
+def commands(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """Put made-up programs in the place of all engines; return their command lines."""
+    seen: list[list[str]] = []
+
+    def run_child(command, *, threads):
+        seen.append(command)
+        if "bf16" in command:
+            return {"error": "exit code 1", "other_cores": 0.0}
+        speed = 10.0 if "bench" in command else 5.0
+        run = {"sentences_per_second": speed, "tokens_per_second": 100, "p50_seconds": 0.1}
+        run |= {"p95_seconds": 0.2, "peak_memory_bytes": 10**9}
+        if "bench" in command:
+            run |= {"model": "by the name in its settings"}
+        else:
+            texts = ["eins", "zwei", "vier"]
+            run |= {"setup": {"batch": 64}, "translations": texts, "greedy": texts}
+        return run
+
+    monkeypatch.setattr(peers_decode, "run_child", run_child)
+    monkeypatch.setattr(peers_decode, "version", lambda package: "1.0")
+    monkeypatch.setattr(
+        peers_decode.Comparison,
+        "_translations",
+        lambda self, precision, beam_size, number: ["eins", "zwei", "drei"],
+    )
+    return seen
+
+
+def test_runs_are_added_to_those_of_earlier_calls(
+    tmp_path: Path, commands: list[list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = [*_options(tmp_path, rounds=2), "--precisions", "fp32"]
+    assert peers_decode.main([*arguments, "--engines", "CTranslate2"]) == 0
+    assert peers_decode.main([*arguments, "--engines", "transformer_mt", "Hugging Face"]) == 0
+    runs = comparison.read_runs(tmp_path / "new" / "runs.jsonl")
+    assert [run["engine"] for run in runs] == [
+        *["CTranslate2"] * 2,
+        *["transformer_mt", "Hugging Face", "Hugging Face", "transformer_mt"],
+    ]
+    assert "translations" not in runs[0]
+    assert runs[0]["equal_lines"] == pytest.approx(2 / 3)
+    table = capsys.readouterr().out
+    assert "| ours, fp32 | 2.00x (1.00x) | 2.00x (1.00x) |" in table
+    assert "| CTranslate2 | fp32 | 5.0 | 5.0-5.0 | 100 | 100.0 ms | 200.0 ms | 1,000 MB |" in table
+    assert "by the name in its settings" not in table
+    tries = [command for command in commands if "Hugging Face" in command]
+    assert ["--setup" in command for command in tries] == [False, True]
+
+
+def test_peers_that_fail_or_are_missing_are_named_in_the_table(
+    tmp_path: Path,
+    commands: list[list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(
+        peers_decode, "version", lambda package: None if package == "ctranslate2" else "1.0"
+    )
+    assert peers_decode.main(_options(tmp_path, rounds=1)) == 1
+    table = capsys.readouterr().out
+    assert "| Hugging Face | bf16 | exit code 1 |" in table
+    assert "| CTranslate2 | int8 | not installed: ctranslate2 |" in table
+    assert "| Joey NMT | fp32 | not installed: no --joeynmt-python |" in table
+    absent = ("CTranslate2", "Eole", "Joey NMT", "fairseq")
+    assert not any(engine in command for engine in absent for command in commands)
+
+
+def test_a_toolkit_gets_the_converted_model_and_its_own_interpreter(
+    tmp_path: Path, commands: list[list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = [*_options(tmp_path, rounds=1), "--engines", "Eole", "--precisions", "fp32"]
+    assert peers_decode.main([*arguments, "--eole-python", "/env/bin/python"]) == 0
+    convert, run = commands
+    assert (convert[0], "--convert" in convert) == (sys.executable, True)
+    assert (run[0], "--convert" in run) == ("/env/bin/python", False)
+    assert run[run.index("--converted") + 1] == convert[convert.index("--converted") + 1]
+    assert f"3 sentences of {tmp_path.name}/test, beam 4" in capsys.readouterr().out
+
+
+def test_files_that_are_missing_or_do_not_fit_are_told_before_anything_is_measured(
+    tiny_bundle, tmp_path, capsys
+) -> None:
+    one, two = tmp_path / "one.en", tmp_path / "two.de"
+    one.write_text("dog\n")
+    two.write_text("Hund\nHund\n")
+    for model, source, words in [
+        (tmp_path, one, "expected a trained run or a bundle"),
+        (tiny_bundle, tmp_path / "none", "none: no such file"),
+        (tiny_bundle, one, "--input has 1 lines, but --reference has 2"),
+    ]:
+        options = ["--model", model, "--input", source, "--reference", two]
+        with pytest.raises(SystemExit) as end:
+            peers_decode.main([*map(str, options), "--output", str(tmp_path / "runs.jsonl")])
+        assert end.value.code == 2
+        assert words in capsys.readouterr().err

@@ -1,0 +1,237 @@
+"""The size of an update: what is asked for, whatever the devices can take, from the first step."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.tiny_runs import interrupt_at, metrics_without_times, weights_at
+from transformer_mt.config.loading import load_config
+from transformer_mt.config.training import BatchWarmupSettings, TrainingSettings
+from transformer_mt.data.batches import uniform_batch
+from transformer_mt.devices import check_precision, choose_precision
+from transformer_mt.errors import ConfigError, DataError, InterruptedRun
+from transformer_mt.training.micro_batches import (
+    Split,
+    largest_micro_batch,
+    row_multiple,
+    split_update,
+    update_tokens,
+)
+from transformer_mt.training.trainer import train
+from transformer_mt.training.update import Updater
+
+
+def test_an_update_is_equally_large_for_every_number_of_ranks():
+    assert split_update(25_000, micro_batch_tokens=None, num_ranks=1) == Split(1, 25_000)
+    assert split_update(25_000, micro_batch_tokens=None, num_ranks=4) == Split(1, 6_250)
+    assert split_update(25_000, micro_batch_tokens=4_000, num_ranks=1) == Split(7, 3_571)
+    assert split_update(25_000, micro_batch_tokens=4_000, num_ranks=2) == Split(4, 3_125)
+    assert split_update(1024, micro_batch_tokens=1024, num_ranks=8) == Split(1, 128)
+
+
+@pytest.mark.parametrize("num_ranks", [1, 2, 8])
+@pytest.mark.parametrize("room", [700, 3_000, 24_999, 25_000, 99_000])
+def test_the_fewest_micro_batches_that_fit_are_found(num_ranks, room):
+    tried = []
+
+    def fits(num_tokens):
+        tried.append(num_tokens)
+        return num_tokens <= room
+
+    found = largest_micro_batch(25_000, num_ranks=num_ranks, least=100, fits=fits)
+    assert found <= room
+    split = split_update(25_000, micro_batch_tokens=found, num_ranks=num_ranks)
+    assert split.tokens <= found
+    assert split.accumulation == 1 or 25_000 / ((split.accumulation - 1) * num_ranks) > room
+    assert len(tried) < 14
+
+
+def test_a_device_too_small_for_the_longest_pair_is_an_error():
+    with pytest.raises(ConfigError, match="no room for 313 tokens, and the longest pair has 200"):
+        largest_micro_batch(2500, num_ranks=1, least=200, fits=lambda num_tokens: num_tokens < 200)
+
+
+def test_warm_up_doubles_the_updates_at_equal_intervals_and_never_exceeds_the_whole():
+    warmup = BatchWarmupSettings(start_tokens=3_000, steps=8)
+    sizes = [update_tokens(step, 25_000, warmup) for step in range(1, 12)]
+    assert sizes == [3_000] * 2 + [6_000] * 2 + [12_000] * 2 + [24_000] * 2 + [25_000] * 3
+    assert update_tokens(1, 25_000, None) == 25_000
+    halfway = BatchWarmupSettings(start_tokens=24_999, steps=100)
+    assert {update_tokens(step, 25_000, halfway) for step in range(1, 101)} == {24_999}
+
+
+def test_a_run_with_warm_up_resumes_to_the_bit_at_any_step(run_config, monkeypatch):
+    changes = {
+        "training__max_steps": 12,
+        "training__micro_batch_tokens": 128,
+        "training__batch_warmup": {"start_tokens": 64, "steps": 6},
+    }
+    with monkeypatch.context() as patch:
+        batches = interrupt_at(patch)
+        whole = Path(train(run_config("whole", **changes)).run_dir)
+    sizes = [sum(map(len, micro_batches)) for micro_batches in batches]
+    assert all(40 < size <= 64 for size in sizes[:3])
+    assert all(100 < size <= 128 for size in sizes[3:6])
+    assert all(200 < size <= 256 for size in sizes[6:])
+    assert [len(micro_batches) for micro_batches in batches] == [1] * 6 + [2] * 6
+    with monkeypatch.context() as patch:
+        batches_of_parts = interrupt_at(patch, 2, 3, 7)
+        for _ in range(3):
+            with pytest.raises(InterruptedRun):
+                train(run_config("parts", **changes))
+        parts = Path(train(run_config("parts", **changes)).run_dir)
+    assert batches_of_parts == batches
+    assert metrics_without_times(parts) == metrics_without_times(whole)
+    found = weights_at(parts, 12)
+    assert all(torch.equal(tensor, found[name]) for name, tensor in weights_at(whole, 12).items())
+
+
+def test_auto_takes_what_fits_and_a_run_that_goes_on_takes_the_same(
+    run_config, monkeypatch, caplog
+):
+    caplog.set_level("INFO")
+    room = 100
+    monkeypatch.setattr("transformer_mt.training.micro_batches.ENOUGH_TOKENS_CPU", room)
+    settings = run_config(training__micro_batch_tokens="auto")
+    with monkeypatch.context() as patch:
+        batches = interrupt_at(patch, 3)
+        with pytest.raises(InterruptedRun):
+            train(settings)
+    assert [len(micro_batches) for micro_batches in batches] == [3, 3, 3]
+    assert "micro-batches of 86 target tokens fit" in caplog.text
+    assert "update: 256 target tokens (ranks x micro-batches x tokens: 1 x 3 x 85)" in caplog.text
+    monkeypatch.setattr("transformer_mt.training.micro_batches.ENOUGH_TOKENS_CPU", 256)
+    with monkeypatch.context() as patch:
+        batches = interrupt_at(patch)
+        train(settings)
+    assert [len(micro_batches) for micro_batches in batches] == [3, 3, 3]
+
+
+@pytest.mark.parametrize("warmup", [None, {"start_tokens": 64, "steps": 6}])
+def test_with_a_static_shape_micro_batches_of_one_size_have_one_number_of_rows(
+    run_config, monkeypatch, warmup
+):
+    seen = set()
+    original = Updater.__call__
+
+    def update(self, micro_batches, **arguments):
+        seen.update((len(batch.src), len(batch.tgt_out)) for batch in micro_batches)
+        original(self, micro_batches, **arguments)
+
+    monkeypatch.setattr(Updater, "__call__", update)
+    config = run_config(
+        data__train=[{"type": "reverse", "num_pairs": 150}],
+        training__max_steps=10,  # more than an epoch
+        training__micro_batch_tokens=128,
+        training__batch_warmup=warmup,
+        training__static_shape=True,
+        training__validation={"every_steps": 10, "metrics": [], "select_by": "loss"},
+    )
+    train(config)
+    assert seen == ({(160, 160)} if warmup is None else {(96, 96), (160, 160)})
+
+
+def test_a_static_shape_has_room_for_a_pair_as_long_as_the_budget():
+    for num_tokens in (1, 31, 32, 33, 25_000):
+        rows = row_multiple(num_tokens, static_shape=True)
+        assert num_tokens < rows <= num_tokens + 32
+        batch = uniform_batch(num_tokens, length=num_tokens, row_multiple=rows)
+        assert len(batch.src) == len(batch.tgt_out) == rows
+    assert row_multiple(25_000, static_shape=False) == 32
+
+
+def test_a_try_changes_neither_weights_nor_random_numbers(run_config, monkeypatch):
+    from tests.unit.training.test_out_of_memory import SmallDevice
+
+    seen = []
+    original = Updater.__call__
+
+    def update(self, micro_batches, **arguments):
+        device = SmallDevice(patch, most_tokens=64)
+        before = torch.get_rng_state()
+        seen.append([self.has_room_for(uniform_batch(n, length=8)) for n in (32, 64, 72)])
+        assert torch.equal(torch.get_rng_state(), before)
+        assert device.num_failures == 1
+        device.most_tokens = 10**9
+        original(self, micro_batches, **arguments)
+
+    expected = weights_at(Path(train(run_config("plain")).run_dir), 6)
+    with monkeypatch.context() as patch:
+        patch.setattr(Updater, "__call__", update)
+        found = weights_at(Path(train(run_config("tried")).run_dir), 6)
+    assert seen == [[True, True, False]] * 6
+    assert all(torch.equal(tensor, found[name]) for name, tensor in expected.items())
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"training__max_tokens": 4},
+        {"training__micro_batch_tokens": 4},
+        {"training__batch_warmup": {"start_tokens": 4, "steps": 5}},
+    ],
+)
+def test_a_pair_longer_than_a_batch_is_named_before_a_model_is_built(
+    run_config, monkeypatch, changes
+):
+    monkeypatch.setattr("transformer_mt.training.trainer.Trainer", None)
+    with pytest.raises(
+        DataError,
+        match=r"pair \d+ of those that are kept has \d+ source and \d+ target tokens, more than ",
+    ):
+        train(run_config(**changes))
+
+
+def test_a_precision_that_the_device_lacks_is_a_config_error(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: False)
+    with pytest.raises(ConfigError, match=r"training\.precision: cuda:0 has no bf16: set"):
+        check_precision("bf16", torch.device("cuda", 0))
+    check_precision("fp16", torch.device("cuda", 0))
+    check_precision("bf16", torch.device("cpu"))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "own_data", "multi30k_small", "tatoeba_small", "base", "big", "wmt14_en_fr_base",
+        "wmt14_en_fr_big",
+    ],
+)  # fmt: skip
+def test_recipes_for_a_gpu_take_16_bits_where_it_has_them(name, monkeypatch):
+    recipe = load_config(Path("configs") / f"{name}.yaml").training
+    card = torch.device("cuda", 0)
+    for capability, expected in (((9, 0), "bf16"), ((7, 5), "fp16"), ((6, 1), "fp32")):
+        has_bf16 = expected == "bf16"
+        monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda has=has_bf16, **_: has)
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _, has=capability: has)
+        assert choose_precision(recipe, card) == expected
+        # There is no loss scaling for sharded weights.
+        sharded = recipe.model_copy(update={"parallel": "fsdp"})
+        assert choose_precision(sharded, card) == ("bf16" if has_bf16 else "fp32")
+    assert choose_precision(recipe, torch.device("cpu")) == "fp32"
+
+
+def test_weights_in_bf16_go_with_auto_where_that_is_bf16(monkeypatch):
+    settings = TrainingSettings(max_steps=1, precision="auto", weights="bf16")
+    assert list(settings.contradictions()) == []
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: True)
+    assert choose_precision(settings, torch.device("cuda", 0)) == "bf16"
+    with pytest.raises(ConfigError, match=r"training\.precision auto is fp32 on cpu: set training"):
+        choose_precision(settings, torch.device("cpu"))
+
+
+@pytest.mark.slow  # fp16 is emulated on processors
+def test_a_run_resumes_where_auto_is_another_precision(run_config, monkeypatch):
+    settings = run_config(training__precision="auto", training__max_steps=3)
+    with monkeypatch.context() as patch:
+        interrupt_at(patch, 2)
+        with pytest.raises(InterruptedRun):
+            train(settings)
+    monkeypatch.setattr("transformer_mt.training.build.choose_precision", lambda *_: "fp16")
+    assert metrics_without_times(Path(train(settings).run_dir))[-1]["step"] == 3
+
+
+def test_a_cuda_graph_goes_with_precision_auto():
+    settings = TrainingSettings(max_steps=1, precision="auto", cuda_graph=True, static_shape=True)
+    assert list(settings.contradictions()) == []

@@ -1,0 +1,59 @@
+"""What a run reads, before anything expensive happens."""
+
+import logging
+from pathlib import Path
+
+import pytest
+import sentencepiece
+
+from tests.commands import tmt
+from tests.tiny_runs import tiny_config
+from transformer_mt.data.sources import ReversePairs
+from transformer_mt.errors import DataError
+from transformer_mt.training.prepare_data import open_sources
+from transformer_mt.training.trainer import train
+
+
+def test_all_sources_that_are_not_there_are_named_at_once_each_once(tmp_path: Path) -> None:
+    def absent(name: str) -> dict[str, str]:
+        return {"type": "tsv", "path": str(tmp_path / name)}
+
+    config = tiny_config(
+        tmp_path,
+        corpus_dir=tmp_path,
+        data__train=[{"type": "reverse", "num_pairs": 3}, absent("train")],
+        data__valid=absent("valid"),
+        data__test={"one": absent("test"), "the same": absent("test")},
+    )
+    with pytest.raises(DataError) as caught:
+        open_sources(config)
+    first, *others = str(caught.value).split("\n")
+    assert first == "3 sources cannot be read:"
+    assert [line.split(":")[0] for line in others] == [
+        str(tmp_path / name) for name in ("train", "valid", "test")
+    ]
+
+
+def test_validation_text_that_is_training_text_is_warned_of(run_config, caplog):
+    config = run_config(data__valid={"type": "reverse", "num_pairs": 300})
+    train(config)
+    assert "is also training text" in caplog.text
+    caplog.clear()
+    train(run_config("other"))
+    assert "is also training text" not in caplog.text
+
+
+def test_a_sentencepiece_model_of_its_defaults_trains_and_translates(run_config, caplog, tmp_path):
+    caplog.set_level(logging.INFO)
+    path = tmp_path / "spm.model"
+    lines = [src for src, _ in ReversePairs(300, min_length=3, max_length=12, seed=1)]
+    with path.open("wb") as file:
+        sentencepiece.SentencePieceTrainer.Train(
+            sentence_iterator=iter(lines), model_writer=file, vocab_size=15, minloglevel=4
+        )
+    result = train(run_config(tokenizer={"path": str(path), "sampling": 0.1}))
+    assert f"{path} normalises text before it is cut" in caplog.text
+    path.unlink()  # the model has its own copy
+    translated = tmt("translate", "--model", result.run_dir, data=b"1 2 3\n\n4 5\n")
+    assert translated.exit_code == 0, translated.stderr
+    assert translated.stdout.count("\n") == 3

@@ -1,0 +1,133 @@
+"""What `metrics.jsonl` says about the updates is true."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from tests.tiny_runs import metrics_without_times
+from transformer_mt.log import read_metrics
+from transformer_mt.packing import Segments
+from transformer_mt.training.state import Stopwatch
+from transformer_mt.training.trainer import train
+from transformer_mt.training.update import Updater
+
+SMOOTHING = 0.3
+
+
+@torch.no_grad()
+def plain_losses(model, batch):
+    """Smoothed and plain loss of each token, by torch's own function."""
+    src, tgt_in = batch.src[: batch.num_src_tokens], batch.tgt_in[: batch.num_tgt_tokens]
+    src_segments, tgt_segments = (
+        Segments.of(lengths.tolist()) for lengths in (batch.src_lengths, batch.tgt_lengths)
+    )
+    states = model(src, src_segments, tgt_in, tgt_segments)
+    logits = (states @ model.decoder.output.weight.T).double()
+    return [
+        F.cross_entropy(
+            logits, batch.tgt_out[: len(logits)], label_smoothing=share, reduction="none"
+        )
+        for share in (SMOOTHING, 0.0)
+    ]
+
+
+@pytest.fixture
+def seen(monkeypatch):
+    """Collects of each update: losses of its tokens, its pairs, its learning rate."""
+    updates = []
+    original = Updater.__call__
+
+    def update(self, micro_batches, **arguments):
+        losses = [plain_losses(self.trained, batch) for batch in micro_batches]
+        updates.append(
+            (
+                torch.cat([smoothed for smoothed, _ in losses]),
+                torch.cat([nll for _, nll in losses]),
+                sum(len(batch.tgt_lengths) for batch in micro_batches),
+            )
+        )
+        original(self, micro_batches, **arguments)
+        updates[-1] += (self.optimizer.param_groups[0]["lr"],)
+
+    monkeypatch.setattr(Updater, "__call__", update)
+    return updates
+
+
+def test_losses_counts_rates_and_speed_are_those_of_the_updates(run_config, seen, monkeypatch):
+    monkeypatch.setattr(Stopwatch, "restart", lambda self: 0.25)
+    config = run_config(
+        model__dropout=0.0,
+        training__label_smoothing=SMOOTHING,
+        training__micro_batch_tokens=100,
+        training__max_steps=13,
+        training__log_every_steps=3,
+        training__checkpoints={"average": "none"},
+    )
+    run = Path(train(config).run_dir)
+    assert len(seen) == 13
+    records = [r for r in read_metrics(run / "metrics.jsonl") if "loss_nats" in r]
+    assert [r["step"] for r in records] == [3, 6, 9, 12]
+    num_pairs = 300 - sum(dropped_pairs(run))
+    for record in records:
+        step = record["step"]
+        window = seen[step - 3 : step]
+        smoothed, nll = (torch.cat([update[i] for update in window]) for i in (0, 1))
+        assert record["loss_nats"] == pytest.approx(smoothed.mean().item(), rel=1e-4)
+        assert record["nll_nats"] == pytest.approx(nll.mean().item(), rel=1e-4)
+        assert record["num_tokens"] == sum(len(update[0]) for update in seen[:step])
+        assert record["tokens_per_second"] == pytest.approx(len(smoothed) / (3 * 0.25))
+        pairs = sum(update[2] for update in seen[:step])
+        assert record["epoch"] == pytest.approx(pairs / num_pairs)
+        # inverse_sqrt: update n has the learning rate of step n.
+        expected = 0.003 * min(step / 10, (10 / step) ** 0.5)
+        assert record["lr"] == pytest.approx(expected)
+        assert window[-1][3] == pytest.approx(expected)
+
+
+def dropped_pairs(run):
+    facts = json.loads((run / "preparation.json").read_text())
+    return facts["train"][0]["report"]["dropped"].values()
+
+
+def test_every_update_drops_out_also_after_a_validation(run_config, monkeypatch):
+    dropped = []
+    original = Updater.__call__
+
+    def update(self, micro_batches, **arguments):
+        first, again = (self.gradients.with_loss(micro_batches[0])[0].item() for _ in range(2))
+        dropped.append(first != again)
+        original(self, micro_batches, **arguments)
+
+    monkeypatch.setattr(Updater, "__call__", update)
+    validation = {"every_steps": 2, "num_samples": 1, "beam_size": 1}
+    train(run_config(training__max_steps=5, training__validation=validation))
+    assert dropped == [True] * 5
+
+
+def test_the_first_update_has_the_learning_rate_of_step_1(run_config, seen):
+    schedule = {"type": "noam", "warmup_steps": 10, "scale": 0.5}
+    train(run_config(training__lr=None, training__schedule=schedule, training__max_steps=2))
+    expected = [0.5 * 16**-0.5 * step * 10**-1.5 for step in (1, 2)]
+    assert [update[3] for update in seen] == pytest.approx(expected)
+
+
+def test_bf16_and_fp16_train_to_the_loss_of_fp32(run_config):
+    final = {}
+    for precision in ("fp32", "bf16", "fp16"):
+        run = train(
+            run_config(
+                precision,
+                training__precision=precision,
+                training__max_steps=40,
+                training__log_every_steps=10,
+                training__validation={"every_steps": 40, "metrics": [], "select_by": "loss"},
+            )
+        ).run_dir
+        records = metrics_without_times(Path(run))
+        assert records[-2]["num_unusable"] == 0
+        final[precision] = (records[-2]["loss_nats"], records[-1]["valid_loss_nats"])
+    assert final["bf16"] == pytest.approx(final["fp32"], rel=0.02)
+    assert final["fp16"] == pytest.approx(final["fp32"], rel=0.02)

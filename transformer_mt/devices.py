@@ -1,0 +1,139 @@
+"""Where to compute, and in which precision that can be done."""
+
+import logging
+
+import torch
+
+from transformer_mt.config.training import TrainingSettings
+from transformer_mt.errors import ConfigError
+from transformer_mt.nn.kernels.capability import multiplies_fast
+
+logger = logging.getLogger(__name__)
+
+
+def choose_device(
+    wanted: str, *, local_rank: int = 0, setting: str = "training.device"
+) -> torch.device:
+    """Return the device to compute on.
+
+    Args:
+        wanted: `cuda`, `cuda:N`, `mps`, `cpu`, or `auto`: the first that is there.
+        local_rank: Number of this process on its machine; each gets its own CUDA device.
+        setting: What the user set, for messages.
+
+    Raises:
+        ConfigError: If the wanted device is not there.
+    """
+    device = _found(wanted, local_rank, setting)
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    return device
+
+
+def choose_devices(wanted: str, *, setting: str) -> list[torch.device]:
+    """Return several devices, for a process each; touches none of them.
+
+    Args:
+        wanted: Names with commas between them; a mere number is that of a CUDA device; `all`: all
+            CUDA devices.
+        setting: What the user set, for messages.
+
+    Raises:
+        ConfigError: If one is not there, or they are of several kinds: the text of a sentence
+            would depend on which of them took it.
+    """
+    names = [name.strip() for name in wanted.split(",")]
+    if names == ["all"]:
+        names = [f"cuda:{i}" for i in range(max(1, torch.cuda.device_count()))]
+    devices = [_found(f"cuda:{name}" if name.isdecimal() else name, 0, setting) for name in names]
+    if len(kinds := sorted({device.type for device in devices})) > 1:
+        raise ConfigError(
+            f"{setting} {wanted}: expected devices of one kind, got {' and '.join(kinds)}: they "
+            "round differently, and the text would depend on which one took a sentence"
+        )
+    return devices
+
+
+def _found(wanted: str, local_rank: int, setting: str) -> torch.device:
+    there = {
+        "cuda": torch.cuda.is_available(),
+        "mps": torch.backends.mps.is_available(),
+        "cpu": True,
+    }
+    if wanted == "auto":
+        wanted = next(name for name in there if there[name])
+    kind, _, number = wanted.partition(":")
+    if not there.get(kind) or (number and (kind != "cuda" or not number.isdecimal())):
+        found = ", ".join(name for name in there if there[name])
+        raise ConfigError(
+            f"{setting}: '{wanted}' is not there; this machine and this build of torch "
+            f"({torch.__version__}) have: {found}. Set {setting} to one of these or to auto"
+        )
+    if kind != "cuda":
+        return torch.device(kind)
+    index = int(number) if number else local_rank
+    if index >= torch.cuda.device_count():
+        raise ConfigError(
+            f"{setting}: CUDA device {index} is not there: this machine has "
+            f"{torch.cuda.device_count()}, and each process on it needs its own"
+        )
+    return torch.device("cuda", index)
+
+
+def choose_precision(settings: TrainingSettings, device: torch.device) -> str:
+    """Return the precision of a run on a device, fp32, bf16 or fp16; see `training.precision`.
+
+    Raises:
+        ConfigError: If weights in bf16 are wanted, and the precision is another.
+    """
+    precision = (
+        _best_precision(settings, device) if settings.precision == "auto" else (settings.precision)
+    )
+    if settings.weights == "bf16" and precision != "bf16":
+        raise ConfigError(
+            f"training.weights: bf16 goes with precision bf16, and training.precision "
+            f"{settings.precision} is {precision} on {device}: set training.precision to bf16, or "
+            "training.weights to fp32"
+        )
+    return precision
+
+
+def _best_precision(settings: TrainingSettings, device: torch.device) -> str:
+    if device.type != "cuda":
+        return "fp32"
+    if torch.cuda.is_bf16_supported(including_emulation=False):
+        return "bf16"
+    has_scaling = settings.parallel != "fsdp"
+    return "fp16" if has_scaling and multiplies_fast(torch.float16, device) else "fp32"
+
+
+def multiply_fast(device: torch.device) -> None:
+    """Let fp32 products on CUDA take tensor cores, by TF32: 10 bits of each factor, as in fp16."""
+    if device.type == "cuda":
+        # torch has two interfaces for it, and refuses programs that use both.
+        torch.set_float32_matmul_precision("high")
+
+
+def check_precision(precision: str, device: torch.device) -> None:
+    """Make sure that a device can multiply in a precision; warn if it does so slowly.
+
+    Raises:
+        ConfigError: If it cannot.
+    """
+    if precision == "bf16" and device.type == "cpu":
+        if not multiplies_fast(torch.bfloat16, device):
+            logger.warning(
+                "training.precision bf16: this processor has no bf16 instructions, so an update "
+                "takes about 20 times as long as in fp32: set training.precision to fp32"
+            )
+        return
+    if precision == "bf16" and device.type == "cuda":
+        has_it = torch.cuda.is_bf16_supported(including_emulation=False)
+    elif precision == "bf16" and device.type == "mps":
+        has_it = torch.backends.mps.is_macos_or_newer(14, 0)
+    else:
+        return
+    if not has_it:
+        raise ConfigError(
+            f"training.precision: {device} has no bf16: set training.precision to fp16 or fp32"
+        )

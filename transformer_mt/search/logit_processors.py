@@ -1,0 +1,169 @@
+"""Rules that change what may follow a hypothesis, and at what price.
+
+Letters: B sentences, W slots of the beam, T tokens so far, V vocabulary.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from transformer_mt.search.candidates import Prefixes
+from transformer_mt.text.special_ids import EOS_ID
+
+
+class Rule(Protocol):
+    """Sees all open hypotheses before each step of the search and edits the step.
+
+    What it does to a hypothesis depends on the tokens of that hypothesis and on its sentence, and
+    on nothing else. It may lower log-probabilities but not raise them: the search stops by them.
+    """
+
+    def __call__(self, log_probs: Tensor, prefixes: Prefixes) -> None:
+        """Edit the log-probabilities of the next token (B, W, V) in place."""
+        ...
+
+
+class MinLength:
+    """Forbids an end before a hypothesis has its least length.
+
+    Args:
+        min_lengths: In tokens, eos included, for each sentence (B,).
+    """
+
+    def __init__(self, min_lengths: NDArray[np.int64]) -> None:
+        self._min_lengths = min_lengths
+
+    def __call__(self, log_probs: Tensor, prefixes: Prefixes) -> None:
+        """Forbid eos where it would come too early."""
+        next_length = prefixes.tokens.shape[2] + 1
+        is_short = self._min_lengths[prefixes.sentences] > next_length
+        if is_short.any():
+            rows = torch.from_numpy(np.flatnonzero(is_short)).to(log_probs.device)
+            log_probs[..., EOS_ID].index_fill_(0, rows, -torch.inf)
+
+
+def apply_but_for(
+    due: tuple[Tensor, ...], rules: Sequence[Rule], log_probs: Tensor, prefixes: Prefixes
+) -> None:
+    """Apply rules, but not to tokens that are due: what is wanted of one line goes before them.
+
+    Args:
+        due: Places in the log-probabilities, as an index.
+        rules: What else holds.
+        log_probs: Of the next token (B, W, V).
+        prefixes: What the slots hold.
+    """
+    kept = log_probs[due]
+    for rule in rules:
+        rule(log_probs, prefixes)
+    log_probs[due] = kept
+
+
+class ForcedStart:
+    """Begins each hypothesis with given tokens, at what they cost, whatever other rules say.
+
+    Args:
+        starts: Tokens for each sentence; none where it is free.
+        rules: All other rules: they do not bind these tokens.
+    """
+
+    def __init__(self, starts: Sequence[Sequence[int]], rules: Sequence[Rule] = ()) -> None:
+        self._rules = rules
+        self._lengths = np.array([len(start) for start in starts])
+        self._tokens = np.zeros((len(starts), self._lengths.max(initial=0)), dtype=np.int64)
+        for row, start in zip(self._tokens, starts, strict=True):
+            row[: len(start)] = start
+
+    def __call__(self, log_probs: Tensor, prefixes: Prefixes) -> None:
+        """Apply the other rules, then forbid all tokens but the one that is due."""
+        place = prefixes.tokens.shape[2]
+        lines = np.flatnonzero(self._lengths[prefixes.sentences] > place)
+        tokens = self._tokens[prefixes.sentences[lines], place] if lines.size else lines
+        where, token = (torch.from_numpy(x).to(log_probs.device) for x in (lines, tokens))
+        due = (
+            where[:, None],
+            torch.arange(log_probs.shape[1], device=where.device),
+            token[:, None],
+        )
+        apply_but_for(due, self._rules, log_probs, prefixes)
+        if lines.size:
+            kept = log_probs[due]
+            log_probs.index_fill_(0, where, -torch.inf)
+            log_probs[due] = kept
+
+
+class NoRepeatedNgrams:
+    """Forbids tokens that would repeat an n-gram of their hypothesis.
+
+    Source: Paulus et al. 2018, section 2.5.
+
+    Args:
+        order: Tokens of an n-gram, at least 1.
+    """
+
+    def __init__(self, order: int) -> None:
+        self._order = order
+
+    def __call__(self, log_probs: Tensor, prefixes: Prefixes) -> None:
+        """Forbid the last token of each n-gram whose first ones are the latest tokens."""
+        tokens, order = prefixes.tokens, self._order
+        if tokens.shape[2] < order:
+            return
+        ngrams = np.lib.stride_tricks.sliding_window_view(tokens, order, axis=2)
+        latest = tokens[:, :, tokens.shape[2] - order + 1 :]
+        begins_alike = (ngrams[..., :-1] == latest[:, :, None]).all(-1)
+        lines, slots, places = np.nonzero(begins_alike)
+        _forbid(log_probs, lines, slots, ngrams[lines, slots, places, -1])
+
+
+class RepetitionPenalty:
+    """Multiplies the log-probabilities of tokens that a hypothesis has already.
+
+    Source: Keskar et al. 2019, section 4.1; differs: on log-probabilities, which are not
+    normalised again.
+
+    Args:
+        strength: At least 1, which changes nothing.
+    """
+
+    def __init__(self, strength: float) -> None:
+        self._strength = strength
+
+    def __call__(self, log_probs: Tensor, prefixes: Prefixes) -> None:
+        """Lower the log-probabilities of all tokens that have been chosen."""
+        seen = torch.from_numpy(prefixes.tokens).to(log_probs.device)
+        log_probs.scatter_(2, seen, log_probs.gather(2, seen) * self._strength)
+
+
+class Suppressed:
+    """Forbids sequences of tokens.
+
+    Args:
+        sequences: At least one token each.
+    """
+
+    def __init__(self, sequences: Sequence[Sequence[int]]) -> None:
+        self._sequences = [np.array(sequence) for sequence in sequences]
+
+    def __call__(self, log_probs: Tensor, prefixes: Prefixes) -> None:
+        """Forbid the last token of a sequence behind all others of it."""
+        num_tokens = prefixes.tokens.shape[2]
+        for sequence in self._sequences:
+            first = num_tokens - len(sequence) + 1
+            if first >= 0:
+                is_there = (prefixes.tokens[:, :, first:] == sequence[:-1]).all(-1)
+                lines, slots = np.nonzero(is_there)
+                _forbid(log_probs, lines, slots, np.full(lines.size, sequence[-1]))
+
+
+def _forbid(
+    log_probs: Tensor, lines: NDArray[np.int64], slots: NDArray[np.int64], tokens: NDArray[np.int64]
+) -> None:
+    """Set single log-probabilities (B, W, V) to -inf."""
+    if lines.size:
+        index = torch.from_numpy(np.stack((lines, slots, tokens))).to(log_probs.device)
+        log_probs[tuple(index)] = log_probs.new_full((), -torch.inf)

@@ -1,0 +1,121 @@
+"""What a run starts with: its model with first weights, and what updates it."""
+
+import logging
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch import nn
+
+from transformer_mt.config.patterns import patterns_of
+from transformer_mt.config.schema import Config
+from transformer_mt.config.training import TrainingSettings
+from transformer_mt.devices import choose_precision
+from transformer_mt.models.build import build_model
+from transformer_mt.models.seq2seq import Seq2Seq
+from transformer_mt.nn.attend import varlen_argument_of
+from transformer_mt.nn.layers import LayerDropout
+from transformer_mt.training.activation_checkpointing import recompute_layers
+from transformer_mt.training.attention import choose_attention
+from transformer_mt.training.distributed import World
+from transformer_mt.training.gradients import Gradients
+from transformer_mt.training.graph import cuda_recorder
+from transformer_mt.training.muon import build_muon
+from transformer_mt.training.optimizers import build_adam
+from transformer_mt.training.prepare_data import Data
+from transformer_mt.training.sharding import shard
+from transformer_mt.training.update import Updater
+from transformer_mt.training.update_stats import Tally
+from transformer_mt.training.working_weights import WorkingWeights
+
+logger = logging.getLogger(__name__)
+
+
+def build_first_model(config: Config, data: Data, *, world: World, device: torch.device) -> Seq2Seq:
+    """Build the model with its first weights, the same on all ranks, and seed what comes after."""
+    torch.manual_seed(config.seed)
+    model = build_model(
+        config.model,
+        src_vocab_size=data.tokenizers.src.vocab_size,
+        tgt_vocab_size=data.tokenizers.tgt.vocab_size,
+    ).to(device)
+    seed_dropout(config, world, step=0)
+    return model
+
+
+def build_updater(config: Config, model: Seq2Seq, *, world: World, device: torch.device) -> Updater:
+    """Build the optimizer of a model, or of its sharded copy, and what makes its updates."""
+    settings = config.training
+    if settings.parallel == "fsdp":
+        if world.size > 1:
+            model = shard(model, world, device)
+        else:
+            logger.warning("training.parallel: fsdp has no effect with one process")
+    working = WorkingWeights(model) if settings.weights == "bf16" else None
+    # Before layers are compiled: what is chosen becomes part of them.
+    precision = choose_precision(settings, device)
+    choose_attention(model, precision=precision, world=world, device=device)
+    # After sharding: a layer is gathered again before it is computed again.
+    if settings.activation_checkpointing != "none":
+        recompute_layers(
+            model if working is None else working.model, settings.activation_checkpointing
+        )
+    is_compiled = settings.compile == "layers" or (
+        settings.compile == "auto" and device.type == "cuda" and not patterns_of(config.model)
+    )
+    gradients = Gradients(
+        model,
+        world=world,
+        device=device,
+        precision=precision,
+        label_smoothing=settings.label_smoothing,
+        compiled=is_compiled,
+        working=working,
+        record=cuda_recorder() if _takes_graphs(settings, world, device) else None,
+    )
+    return Updater(
+        gradients,
+        build_optimizer(model, settings),
+        tally=Tally(world, device),
+        clip_norm=settings.clip_norm,
+    )
+
+
+def build_optimizer(model: Seq2Seq, settings: TrainingSettings) -> torch.optim.Optimizer:
+    """Return the update rule that the settings name, over the weights of a model."""
+    rules: dict[str, Callable[..., torch.optim.Optimizer]] = {
+        "adam": partial(build_adam, model.parameters(), "adam"),
+        "adamw": partial(build_adam, model.parameters(), "adamw"),
+        "muon": partial(build_muon, model),
+    }
+    return rules[settings.optimizer.type](**settings.optimizer.model_dump(exclude={"type"}))
+
+
+def _takes_graphs(settings: TrainingSettings, world: World, device: torch.device) -> bool:
+    """Return whether graphs are wanted and can be tried; say why not, where they are wanted."""
+    if not settings.cuda_graph:
+        return False
+    if device.type != "cuda" or varlen_argument_of(device.index or 0) is None:
+        reason = f"{device} has no CUDA attention for packed sentences"
+    elif world.size > 1:
+        reason = f"{world.size} processes exchange gradients in the backward pass"
+    else:
+        return True
+    logger.warning("training.cuda_graph has no effect: %s", reason)
+    return False
+
+
+def seed_dropout(config: Config, world: World, *, step: int) -> None:
+    """Give each rank random numbers of its own: the ranks must not drop the same activations."""
+    torch.manual_seed((config.seed * 1_000_003 + step) * 4096 + 1 + world.rank)
+
+
+def seed_layer_dropout(config: Config, model: nn.Module, *, step: int) -> None:
+    """Let all ranks leave out the same layers in all micro-batches of an update.
+
+    Otherwise some ranks would wait for gradients that others do not have, and the result would
+    depend on the number of ranks.
+    """
+    sides = (module for module in model.modules() if isinstance(module, LayerDropout))
+    for number, side in enumerate(sides):
+        side.seed = (config.seed * 1_000_003 + step) * 4096 + 4095 - number

@@ -1,0 +1,184 @@
+"""Which weights a run answers with: `best/`, and the average that may take its place at the end."""
+
+import logging
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+from torch import Tensor
+
+from transformer_mt.bundle import bundle_scores, save_bundle
+from transformer_mt.config.schema import Config
+from transformer_mt.errors import UNREADABLE_JSON, ModelError, brief
+from transformer_mt.storage.folders import replace_json
+from transformer_mt.storage.untrusted import read_json
+from transformer_mt.text.tokenizer import Tokenizers
+from transformer_mt.training.run_directory import RunDirectory
+from transformer_mt.training.state import rank_of
+from transformer_mt.training.validation import WORST, Findings
+
+AVERAGE_MARGIN = 0.2
+"""Points of BLEU, chrF or TER."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What a run came to.
+
+    Attributes:
+        run_dir: Its folder.
+        step: Updates made.
+        reason: Why it ended.
+        scores: Of the model in `best/`, on the validation set.
+        averaged_steps: Checkpoints that this model is the mean of; empty when it is one of them.
+    """
+
+    run_dir: str
+    step: int
+    reason: str
+    scores: Mapping[str, float] = field(default_factory=dict)
+    averaged_steps: list[int] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the result as JSON values."""
+        return asdict(self) | {"model_dir": str(RunDirectory(Path(self.run_dir)).best_dir)}
+
+    def as_lines(self) -> list[tuple[str, str]]:
+        """Return the result for people, as (name, value)."""
+        run = RunDirectory(Path(self.run_dir))
+        lines = [("ended", f"step {self.step}: {self.reason}"), ("model", str(run.best_dir))]
+        if self.averaged_steps:
+            steps = ", ".join(map(str, self.averaged_steps))
+            lines.append(("", f"the mean of the weights at steps {steps}"))
+        lines.append(("scores", f"{describe_scores(self.scores)} (validation set)"))
+        if run.curve_path.exists():
+            lines.append(("curve", str(run.curve_path)))
+        lines.append(("metrics", str(run.metrics_path)))
+        return lines
+
+
+def read_result(run: RunDirectory) -> RunResult:
+    """Read what a run that has ended came to.
+
+    Raises:
+        ModelError: If it has not ended, or its result cannot be read.
+    """
+    path = run.result_path
+    try:
+        result = TypeAdapter(RunResult).validate_python(read_json(path))
+    except FileNotFoundError:
+        raise ModelError(
+            f"{run.root}: this run is not finished (it has no {path.name}): go on with "
+            "the same `tmt train` command, or leave it out"
+        ) from None
+    except UNREADABLE_JSON as error:
+        raise ModelError(f"{path}: cannot be read as a result: {brief(error)}") from error
+    return replace(result, run_dir=str(run.root))  # the folder may have been moved
+
+
+def describe_scores(scores: Mapping[str, float]) -> str:
+    """Put scores in words, with their units."""
+    words = {
+        "loss_nats": "loss {:.4f}",
+        "nll_nats": "nll {:.4f} nats",
+        "perplexity": "perplexity {:.3f}",
+        "bleu": "BLEU {:.2f}",
+        "chrf": "chrF {:.2f}",
+        "ter": "TER {:.2f}",
+    }
+    return ", ".join(text.format(scores[name]) for name, text in words.items() if name in scores)
+
+
+class Answer:
+    """The bundles of a run and its result."""
+
+    def __init__(self, run: RunDirectory, config: Config, tokenizers: Tokenizers) -> None:
+        self._run = run
+        self._config = config
+        self._tokenizers = tokenizers
+
+    def keep_if_best(
+        self, findings: Findings, weights: Mapping[str, Tensor], steps: list[int]
+    ) -> bool:
+        """Make weights the answer unless an equally good or better one is there.
+
+        The bundle that is there says itself how good it is: it may come from a later step than the
+        checkpoint that the run went on from, or be an average.
+
+        Args:
+            findings: Of these weights.
+            weights: By name, tied ones once.
+            steps: The step they are from, or those they are the mean of. A mean with a worse loss
+                must score better by `AVERAGE_MARGIN`: a few hundredths of BLEU are chance.
+
+        Returns:
+            True when they are the answer now.
+        """
+        best = bundle_scores(self._run.best_dir)
+        kept = rank_of(best.get("merit", WORST), best.get("validation", {}))
+        merit, minus_loss = found = rank_of(findings.merit, findings.scores)
+        if found <= kept:
+            return False
+        if len(steps) > 1 and minus_loss < kept[1] and merit < kept[0] + AVERAGE_MARGIN:
+            return False
+        self._write(self._run.best_dir, findings, weights, steps)
+        return True
+
+    def keep_average(
+        self, findings: Findings, weights: Mapping[str, Tensor], steps: list[int]
+    ) -> None:
+        """Keep the mean of checkpoints, and make it the answer if it is better."""
+        self._write(self._run.averaged_dir, findings, weights, steps)
+        is_best = self.keep_if_best(findings, weights, steps)
+        logger.info(
+            "mean of the %s %d checkpoints: %s; %s",
+            self._config.training.checkpoints.average,
+            len(steps),
+            describe_scores(findings.scores),
+            "kept as the final model" if is_best else "not better: the best checkpoint stays",
+        )
+
+    def old_result(self, step: int) -> RunResult | None:
+        """Return the result if the run had ended at this step before."""
+        with suppress(ModelError):
+            if (result := read_result(self._run)).step == step:
+                return result
+        return None
+
+    def write_result(self, step: int, reason: str) -> None:
+        """Write down that the run has ended, and how good the model in `best/` is."""
+        best = bundle_scores(self._run.best_dir)
+        steps = best.get("steps", [])
+        result = RunResult(
+            run_dir=str(self._run.root),
+            step=step,
+            reason=reason,
+            scores=best.get("validation", {}),
+            averaged_steps=steps if len(steps) > 1 else [],
+        )
+        replace_json(self._run.result_path, asdict(result))
+
+    def _write(
+        self,
+        directory: Path,
+        findings: Findings,
+        weights: Mapping[str, Tensor],
+        steps: list[int],
+    ) -> None:
+        save_bundle(
+            directory,
+            config=self._config,
+            tokenizers=self._tokenizers,
+            state_dict=weights,
+            scores={
+                "steps": steps,
+                "merit": findings.merit,
+                "validation": dict(findings.scores),
+                "signatures": dict(findings.signatures),
+            },
+        )

@@ -1,0 +1,306 @@
+"""From the sources that a config names to what training reads: tokenizers, corpora, validation."""
+
+import json
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import xxhash
+
+from transformer_mt.config.schema import Config
+from transformer_mt.data.batches import check_budget
+from transformer_mt.data.checks import check_text
+from transformer_mt.data.cleaning import cleaned, source_cleaner
+from transformer_mt.data.corpus import HASHES, Corpus, prepare_corpus
+from transformer_mt.data.documents import in_context, with_context
+from transformer_mt.data.held_out import open_held_out
+from transformer_mt.data.mixture import Mixture, temperature_weights
+from transformer_mt.data.pairs import TokenPairs, tokenize_pairs
+from transformer_mt.data.sources import PairSource, filters_of, open_each, read_pairs
+from transformer_mt.data.test_sets import VALIDATION
+from transformer_mt.errors import UNREADABLE_JSON, ConfigError, DataError, ModelError
+from transformer_mt.log import counted
+from transformer_mt.metrics.scores import build_metric
+from transformer_mt.storage.folders import replace_json
+from transformer_mt.storage.hashes import FileHashes
+from transformer_mt.storage.untrusted import read_json
+from transformer_mt.text.tokenizer import Tokenizers
+from transformer_mt.text.tokenizer_directory import load_tokenizers, save_tokenizers
+from transformer_mt.text.tokenizer_training import train_tokenizers
+from transformer_mt.training.checkpoint import list_checkpoints
+from transformer_mt.training.holding_out import without_held_out
+from transformer_mt.training.run_directory import RunDirectory
+from transformer_mt.versions import installed_versions, source_hash
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Data:
+    """All that a run reads.
+
+    Attributes:
+        tokenizers: Text to tokens and back.
+        mixture: Training pairs and their order.
+        tokens_per_epoch: Target tokens of an epoch, without sampling.
+        valid_src: Validation sources, as text.
+        valid_tgt: Their references.
+        valid_pairs: The same as tokens.
+        facts: What was read, for the manifest of the run.
+    """
+
+    tokenizers: Tokenizers
+    mixture: Mixture
+    tokens_per_epoch: float
+    valid_src: list[str]
+    valid_tgt: list[str]
+    valid_pairs: TokenPairs
+    facts: dict[str, Any]
+
+    def fingerprint(self, config: Config) -> int:
+        """Return a hash of all that decides what the ranks of a run compute, 63 bits."""
+        versions = installed_versions() | {"commit": source_hash()}
+        identity = [config.model_dump_json(), self.facts, versions]
+        return xxhash.xxh3_64_intdigest(json.dumps(identity).encode()) >> 1
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Where the sentence pairs of a run come from.
+
+    Attributes:
+        train: Training text.
+        valid: Validation pairs; None if they are to be taken out of the training text.
+    """
+
+    train: list[PairSource]
+    valid: PairSource | None
+
+
+def open_sources(config: Config) -> Sources:
+    """Open all sources; a missing one is an error before anything else happens.
+
+    Test sets are opened, too: training does not read them, but who is told of a wrong name only
+    afterwards has waited for nothing.
+
+    Raises:
+        DataError: If some are not there or cannot be read; names them all.
+    """
+    data = config.data
+    named = [s for s in (*data.train, data.valid, *data.test.values()) if s.type != "split"]
+    opened = open_each(named, src_lang=data.src_lang, tgt_lang=data.tgt_lang)
+    num_train = len(data.train)
+    has_valid = data.valid.type != "split"
+    return Sources(train=opened[:num_train], valid=opened[num_train] if has_valid else None)
+
+
+def prepare_data(config: Config, sources: Sources, run: RunDirectory, *, is_main: bool) -> Data:
+    """Train or load tokenizers, and tokenize what is not tokenized yet.
+
+    Args:
+        config: All settings.
+        sources: The sentence pairs.
+        run: Where the tokenizers and the facts are kept.
+        is_main: True for the one process that writes in the folder of the run.
+
+    Raises:
+        DataError: If a source cannot be read, nothing is left of it, or it is not what the run
+            was started with.
+    """
+    data = config.data
+    hashes = known_hashes(config)
+    train = cleaned(without_held_out(config, sources.train, run, is_main=is_main), data)
+    valid = sources.valid or open_held_out(run.held_out_dir, VALIDATION)
+    valid_src, valid_tgt = read_pairs(valid)
+    if is_main and not list_checkpoints(run.checkpoints_dir):
+        for name in config.training.validation.metrics:
+            build_metric(name, data.tgt_lang)  # what it advises comes before the training
+        check_text(data, config.tokenizer, train, list(zip(valid_src, valid_tgt, strict=True)))
+    tokenizers = find_tokenizers(config, run, train)
+    train_sources = with_context(train, data.document)
+    valid_texts = list(zip(map(source_cleaner(data), valid_src), valid_tgt, strict=True))
+    if data.document is not None:
+        _check_separator(data.document.separator, tokenizers)
+        valid_texts = list(in_context(valid_texts, **data.document.model_dump()))
+    corpora = [_prepare(config, source, tokenizers) for source in train_sources]
+    weights = [source.weight for source in data.train]
+    if data.temperature is not None:
+        weights = temperature_weights([len(corpus) for corpus in corpora], data.temperature)
+    facts = {
+        "tokenizers": tokenizers.fingerprint(),
+        "train": [
+            _facts_of(source, corpus, weight, hashes)
+            for source, corpus, weight in zip(train_sources, corpora, weights, strict=True)
+        ],
+        "valid": {
+            "source": valid.describe(),
+            "texts": cleaned([valid], data)[0].fingerprint(hashes),
+            "pairs": len(valid_src),
+        },
+    }
+    if is_main:
+        _keep(run, tokenizers, facts)
+    return Data(
+        tokenizers=tokenizers,
+        mixture=Mixture(corpora, weights, seed=config.seed),
+        tokens_per_epoch=sum(
+            corpus.num_tgt_tokens * weight for corpus, weight in zip(corpora, weights, strict=True)
+        ),
+        valid_src=valid_src,
+        valid_tgt=valid_tgt,
+        valid_pairs=tokenize_pairs(
+            [src for src, _ in valid_texts],
+            [tgt for _, tgt in valid_texts],
+            tokenizers=tokenizers,
+        ),
+        facts=facts,
+    )
+
+
+def _prepare(config: Config, source: PairSource, tokenizers: Tokenizers) -> Corpus:
+    """Tokenize a source, unless that was done before; each pair must fit a batch."""
+    corpus = prepare_corpus(
+        source,
+        tokenizers,
+        filters=filters_of(config.data),
+        corpus_dir=Path(config.data.corpus_dir),
+        num_workers=config.data.num_workers,
+    )
+    check_budget(corpus, config.training.least_batch, name=source.describe())
+    return corpus
+
+
+def _check_separator(separator: str, tokenizers: Tokenizers) -> None:
+    for tokenizer in (tokenizers.src, tokenizers.tgt):
+        if separator not in tokenizer.user_symbols:
+            raise ConfigError(
+                f"data.document.separator: '{separator}' is not one piece of the tokenizer: take "
+                f"one of its user symbols ({', '.join(tokenizer.user_symbols) or 'none'}), or "
+                "another tokenizer"
+            )
+
+
+def known_hashes(config: Config) -> FileHashes:
+    """Return the memory for hashes of large files, which lies beside the corpora."""
+    return FileHashes(Path(config.data.corpus_dir) / HASHES)
+
+
+def find_tokenizers(config: Config, run: RunDirectory, sources: Sequence[PairSource]) -> Tokenizers:
+    """Return the tokenizers of a run that goes on; else those that the config names or describes.
+
+    Trained ones are kept in the folder of the corpora, under the hash of texts and settings.
+
+    Raises:
+        ConfigError: If the named ones are joint and should not be, or the other way round.
+        DataError: If they cannot be used, or the text does not suffice for the vocabulary.
+        ModelError: If those of the run are damaged.
+    """
+    settings = config.tokenizer
+    if list_checkpoints(run.checkpoints_dir):
+        return load_tokenizers(run.tokenizer_dir)
+    if settings.path is not None:
+        tokenizers = Tokenizers.load(Path(settings.path))
+        if tokenizers.joint != settings.joint:
+            has = "one vocabulary" if tokenizers.joint else "two vocabularies"
+            raise ConfigError(
+                f"tokenizer.path: {settings.path} has {has} but tokenizer.joint is "
+                f"{str(settings.joint).lower()}: set it to {str(tokenizers.joint).lower()}"
+            )
+        if not (tokenizers.src.keeps_text and tokenizers.tgt.keeps_text):
+            logger.info(
+                "%s normalises text before it is cut: what that changes does not come back",
+                settings.path,
+            )
+        return tokenizers
+    arguments = settings.model_dump(exclude={"path", "sampling"})
+    hashes = known_hashes(config)
+    identity = json.dumps([[source.fingerprint(hashes) for source in sources], arguments])
+    name = f"tokenizer-{xxhash.xxh3_128_hexdigest(identity.encode())[:16]}"
+    directory = Path(config.data.corpus_dir) / name
+    try:
+        tokenizers = load_tokenizers(directory)
+        logger.info("found the tokenizer of these texts: %s", directory)
+    except (DataError, ModelError) as error:
+        if directory.exists():
+            logger.warning("%s. It is trained again now", error)
+        tokenizers = train_tokenizers(
+            (src for source in sources for src, _ in source),
+            (tgt for source in sources for _, tgt in source),
+            **arguments,
+        )
+        save_tokenizers(tokenizers, directory)
+    return tokenizers
+
+
+def _facts_of(
+    source: PairSource, corpus: Corpus, weight: float, hashes: FileHashes
+) -> dict[str, Any]:
+    return {
+        "source": source.describe(),
+        "texts": source.fingerprint(hashes),
+        "corpus": corpus.directory.name,
+        "weight": weight,
+        "report": corpus.report.as_dict(),
+        "src_tokens": corpus.num_src_tokens,
+        "tgt_tokens": corpus.num_tgt_tokens,
+    }
+
+
+def _keep(run: RunDirectory, tokenizers: Tokenizers, facts: dict[str, Any]) -> None:
+    """Write what the run rests on into its folder, unless it is not what it was; tell it."""
+    _check_unchanged(run, facts)
+    if not list_checkpoints(run.checkpoints_dir):
+        save_tokenizers(tokenizers, run.tokenizer_dir)
+    replace_json(run.preparation_path, facts)
+    _tell(facts)
+
+
+def _check_unchanged(run: RunDirectory, facts: dict[str, Any]) -> None:
+    """Refuse to go on with a tokenizer or texts that the run was not started with."""
+    if not list_checkpoints(run.checkpoints_dir):
+        return
+    now = [("tokenizer", str(run.tokenizer_dir), facts["tokenizers"])]
+    now += [("text", part["source"], part["texts"]) for part in (*facts["train"], facts["valid"])]
+    try:
+        before = read_json(run.preparation_path)
+        parts = (*before["train"], before["valid"])
+        wanted = [before["tokenizers"], *(part["texts"] for part in parts)]
+        compared = list(zip(now, wanted, strict=True))
+    except UNREADABLE_JSON as error:
+        logger.warning(
+            "%s: cannot be read (%s): whether tokenizer and texts are those of before is not known",
+            run.preparation_path,
+            error,
+        )
+        return
+    for (what, place, found), expected in compared:
+        if found != expected:
+            raise DataError(
+                f"{place}: not the {what} that the run {run.root} was started with: "
+                "bring it back, choose another name, or start anew with --fresh"
+            )
+
+
+def _tell(facts: dict[str, Any]) -> None:
+    for part in facts["train"]:
+        report = part["report"]
+        dropped = ", ".join(f"{reason} {count:,}" for reason, count in report["dropped"].items())
+        logger.info(
+            "training on %s: %s of %s%s, %s source and %s target tokens",
+            part["source"],
+            f"{report['kept']:,}",
+            counted(report["pairs"], "pair"),
+            f" (dropped: {dropped})" if dropped else "",
+            f"{part['src_tokens']:,}",
+            f"{part['tgt_tokens']:,}",
+        )
+    valid = facts["valid"]
+    logger.info("validating on %s: %s", valid["source"], counted(valid["pairs"], "pair"))
+    if valid["texts"] in [part["texts"] for part in facts["train"]]:
+        logger.warning(
+            "%s: is also training text: its scores say how much was learned by heart, not how well "
+            "the model translates",
+            valid["source"],
+        )

@@ -1,0 +1,96 @@
+"""One session of a run: all that it works with, opened and checked before anything is trained."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from transformer_mt.config.schema import Config
+from transformer_mt.devices import check_precision, choose_device, choose_precision, multiply_fast
+from transformer_mt.errors import InterruptedRun
+from transformer_mt.training.allocator import keep_freed_memory
+from transformer_mt.training.distributed import World, open_world
+from transformer_mt.training.prepare_data import Data, open_sources, prepare_data
+from transformer_mt.training.run_directory import RunDirectory
+from transformer_mt.training.signals import Interrupted, StopRequest, stop_request
+from transformer_mt.training.tensorboard import check_tensorboard
+
+
+@dataclass(frozen=True)
+class Session:
+    """What one rank has at hand.
+
+    Attributes:
+        config: All settings.
+        directory: The folder of the run; rank 0 alone writes in it.
+        data: All that is read.
+        world: The ranks.
+        device: Where this one computes.
+        stop: Whether somebody asked the run to stop.
+    """
+
+    config: Config
+    directory: RunDirectory
+    data: Data
+    world: World
+    device: torch.device
+    stop: StopRequest
+
+
+@contextmanager
+def open_session(config: Config, *, fresh: bool) -> Iterator[Session]:
+    """Meet the other ranks, claim the folder of the run and prepare its data.
+
+    Args:
+        config: All settings.
+        fresh: Put an older run of this name aside instead of going on with it.
+
+    Raises:
+        ConfigError: If settings do not fit this machine or the run that goes on.
+        DataError: If the data cannot be read or used.
+        InterruptedRun: If a signal came before the data was prepared.
+    """
+    if config.training.tensorboard:
+        check_tensorboard()
+    if config.training.deterministic:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when cuBLAS starts
+    torch.use_deterministic_algorithms(config.training.deterministic)
+    keep_freed_memory()
+    timeout = config.training.rank_timeout_minutes
+    with stop_request() as stop:
+        try:
+            with (
+                open_world(stop, timeout_minutes=timeout) as world,
+                _open_run(config, world, stop, fresh=fresh) as session,
+            ):
+                yield session
+        except Interrupted:
+            raise InterruptedRun(
+                f"stopped by {stop.cause} before the first update: nothing is lost. "
+                "The same command starts again."
+            ) from None
+
+
+@contextmanager
+def _open_run(config: Config, world: World, stop: StopRequest, *, fresh: bool) -> Iterator[Session]:
+    """Claim the folder of the run and prepare its data."""
+    device = choose_device(config.training.device, local_rank=world.local_rank)
+    check_precision(choose_precision(config.training, device), device)
+    multiply_fast(device)
+    run = RunDirectory(Path(config.training.runs_dir) / config.name)
+    try:
+        # A rank that left for a signal that no other got would be lost to the others.
+        leaves_at_once = stop.leaves_at_once() if world.is_main else nullcontext()
+        with world.main_first(), leaves_at_once:
+            sources = open_sources(config)
+            if world.is_main:
+                run.claim(config, fresh=fresh)
+            data = prepare_data(config, sources, run, is_main=world.is_main)
+        world.check_equal(data.fingerprint(config), "the config, the data or the versions")
+        yield Session(config, run, data, world, device, stop)
+    finally:
+        run.bring_back()
+        run.release()

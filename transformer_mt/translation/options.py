@@ -1,0 +1,154 @@
+"""How translations are searched: what is the same for all sentences of a run."""
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from transformer_mt.config.schema import LengthPenaltyKind
+from transformer_mt.errors import ConfigError
+from transformer_mt.search.length_penalty import LengthPenalty
+
+# Greatest counts, which numpy and torch can hold, and greatest factors and penalties, next to which
+# log-probabilities keep their digits.
+MOST_COUNT, MOST_STRENGTH = 2**32, 1000
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """How translations are searched.
+
+    The first ones are the settings `decoding` of a config.
+
+    Attributes:
+        beam_size: Hypotheses kept for each sentence; 1 is greedy search.
+        length_penalty: See `penalties.LengthPenalty`.
+        length_penalty_kind: Likewise.
+        max_length_factor: A target has at most factor * source length + offset tokens.
+        max_length_offset: See `max_length_factor`.
+        batch_tokens: Source tokens times beam in a batch; a longer sentence is alone.
+        n_best: Candidates to return for each line.
+        sample: Draw them at random; see `sampling.Sampling` for the next four.
+        temperature: At least 0.001.
+        top_k: 0: all tokens.
+        top_p: 1: all tokens.
+        seed: At least 0.
+        beam_groups: Groups of the beam that avoid each other's tokens: see `groups.DiverseGroups`.
+        diversity_penalty: What they pay for them, in nats.
+        coverage_penalty: Strength of the penalty on source tokens that got little attention: see
+            `coverage.rank_by_coverage`.
+        max_length: A target has at most so many tokens, whatever its source.
+        min_length: A target has at least so many tokens,
+        min_length_ratio: and so many for each source token, but not more than it may have.
+        no_repeat_ngram: No target has an n-gram of so many tokens twice; 0: any may repeat.
+        repetition_penalty: Multiplies log-probabilities of tokens that a target has already.
+        suppress: Words and phrases that no target has, as far as they are tokenized like this.
+        num_workers: Processes that share the batches, on the CPU: see `workers.Workers`.
+        compile: Whether to compile the steps of decoders: see `models.compilation`.
+    """
+
+    beam_size: int = 4
+    length_penalty: float = 0.6
+    length_penalty_kind: LengthPenaltyKind = "gnmt"
+    max_length_factor: float = 1.0
+    max_length_offset: int = 50
+    batch_tokens: int = 8192
+    n_best: int = 1
+    sample: bool = False
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    seed: int = 1
+    beam_groups: int = 1
+    diversity_penalty: float = 0.5
+    coverage_penalty: float = 0.0
+    max_length: int | None = None
+    min_length: int = 1
+    min_length_ratio: float = 0.0
+    no_repeat_ngram: int = 0
+    repetition_penalty: float = 1.0
+    suppress: tuple[str, ...] = ()
+    num_workers: int = 1
+    compile: bool = False
+
+    @property
+    def num_slots(self) -> int:
+        """Hypotheses that a sentence has at a time."""
+        return self.n_best if self.sample else self.beam_size
+
+    def check(self, vocab_size: int) -> None:
+        """Refuse what does not fit together, or not a target vocabulary.
+
+        Raises:
+            ConfigError: If the beam is larger than the vocabulary, or smaller than `n_best`, or an
+                option has no effect, or a number is too large to compute with.
+        """
+        self._check_numbers()
+        if not all(word.strip() for word in self.suppress):
+            raise ConfigError("--suppress: expected a word or phrase, got blank text")
+        if self.max_length is not None and self.min_length > self.max_length:
+            raise ConfigError(
+                f"--min-length {self.min_length} is more than --max-length {self.max_length}"
+            )
+        if self.beam_groups == 1:
+            self._check_useless("--beam-groups", "diversity_penalty")
+        elif self.sample:
+            raise ConfigError("--beam-groups has no effect on samples (--sample, --mbr)")
+        if not self.sample:
+            self._check_useless("--sample", "temperature", "top_k", "top_p", "seed")
+            self._check_beam(vocab_size)
+
+    def _check_beam(self, vocab_size: int) -> None:
+        if self.beam_size % self.beam_groups:
+            raise ConfigError(
+                f"a beam of {self.beam_size} does not divide into {self.beam_groups} groups: make "
+                f"--beam-size a multiple of --beam-groups"
+            )
+        if self.beam_size > vocab_size:
+            raise ConfigError(
+                f"beam size {self.beam_size} is larger than the vocabulary of {vocab_size} tokens"
+            )
+        if self.n_best > self.beam_size:
+            raise ConfigError(
+                f"a beam of {self.beam_size} cannot give {self.n_best} translations: "
+                f"add --beam-size {self.n_best}"
+            )
+
+    @property
+    def ranking(self) -> LengthPenalty:
+        """What finished hypotheses are ranked by."""
+        return LengthPenalty(self.length_penalty_kind, self.length_penalty)
+
+    def max_lengths(self, source_lengths: Tensor, *, longest: int | None) -> Tensor:
+        """Return the greatest lengths of targets, all in tokens incl. eos (B,).
+
+        Args:
+            source_lengths: Of their sources.
+            longest: What the decoder can take; None: any.
+        """
+        limits = (source_lengths * self.max_length_factor).long() + self.max_length_offset
+        bounds = [bound for bound in (self.max_length, longest) if bound is not None]
+        return limits.clamp(max=min(bounds)) if bounds else limits
+
+    def min_lengths(self, source_lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the least lengths of targets, all in tokens incl. eos (B,)."""
+        by_ratio: NDArray[np.int64] = np.ceil(source_lengths * self.min_length_ratio).astype(int)
+        return np.maximum(by_ratio, np.int64(self.min_length))
+
+    def _check_numbers(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            most = {int: MOST_COUNT, float: MOST_STRENGTH}.get(type(value))
+            if most is not None and not abs(value) <= most:
+                raise ConfigError(f"{_option(field.name)} {value}: expected at most {most:,}")
+
+    def _check_useless(self, needed: str, *names: str) -> None:
+        defaults = {field.name: field.default for field in fields(self)}
+        useless = [_option(name) for name in names if getattr(self, name) != defaults[name]]
+        if useless:
+            raise ConfigError(f"{', '.join(useless)}: no effect without {needed}")
+
+
+def _option(name: str) -> str:
+    return "--" + name.replace("_", "-")

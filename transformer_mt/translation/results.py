@@ -1,0 +1,112 @@
+"""What comes of a line: its translations, or how probable a given one is."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from transformer_mt.translation.glossary import Term, num_met
+
+# What a model can spell with byte pieces and no line may hold: all that some program takes for the
+# end of a line, NUL, which our own reader refuses, and what a terminal would obey.
+NO_TEXT = dict.fromkeys([*range(9), *range(10, 32), *range(127, 160), 0x2028, 0x2029], " ")
+
+
+@dataclass(frozen=True)
+class TranslatedPart:
+    """A part of a line and its translation; most lines have one.
+
+    Attributes:
+        source: Tokens of the source, without eos.
+        target: Tokens of the translation, without eos.
+        source_glue: White space between this part and the next in the source.
+        target_glue: Likewise in the translation.
+    """
+
+    source: tuple[int, ...]
+    target: list[int]
+    source_glue: str
+    target_glue: str
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One translation of a line.
+
+    Attributes:
+        text: Without line breaks and other control characters, except tabs.
+        tokens: Pieces of the target vocabulary.
+        log_prob: Natural logarithm of its probability.
+        score: What candidates are ranked by: see `beams.Hypothesis`.
+        parts: What was translated, and to what.
+    """
+
+    text: str
+    tokens: list[str]
+    log_prob: float
+    score: float
+    parts: list[TranslatedPart]
+
+
+def joined(candidates: Sequence[Candidate], text: str) -> Candidate:
+    """Make one candidate of those of the parts of a line, with the sums of their scores.
+
+    Args:
+        candidates: One for each part; none for a line without any.
+        text: What it reads like.
+    """
+    return Candidate(
+        text=text,
+        tokens=[token for candidate in candidates for token in candidate.tokens],
+        log_prob=sum((candidate.log_prob for candidate in candidates), start=0.0),
+        score=sum((candidate.score for candidate in candidates), start=0.0),
+        parts=[part for candidate in candidates for part in candidate.parts],
+    )
+
+
+@dataclass(frozen=True)
+class Translation:
+    """What a line became.
+
+    A line that was translated in parts has the sums of their log-probabilities and scores.
+
+    Attributes:
+        n_best: Candidates, best first; at least one. That of a blank line is the line.
+        terms: Of the glossary, those that the source has.
+        num_cut: How many of its sentences were too long to be translated in one piece.
+    """
+
+    n_best: list[Candidate]
+    terms: list[Term] = field(default_factory=list)
+    num_cut: int = 0
+
+    @property
+    def text(self) -> str:
+        """The best candidate's text."""
+        return self.n_best[0].text
+
+    @property
+    def num_terms_met(self) -> int:
+        """How many of the terms the best candidate translates as wanted."""
+        return num_met(self.terms, self.text) if self.terms else 0
+
+    @property
+    def score(self) -> float:
+        """The best candidate's score."""
+        return self.n_best[0].score
+
+
+@dataclass(frozen=True)
+class TargetScore:
+    """How probable a given target is.
+
+    Attributes:
+        tokens: Pieces of the target, eos last.
+        token_log_probs: Natural logarithm of the probability of each.
+    """
+
+    tokens: list[str]
+    token_log_probs: list[float]
+
+    @property
+    def log_prob(self) -> float:
+        """Of the whole target, eos included."""
+        return sum(self.token_log_probs)

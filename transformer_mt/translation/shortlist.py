@@ -1,0 +1,125 @@
+"""Search among the target tokens that the source makes likely: a lexical shortlist.
+
+The output layer then computes these alone. Source: Jean et al. 2015, section 3.3.
+
+Letters: B sentences, W slots of the beam, V vocabulary, K tokens that a batch may use.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from transformer_mt.data.lexicon import Lexicon
+from transformer_mt.models.interfaces import Decoder, DecoderState, Memory, StepDecoder
+from transformer_mt.search.beams import Hypothesis
+from transformer_mt.text.special_ids import EOS_ID, PAD_ID
+from transformer_mt.translation.requests import Request
+
+NUM_SPECIAL = EOS_ID + 1
+"""Special tokens: they are always there, first, and so keep their numbers."""
+
+
+class Shortlist:
+    """The tokens that the translations of a batch may use, numbered anew.
+
+    A sentence has those of its own source, prefix and phrases, whatever its neighbours have: the
+    others of the batch have the probability 0 in it, before the rest is made to sum to 1.
+
+    Args:
+        lexicon: What goes with a source.
+        requests: The batch.
+        device: Where the model is.
+
+    Attributes:
+        ids: The tokens (K,), rising, and behind them padding that nobody may use.
+    """
+
+    def __init__(self, lexicon: Lexicon, requests: Sequence[Request], device: torch.device) -> None:
+        special = np.arange(NUM_SPECIAL)
+        wanted = [
+            [*r.prefix, *(token for phrase in r.phrases for token in phrase)] for r in requests
+        ]
+        own = [
+            np.concatenate((special, lexicon.tokens_for(request.source), np.array(more, dtype=int)))
+            for request, more in zip(requests, wanted, strict=True)
+        ]
+        self._known: NDArray[np.int64] = np.unique(np.concatenate(own))
+        ids = np.pad(self._known, (0, _num_missing(len(self._known))), constant_values=PAD_ID)
+        self.ids = torch.from_numpy(ids).to(device)
+        forbidden = np.ones((len(requests), 1, len(ids)), dtype=bool)
+        for row, tokens in zip(forbidden, own, strict=True):
+            row[0, np.searchsorted(self._known, tokens)] = False
+        self._forbidden = torch.from_numpy(forbidden).to(device)
+
+    def limited(self, decoder: Decoder) -> StepDecoder:
+        """Return a decoder that knows these tokens only, by their new numbers."""
+        return _Limited(decoder.limited_to(self.ids), self.ids, self._forbidden)
+
+    def numbered(self, requests: Sequence[Request]) -> list[Request]:
+        """Return the batch with new numbers for what translations must hold."""
+        return [
+            replace(
+                request,
+                prefix=self._numbers(request.prefix),
+                phrases=tuple(map(self._numbers, request.phrases)),
+            )
+            for request in requests
+        ]
+
+    def possible(self, sequences: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
+        """Return the sequences that can be made of these tokens, with new numbers."""
+        known = set(self._known.tolist())
+        return [self._numbers(sequence) for sequence in sequences if known.issuperset(sequence)]
+
+    def restored(self, found: Sequence[Sequence[Hypothesis]]) -> list[list[Hypothesis]]:
+        """Return hypotheses with the numbers of the whole vocabulary."""
+        return [[replace(h, tokens=self._known[h.tokens].tolist()) for h in own] for own in found]
+
+    def _numbers(self, tokens: Sequence[int]) -> tuple[int, ...]:
+        return tuple(np.searchsorted(self._known, tokens).tolist())
+
+
+def _num_missing(size: int) -> int:
+    """Return how many tokens are missing to one of a few sizes, at most 1/4 more.
+
+    Kernels are generated for each new size of a product: see `nn.prepacked`.
+    """
+    return -size % (1 << max(0, size.bit_length() - 3))
+
+
+@dataclass(frozen=True)
+class _State:
+    """The state of a decoder, and the tokens that its sentences must not have (B, 1, K)."""
+
+    inner: DecoderState
+    forbidden: Tensor
+
+    def select(self, rows: Tensor, sentences: Tensor | None = None) -> "_State":
+        """Keep, repeat and reorder hypotheses: see `models.interfaces.DecoderState`."""
+        forbidden = self.forbidden
+        if sentences is not None:
+            forbidden = forbidden.index_select(0, sentences.to(forbidden.device, non_blocking=True))
+        return _State(self.inner.select(rows, sentences), forbidden)
+
+
+class _Limited:
+    """A decoder of K tokens, each sentence with its own choice of them."""
+
+    def __init__(self, decoder: StepDecoder, ids: Tensor, forbidden: Tensor) -> None:
+        self._decoder = decoder
+        self._ids = ids
+        self._forbidden = forbidden
+
+    def init_state(self, memory: Memory, *, max_length: int) -> _State:
+        """Return the state before the first token."""
+        return _State(self._decoder.init_state(memory, max_length=max_length), self._forbidden)
+
+    def step(self, tokens: Tensor, state: DecoderState) -> tuple[Tensor, _State]:
+        """Read tokens (B, W) by their new numbers; return logits (B, W, K) of the next."""
+        assert isinstance(state, _State)
+        logits, inner = self._decoder.step(self._ids[tokens], state.inner)
+        return logits.masked_fill(state.forbidden, -torch.inf), _State(inner, state.forbidden)

@@ -1,0 +1,226 @@
+"""Lines of text to translations: tokens, batches, search, and back in the order of the input."""
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+
+import torch
+
+from transformer_mt.bundle import Bundle
+from transformer_mt.data.cleaning import source_cleaner
+from transformer_mt.data.lexicon import Lexicon
+from transformer_mt.errors import ConfigError
+from transformer_mt.out_of_memory import halving
+from transformer_mt.search.beams import Hypothesis
+from transformer_mt.search.trace import Trace
+from transformer_mt.translation.batch_search import BatchSearch
+from transformer_mt.translation.batching import batches_of, evenly_shared
+from transformer_mt.translation.detokenize import Choice, Joiner
+from transformer_mt.translation.documents import LinesInContext
+from transformer_mt.translation.given_targets import GivenTargets
+from transformer_mt.translation.glossary import Glossary, Term
+from transformer_mt.translation.long_lines import Part, longest_part, split_lines
+from transformer_mt.translation.options import SearchOptions
+from transformer_mt.translation.requests import Line, Request, numbered, requests_for
+from transformer_mt.translation.results import Translation
+from transformer_mt.translation.workers import Workers
+from transformer_mt.translation.writing_order import WritingOrder
+
+
+class Translator:
+    """Translates with a bundle, where its model is.
+
+    Args:
+        bundle: The model and its tokenizers.
+        options: How to search.
+        glossary: Terms of the source whose translations the target must hold.
+        split_sentences: Whether to translate each sentence of a line alone.
+        lexicon: What targets may hold, by their sources; None: all tokens.
+        choose: See `joining.Joiner`.
+        copies: Names of devices, each with what loads the bundle again there. They share the
+            batches, `options.num_workers` in all; a text of one batch stays where the bundle is.
+
+    Attributes:
+        options: How it searches.
+        tokenizers: The bundle's.
+        given: What the model says of given targets.
+        reads_documents: Whether each line is read with those before it.
+        clean: What is done to a source before it is cut into tokens: see `data.clean_source`.
+
+    Raises:
+        ConfigError: If the options do not fit each other or the vocabulary, or samples are to be
+            drawn with a lexicon: their random numbers belong to the whole vocabulary.
+    """
+
+    def __init__(
+        self,
+        bundle: Bundle,
+        options: SearchOptions,
+        *,
+        glossary: Glossary | None = None,
+        split_sentences: bool = False,
+        lexicon: Lexicon | None = None,
+        choose: Choice | None = None,
+        copies: Sequence[tuple[str, Callable[[], Bundle]]] = (),
+    ) -> None:
+        options.check(bundle.tokenizers.tgt.vocab_size)
+        self.options = options
+        self._lexicon = lexicon
+        self._glossary = glossary
+        self._order = WritingOrder(bundle.config.data.reverse_target)
+        self._document = bundle.config.data.document
+        self.reads_documents = self._document is not None
+        if glossary is not None:
+            self._check_plain("a glossary")
+        self.tokenizers = bundle.tokenizers
+        self.clean = source_cleaner(bundle.config.data)
+        self.given = GivenTargets(bundle, options.batch_tokens)
+        self._longest_target = bundle.model.decoder.max_length
+        # Positions that training never showed are translated badly, though nothing breaks.
+        self._max_part_length = min(
+            longest_part(bundle.model.encoder.max_length), bundle.config.data.filters.max_length
+        )
+        self._split_sentences = split_sentences
+        self._in_context: LinesInContext | None = None
+        if self._document is not None:
+            if split_sentences:
+                self._check_plain("sentences of one line")
+            self._in_context = LinesInContext(
+                bundle.tokenizers.src,
+                **self._document.model_dump(),
+                max_tokens=self._max_part_length - 1,
+            )
+        self._languages = bundle.config.data.src_lang, bundle.config.data.tgt_lang
+        separator = None if self._document is None else self._document.separator
+        self._joiner = Joiner(bundle.tokenizers, separator, choose)
+        self._search = BatchSearch(bundle, options, lexicon)
+        self._workers = Workers(
+            partial(halving, self._search),
+            options.num_workers,
+            elsewhere=[
+                (name, partial(_search_elsewhere, load, options, lexicon)) for name, load in copies
+            ],
+        )
+
+    def translate(
+        self,
+        lines: Sequence[str | Line],
+        *,
+        first_line: int = 1,
+        on_progress: Callable[[int, int], None] | None = None,
+    ) -> list[Translation]:
+        """Translate lines; result N belongs to line N.
+
+        Blank lines come back as they are. A model of documents reads each line after those before
+        it, back to a blank one; with a `first_line`, these are those of the last call. A sentence
+        of more tokens than the model has positions for, or saw in training, is translated in parts,
+        with a warning that names the line.
+
+        Args:
+            lines: Any number of lines; mere text is a line that is free to become anything.
+            first_line: Number of the first, for warnings.
+            on_progress: Called after each batch with the number of sentences done and of all
+                sentences. Blank lines and repetitions are not counted.
+
+        Raises:
+            LineError: If a line cannot become what is wanted of it; before any is searched for.
+            ConfigError: If the model takes no prefixes and phrases, and there are some.
+        """
+        wanted = numbered(lines, first_line)
+        if any(line.prefix or line.phrases for line in wanted):
+            self._check_plain("prefixes and phrases")
+        texts = [line.text for line in wanted]
+        if self._in_context is not None:
+            texts = self._in_context.join(list(map(self.clean, texts)), is_start=first_line == 1)
+        parts, nums_cut = split_lines(
+            texts,
+            self.tokenizers.src,
+            clean=self.clean,
+            max_tokens=self._max_part_length - 1,
+            languages=self._languages if self._split_sentences else None,
+            numbers=[line.number for line in wanted],
+        )
+        terms = [self._terms(line.text, own) for line, own in zip(wanted, parts, strict=True)]
+        requests_of = [
+            requests_for(
+                *of_line, self.tokenizers.tgt, language=self._languages[1], room=self._room
+            )
+            for of_line in zip(wanted, parts, terms, strict=True)
+        ]
+        found = self._search_all(requests_of, on_progress)
+        found_of = [[found[request] for request in own] for own in requests_of]
+        return list(map(self._joiner.translation, wanted, parts, found_of, terms, nums_cut))
+
+    def source_lengths(self, lines: Sequence[str]) -> list[int]:
+        """Count the tokens of sources, eos included."""
+        cleaned = list(map(self.clean, lines))
+        return [len(ids) + 1 for ids in self.tokenizers.src.encode_batch(cleaned)]
+
+    def _search_all(
+        self,
+        requests_of: Sequence[Sequence[Request]],
+        on_progress: Callable[[int, int], None] | None,
+    ) -> dict[Request, list[Hypothesis]]:
+        """Search for the translations of all lines, each different sentence once."""
+        requests = list({request: None for of_line in requests_of for request in of_line})
+        found: dict[Request, list[Hypothesis]] = {}
+        batches = list(self._batches(requests))
+        for batch, results in zip(batches, self._workers.map(batches), strict=True):
+            found.update(zip(batch, results, strict=True))
+            if on_progress is not None:
+                on_progress(len(found), len(requests))
+        return found
+
+    def _terms(self, text: str, parts: Sequence[Part]) -> list[list[Term]]:
+        """Find the terms of the glossary in each part of a line."""
+        if self._glossary is None:
+            return [[] for _ in parts]
+        if len(parts) == 1:
+            return [self._glossary.find(text)]
+        return [self._glossary.find(self.tokenizers.src.decode(part.tokens)) for part in parts]
+
+    def _batches(self, requests: Sequence[Request]) -> Iterator[list[Request]]:
+        """Cut requests into batches; those with phrases, which have wider beams, go apart."""
+        by_size = sorted(requests, key=lambda request: request.num_phrase_tokens)
+        for num_extra, group in itertools.groupby(by_size, lambda r: r.num_phrase_tokens):
+            some = list(group)
+            lengths = [len(request.source) + 1 for request in some]
+            limit = max(1, self.options.batch_tokens // (self.options.num_slots + num_extra))
+            size = evenly_shared(lengths, limit, num_workers=self.options.num_workers)
+            for batch in batches_of(lengths, size):
+                yield [some[i] for i in batch]
+
+    def _check_plain(self, what: str) -> None:
+        kinds = {
+            "that writes from right to left (data.reverse_target)": self._order.is_reversed,
+            "of documents (data.document)": self._document is not None,
+        }
+        for kind, is_so in kinds.items():
+            if is_so:
+                raise ConfigError(f"{what} cannot be had from a model {kind}: leave them out")
+
+    def _room(self, source_length: int) -> int:
+        """Return how many tokens the translation of a source may have; eos counts in neither."""
+        lengths = torch.tensor([source_length + 1])
+        return int(self.options.max_lengths(lengths, longest=self._longest_target)) - 1
+
+    def trace(self, source: Sequence[int]) -> tuple[Hypothesis, Trace]:
+        """Search for the translation of one sentence; return the best one, and what was done.
+
+        Its tokens are in the order in which the model writes them.
+
+        Args:
+            source: Tokens without eos; at least one.
+        """
+        if self._lexicon is not None:
+            raise ValueError("a shortlist has numbers of its own: no trace")
+        trace = Trace(self.options.ranking)
+        ((best, *_),) = self._search([Request(tuple(source))], watch=trace.watch)
+        return replace(best, tokens=self._order.turned(best.tokens)), trace
+
+
+def _search_elsewhere(
+    load: Callable[[], Bundle], options: SearchOptions, lexicon: Lexicon | None
+) -> Callable[[Sequence[Request]], list[list[Hypothesis]]]:
+    return partial(halving, BatchSearch(load(), options, lexicon))
