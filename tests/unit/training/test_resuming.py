@@ -120,7 +120,7 @@ def test_a_signal_during_validation_leaves_at_once_and_validates_on_resumption(
     assert [r["step"] for r in records if "loss_nats" in r] == [2, 4, 6]
 
 
-@pytest.mark.parametrize("work", ["preparation.train_tokenizers", "trainer.build_updater"])
+@pytest.mark.parametrize("work", ["prepare_data.train_tokenizers", "trainer.build_updater"])
 def test_a_signal_during_preparation_or_compilation_leaves_at_once(
     run_config, tmp_path, monkeypatch, work
 ):
