@@ -388,7 +388,7 @@ def test_paragraphs_and_marks_are_counted_on_stderr(tiny_bundle):
     ("arguments", "words"),
     [
         (["--ensemble-weights", "1"], "no effect with one model"),
-        (["--model", "BUNDLE", "--ensemble-weights", "1,x"], "expected 2 positive numbers"),
+        (["--model", "BUNDLE", "--ensemble-weights", "1,x"], "expected numbers"),
         (["--attention"], "no effect without --json"),
         (["--samples", "3"], "no effect without --mbr"),
         (["--mbr", "bleu", "--beam-size", "3"], "--beam-size does not go with --mbr"),

@@ -10,11 +10,11 @@ from transformer_mt.cli.model_options import (
     Device,
     ModelPath,
     Precision,
-    load_model,
-    make_translator,
+    check_one_process,
 )
 from transformer_mt.cli.streams import check_output
 from transformer_mt.errors import DataError
+from transformer_mt.translation.load import load_model, make_translator
 
 
 def register(app: typer.Typer) -> None:
@@ -64,6 +64,7 @@ def attention(
     check_output(output)
     if not text.strip() or (target is not None and not target.strip()):
         raise DataError("expected some text; it is empty or blank")
+    check_one_process()
     bundle = load_model(model, device=device, precision=precision)
 
     from transformer_mt.translation.alignment import attention_of, candidate_of

@@ -19,12 +19,12 @@ from transformer_mt.cli.model_options import (
     ModelPath,
     NumWorkers,
     Precision,
-    make_translator,
     search_options_of,
 )
 from transformer_mt.cli.options import AsJson, ConfigArgument, ConfigName, Overrides, either
 from transformer_mt.config.loading import find_config, load_config
 from transformer_mt.locations import find_bundle
+from transformer_mt.translation.load import make_translator
 from transformer_mt.versions import installed_versions
 
 if TYPE_CHECKING:

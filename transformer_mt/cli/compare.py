@@ -20,11 +20,12 @@ from transformer_mt.cli.length_options import (
     draw_lengths,
     length_records,
 )
-from transformer_mt.cli.model_options import BeamSize, Device, load_model, make_translator
+from transformer_mt.cli.model_options import BeamSize, Device, check_one_process
 from transformer_mt.cli.options import AsJson, References, Sources
 from transformer_mt.cli.streams import parallel_lines, progress_bar
 from transformer_mt.errors import ConfigError
 from transformer_mt.locations import run_folder
+from transformer_mt.translation.load import load_model, make_translator
 
 if TYPE_CHECKING:
     from transformer_mt.data.test_sets import TestSet
@@ -122,6 +123,7 @@ def compare(
 def _translate(
     bundle: Path, sources: Sequence[str], *, search: Mapping[str, object], device: str
 ) -> list[str]:
+    check_one_process()
     model = load_model(bundle, device=device, precision="fp32")
     with progress_bar(bundle.parent.name, " sentences") as on_progress:
         translator = make_translator(model, search)

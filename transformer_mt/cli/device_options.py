@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from transformer_mt.cli.model_options import Copies, has_several_ranks, load_models
+from transformer_mt.cli.model_options import has_several_ranks, read_ensemble_weights
 from transformer_mt.errors import ConfigError, ModelError
 from transformer_mt.locations import find_bundle
 from transformer_mt.log import configure_logging
+from transformer_mt.translation.load import Copies, load_models
 
 if TYPE_CHECKING:
     from transformer_mt.bundle import Bundle
@@ -35,7 +36,7 @@ Devices: TypeAlias = Annotated[
 
 def load_on_devices(
     models: Sequence[Path] | None,
-    weights: str | None,
+    ensemble_weights: str | None,
     *,
     device: str,
     devices: str | None,
@@ -46,7 +47,7 @@ def load_on_devices(
 
     Args:
         models: See `load_models`.
-        weights: Likewise.
+        ensemble_weights: Value of --ensemble-weights.
         device: Value of --device.
         devices: Value of --devices.
         num_workers: Value of --workers.
@@ -61,8 +62,9 @@ def load_on_devices(
         typer.Exit: In processes of `torchrun` other than the first.
     """
     device, devices = _shared_devices(device, devices)
+    weights = read_ensemble_weights(ensemble_weights)
     if devices is None:
-        return load_models(models, weights, device=device, precision=precision), ()
+        return load_models(models or [], weights, device=device, precision=precision), ()
     for option, is_given in {"--device": device != "auto", "--workers": num_workers}.items():
         if is_given:
             raise ConfigError(
@@ -135,7 +137,12 @@ def _shared_devices(device: str, devices: str | None) -> tuple[str, str | None]:
 
 
 def _load_copy(
-    paths: Sequence[Path], weights: str | None, *, device: str, precision: str, fingerprint: str
+    paths: Sequence[Path],
+    weights: Sequence[float] | None,
+    *,
+    device: str,
+    precision: str,
+    fingerprint: str,
 ) -> "Bundle":
     """Load the models in a process of its own, which tells only warnings."""
     configure_logging(logging.WARNING)

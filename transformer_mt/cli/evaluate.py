@@ -29,7 +29,6 @@ from transformer_mt.cli.model_options import (
     ModelPaths,
     NumWorkers,
     Precision,
-    make_translator,
     search_options_of,
 )
 from transformer_mt.cli.options import References, Sources, given_options
@@ -37,6 +36,7 @@ from transformer_mt.cli.references import language_of
 from transformer_mt.cli.streams import check_output, parallel_lines, progress_bar, results_to
 from transformer_mt.config.training import MetricName
 from transformer_mt.errors import ConfigError
+from transformer_mt.translation.load import make_translator
 
 if TYPE_CHECKING:
     from transformer_mt.data.test_sets import TestSet

@@ -12,11 +12,11 @@ from transformer_mt.cli.model_options import (
     Device,
     ModelPath,
     Precision,
-    load_model,
-    make_translator,
+    check_one_process,
 )
 from transformer_mt.cli.streams import check_output, results_to
 from transformer_mt.errors import DataError
+from transformer_mt.translation.load import load_model, make_translator
 
 logger = logging.getLogger(__name__)
 
@@ -56,6 +56,7 @@ def explain(
         raise DataError("expected some text; it is empty or blank")
     output = output or _free_name("explain.html")
     check_output(output)
+    check_one_process()
     bundle = load_model(model, device=device, precision=precision)
 
     from transformer_mt.explain.gather import gather

@@ -1,29 +1,15 @@
-"""The options of commands that use a model, and the way from them to a translator."""
+"""The options of commands that use a model."""
 
-import logging
-import math
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import typer
 
 from transformer_mt.cli.options import read_numbers
 from transformer_mt.config.schema import LengthPenaltyKind as Kind
-from transformer_mt.errors import ConfigError, ModelError
-from transformer_mt.locations import find_bundle
-
-if TYPE_CHECKING:
-    from transformer_mt.bundle import Bundle
-    from transformer_mt.config.schema import DecodingSettings
-    from transformer_mt.translation.detokenize import Choice
-    from transformer_mt.translation.translator import Translator
-
-logger = logging.getLogger(__name__)
-
-Copies: TypeAlias = "Sequence[tuple[str, Callable[[], Bundle]]]"
+from transformer_mt.errors import ConfigError
 
 SEARCH, LENGTH = "Search", "Length"
 
@@ -136,89 +122,30 @@ def has_several_ranks() -> bool:
     return os.environ.get("WORLD_SIZE", "") not in ("", "0", "1")
 
 
-def load_model(model: Path | None, *, device: str, precision: str) -> "Bundle":
-    """Load the named model, or find one, and make it ready to translate; say on stderr which.
+def check_one_process() -> None:
+    """Refuse copies of a command that would all do the same.
 
     Raises:
-        ModelError: If there is none, or it is damaged.
-        ConfigError: If the device is not there, or has no such precision; or there are several
-            copies of this process, which would all do the same.
+        ConfigError: If there are several.
     """
     if has_several_ranks():
         raise ConfigError(
             "torchrun starts copies that would each do all of the work: start one without it"
         )
-    path = find_bundle(model)  # before the seconds that torch takes
-
-    import torch
-
-    from transformer_mt.bundle import load_bundle
-    from transformer_mt.devices import choose_device
-    from transformer_mt.nn.kernels.capability import multiplies_fast
-    from transformer_mt.nn.kernels.cpu_linear import prepack
-
-    dtypes = {"bf16": torch.bfloat16, "fp16": torch.float16}
-    place = choose_device(device, setting="--device")
-    if precision == "int8" and place.type != "cpu":
-        raise ConfigError(f"--precision int8 is for the CPU, not for {place}: take bf16 or fp16")
-    logger.info("model: %s", path)
-    if place.type == "cpu" and precision == "bf16" and not multiplies_fast(torch.bfloat16, place):
-        logger.warning(
-            "--precision bf16: this processor has no bf16 instructions; fp32 is 3 to 6 times as "
-            "fast here"
-        )
-    bundle = load_bundle(path, device=place, dtype=dtypes.get(precision))
-    if place.type == "cpu":
-        prepack(bundle.model, int8=precision == "int8")
-    return bundle
 
 
-def load_models(
-    models: Sequence[Path] | None, weights: str | None, *, device: str, precision: str
-) -> "Bundle":
-    """Load one model as `load_model`, or several as an ensemble; the first gives the settings.
+def read_ensemble_weights(text: str | None) -> list[float] | None:
+    """Read the value of --ensemble-weights.
 
     Raises:
-        ModelError: If there is none, one is damaged, or they have different vocabularies.
-        ConfigError: If the weights do not fit, or the device is not there.
+        ConfigError: If it is no list of numbers.
     """
-    models = [find_bundle(path) for path in models or []]
-    shares = _weights(weights, len(models))
-    first = load_model(models[0] if models else None, device=device, precision=precision)
-    if len(models) < 2:
-        return first
-    from transformer_mt.models.ensemble import ensemble
-
-    bundles = [first]
-    for path in models[1:]:
-        bundles.append(load_model(path, device=device, precision=precision))
-        if bundles[-1].tokenizers.fingerprint() != first.tokenizers.fingerprint():
-            raise ModelError(
-                f"{path} has another vocabulary than {models[0]}: an ensemble needs models that "
-                f"were trained with the same tokenizer"
-            )
-        for setting in ("reverse_target", "document"):
-            if getattr(bundles[-1].config.data, setting) != getattr(first.config.data, setting):
-                raise ModelError(
-                    f"{path} and {models[0]} differ in data.{setting}: they make no ensemble, but "
-                    f"`tmt rescore` joins their scores"
-                )
-    joined = ensemble([bundle.model for bundle in bundles], shares)
-    fingerprint = " ".join(bundle.fingerprint for bundle in bundles)
-    return replace(first, model=joined, fingerprint=fingerprint)
-
-
-def _weights(text: str | None, num_models: int) -> list[float]:
-    """Read the weights of an ensemble."""
     if text is None:
-        return [1.0] * num_models
-    weights = read_numbers(text, float)
-    if num_models < 2:
-        raise ConfigError("--ensemble-weights has no effect with one model: repeat --model")
-    if len(weights) != num_models or not all(0 < weight < math.inf for weight in weights):
+        return None
+    if not (weights := read_numbers(text, float)):
         raise ConfigError(
-            f"--ensemble-weights {text}: expected {num_models} positive numbers with commas "
-            f"between them, one for each --model"
+            f"--ensemble-weights {text}: expected numbers with commas between them, one for each "
+            f"--model"
         )
     return weights
 
@@ -229,76 +156,3 @@ def search_options_of(ctx: typer.Context) -> dict[str, object]:
 
     names = [field.name for field in fields(SearchOptions)]
     return {name: ctx.params[name] for name in names if name in ctx.params}
-
-
-def make_translator(
-    bundle: "Bundle",
-    given: Mapping[str, object],
-    *,
-    glossary: Path | None = None,
-    split_sentences: bool = False,
-    shortlist: Path | None = None,
-    choose: "Choice | None" = None,
-    copies: Copies = (),
-) -> "Translator":
-    """Make a translator.
-
-    Args:
-        bundle: The model.
-        given: Some of the fields of `SearchOptions`. What is missing or None is as in the model's
-            config, or the default where a config does not have it; for `num_workers`, None is as
-            many as fit the machine.
-        glossary: A file of terms.
-        split_sentences: See `Translator`.
-        shortlist: A file of `tmt shortlist`.
-        choose: See `Translator`.
-        copies: See `Translator`.
-
-    Raises:
-        DataError: If the glossary cannot be read.
-        ModelError: If the shortlist cannot be read, or is of other tokenizers.
-        ConfigError: If a value is out of its bounds, or values do not fit each other.
-    """
-    from transformer_mt.data.lexicon import Lexicon
-    from transformer_mt.text.lines import read_lines
-    from transformer_mt.translation.glossary import read_glossary
-    from transformer_mt.translation.options import SearchOptions
-    from transformer_mt.translation.translator import Translator
-    from transformer_mt.translation.workers import fitting_num_workers
-
-    place = next(bundle.model.parameters()).device
-    if copies:
-        given = {**given, "num_workers": len(copies)}
-    elif given.get("num_workers") not in (None, 1) and place.type != "cpu":
-        raise ConfigError(f"--workers is for the CPU, not for {place}: leave it out")
-    elif "num_workers" in given and given["num_workers"] is None:
-        given = {**given, "num_workers": fitting_num_workers(place)}
-    if given.get("compile") and place.type == "cpu":
-        raise ConfigError("--compile is for GPUs, not for cpu, which it makes slower: leave it out")
-    given = {name: value for name, value in given.items() if value is not None}
-    settings = bundle.config.decoding
-    changes = {name: given[name] for name in given if name in type(settings).model_fields}
-    arguments: dict[str, Any] = {**given, **_checked(settings, changes).model_dump()}
-    terms = None if glossary is None else read_glossary(read_lines(glossary), str(glossary))
-    options = SearchOptions(**arguments)
-    return Translator(
-        bundle,
-        options,
-        glossary=terms,
-        split_sentences=split_sentences,
-        lexicon=None if shortlist is None else Lexicon.load(shortlist, bundle.tokenizers),
-        choose=choose,
-        copies=copies,
-    )
-
-
-def _checked(settings: "DecodingSettings", given: Mapping[str, object]) -> "DecodingSettings":
-    """Replace settings by options, within the same bounds as in a config."""
-    from pydantic import ValidationError
-
-    try:
-        return settings.model_validate({**settings.model_dump(), **given})
-    except ValidationError as error:
-        first = error.errors()[0]
-        option = "--" + "-".join(str(part) for part in first["loc"]).replace("_", "-")
-        raise ConfigError(f"{option} {first['input']}: {first['msg'].lower()}") from error

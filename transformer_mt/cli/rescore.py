@@ -12,13 +12,13 @@ from transformer_mt.cli.model_options import (
     BatchTokens,
     Device,
     Precision,
-    load_model,
-    make_translator,
+    check_one_process,
 )
 from transformer_mt.cli.options import OutputFile, read_numbers
 from transformer_mt.cli.streams import check_output, input_chunks, results_to
 from transformer_mt.errors import ConfigError
 from transformer_mt.locations import find_bundle
+from transformer_mt.translation.load import load_model, make_translator
 
 if TYPE_CHECKING:
     from transformer_mt.translation.rescoring import Entry
@@ -92,6 +92,7 @@ def rescore(
     sources = list(read_lines(src))
     model = [find_bundle(path) for path in model]
     lines = (line for chunk in input_chunks([] if input is None else [input]) for line in chunk)
+    check_one_process()
     bundles = [load_model(path, device=device, precision=precision) for path in model]
 
     from transformer_mt.search.length_penalty import LengthPenalty

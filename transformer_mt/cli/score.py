@@ -15,12 +15,13 @@ from transformer_mt.cli.model_options import (
     EnsembleWeights,
     ModelPaths,
     Precision,
-    load_models,
-    make_translator,
+    check_one_process,
+    read_ensemble_weights,
 )
 from transformer_mt.cli.options import OutputFile
 from transformer_mt.cli.streams import check_output, parallel_lines, results_to
 from transformer_mt.errors import ConfigError
+from transformer_mt.translation.load import load_models, make_translator
 
 if TYPE_CHECKING:
     from transformer_mt.translation.results import TargetScore
@@ -74,7 +75,9 @@ def score(
         raise ConfigError("--json has the log-probabilities of tokens already: drop --per-token")
     check_output(output, src, tgt)
     sources, targets = parallel_lines(src, tgt)
-    bundle = load_models(model, ensemble_weights, device=device, precision=precision)
+    check_one_process()
+    weights = read_ensemble_weights(ensemble_weights)
+    bundle = load_models(model or [], weights, device=device, precision=precision)
     translator = make_translator(bundle, {"batch_tokens": batch_tokens})
     num_too_long = 0
     with results_to(output) as results:

@@ -27,7 +27,6 @@ from transformer_mt.cli.model_options import (
     NumWorkers,
     Precision,
     has_several_ranks,
-    make_translator,
     search_options_of,
 )
 from transformer_mt.cli.options import OutputFile, given_options
@@ -80,6 +79,7 @@ from transformer_mt.cli.text_options import (
 from transformer_mt.cli.translation_job import Job
 from transformer_mt.cli.translation_lines import Details
 from transformer_mt.errors import ConfigError
+from transformer_mt.translation.load import make_translator
 
 logger = logging.getLogger(__name__)
 
