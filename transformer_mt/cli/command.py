@@ -144,12 +144,9 @@ def _as_typed(value: Any) -> Any:
 
 
 def _as_setting(name: str) -> str:
-    """Say which setting of the configs has this name, or has it elsewhere; nothing if none."""
+    """Return how to give an option as a setting of the config; nothing if there is none."""
     from transformer_mt.config.mistakes import settings_called
-    from transformer_mt.config.training import NAMES_ELSEWHERE
 
-    if name in NAMES_ELSEWHERE:
-        return NAMES_ELSEWHERE[name].replace("set ", "give --set ") + "=.."
-    exact, near = settings_called("max_steps" if name == "steps" else name)
-    found = sorted(exact or near, key=lambda path: not path.startswith("training."))
+    found = settings_called(name)
+    found.sort(key=lambda path: not path.startswith("training."))
     return f"give --set {found[0]}=.." if found else ""

@@ -8,8 +8,8 @@ import typer
 
 from transformer_mt.cli.help import examples
 from transformer_mt.cli.options import ConfigArgument, ConfigName, Overrides, either
-from transformer_mt.config.json_schema import config_schema
 from transformer_mt.config.loading import dump_config, find_config, load_config
+from transformer_mt.config.schema import config_schema
 from transformer_mt.config.unused import unused_settings
 from transformer_mt.errors import ConfigError, DataError
 from transformer_mt.log import counted

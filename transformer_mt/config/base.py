@@ -29,16 +29,6 @@ class Settings(BaseModel):
         use_attribute_docstrings=True,
     )
 
-    absent: ClassVar[dict[str, str]] = {}
-    """What one may look for in this group, and why there is no such setting."""
-
-    if_missing: ClassVar[dict[str, str]] = {}
-    """What to write for settings that must be given."""
-
-    also_called: ClassVar[dict[str, str]] = {}
-    """What one may write under `type:` to get this group, or for a word of it that has another name
-    here, and what to write in its place."""
-
     type_is_implied: ClassVar[bool] = False
     """Whether a group is meant where several are allowed and none is named by `type:`."""
 

@@ -13,8 +13,6 @@ class ConvolutionalSettings(Settings):
     Gehring et al. 2017; without their weight normalisation, and with one width for all layers.
     """
 
-    also_called = dict.fromkeys(("cnn", "conv", "convs2s", "fconv"), "take convolutional")
-
     type: Literal["convolutional"]
     d_model: PositiveInt = 512
     """Width of embeddings and layers."""

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, Tag
 
@@ -250,10 +250,6 @@ class DataSettings(Settings):
     """Where tokenized corpora are kept and found again."""
     num_workers: PositiveInt | None = None
     """Processes that tokenize; default one for each processor."""
-
-    if_missing: ClassVar[dict[str, str]] = {
-        "valid": "give a source, or {split: 1000} to take 1,000 pairs out of the training text"
-    }
 
     def splits(self) -> dict[str, int]:
         """Return how many pairs each set takes out of the training text; `valid` is one of them."""

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from transformer_mt.config.mistakes import explain
 from transformer_mt.config.overrides import override
-from transformer_mt.config.reader import Place, Unreadable, is_text, plain, read_yaml
+from transformer_mt.config.reader import Mistake, UnreadableError, read_scalar, read_yaml
 from transformer_mt.config.schema import Config
 from transformer_mt.errors import ConfigError, reason_of
 
@@ -68,22 +68,23 @@ def parse_config(text: str, source: str, overrides: Sequence[str] = ()) -> Confi
         ConfigError: With all mistakes of the text and the overrides.
     """
     try:
-        root, mistakes = read_yaml(text, source)
-    except Unreadable as error:
-        raise ConfigError(f"{source}:{error.line}:{error.column}: {error}") from error
-    if root.value is None:
+        document = read_yaml(text, source)
+    except UnreadableError as error:
+        raise ConfigError(f"{error.place}: {error}") from error
+    if document.value is None:
         raise ConfigError(f"{source}: the file is empty; a config needs name, data and training")
-    if not isinstance(root.value, dict):
+    if not isinstance(document.value, dict):
         raise ConfigError(
-            f"{root.place}: expected settings such as `name: my_run`, got "
-            + ("a list" if isinstance(root.value, list) else "a single value")
+            f"{document.marks[()].place}: expected settings such as `name: my_run`, got "
+            + ("a list" if isinstance(document.value, list) else "a single value")
         )
+    mistakes = document.mistakes
     for assignment in overrides:
-        mistakes += override(root, assignment)
+        mistakes += override(document, assignment)
     try:
-        config = Config.model_validate(plain(root))
+        config = Config.model_validate(document.value)
     except ValidationError as error:
-        mistakes += explain(error, root)
+        mistakes += explain(error, document)
     if mistakes:
         raise ConfigError(_message(mistakes))
     return config
@@ -188,7 +189,7 @@ def _shortest(path: Path) -> Path:
     return path.relative_to(here) if path.is_relative_to(here) else path
 
 
-def _message(mistakes: list[tuple[Place, str]]) -> str:
+def _message(mistakes: list[Mistake]) -> str:
     """Write mistakes in the order of the file, those of the command line last."""
     ordered = sorted(set(mistakes), key=lambda mistake: (not mistake[0].line, mistake))
     lines = [_one_line(f"{place}: {text}") for place, text in ordered]
@@ -213,7 +214,7 @@ class _Dumper(yaml.SafeDumper):
 
     def write_text(self, text: str) -> yaml.ScalarNode:
         """Quote a text that either version would take for something else; PyYAML knows only 1.1."""
-        style = None if is_text(text) else "'"
+        style = None if isinstance(read_scalar(text), str) else "'"
         if not text.isprintable():  # PyYAML loses some line ends (U+0085) in other styles
             style = '"'
         return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)

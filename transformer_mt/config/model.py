@@ -42,8 +42,6 @@ class NoPositions(Settings):
 class RotaryPositions(Settings):
     """Queries and keys turned by angles that grow with the position (Su et al. 2021)."""
 
-    also_called = dict.fromkeys(("rope", "roformer"), "take rotary")
-
     type: Literal["rotary"]
     base: Annotated[float, Field(gt=1)] = 10_000.0
     """The slowest channels turn about once in so many tokens."""
@@ -52,8 +50,6 @@ class RotaryPositions(Settings):
 class RelativePositions(Settings):
     """A trained vector for each distance between two tokens (Shaw et al. 2018)."""
 
-    also_called = dict.fromkeys(("shaw", "shaw2018"), "take relative")
-
     type: Literal["relative"]
     max_distance: PositiveInt = 16
     """Farther tokens count as this far."""
@@ -61,8 +57,6 @@ class RelativePositions(Settings):
 
 class RelativeBias(Settings):
     """A trained number for each head and range of distances (Raffel et al. 2020, T5)."""
-
-    also_called = dict.fromkeys(("t5", "bias"), "take relative_bias")
 
     type: Literal["relative_bias"]
     num_buckets: Annotated[int, Field(ge=4)] = 32
@@ -162,12 +156,6 @@ class TransformerSettings(Settings):
     and residual outputs scaled by depth (GPT-2); Glorot uniform scaled by depth (Zhang et al.
     2019); normal with deviation 0.125 / sqrt(fan-in) and residual outputs scaled by depth (Child et
     al. 2019, for `norm: pre`)."""
-
-    absent = dict.fromkeys(
-        ("cross_pattern", "cross_attention_pattern"),
-        "attention to the source is always full, as places in source and target do not correspond; "
-        "set model.encoder_pattern or model.decoder_pattern",
-    )
 
     @property
     def channels_of_head(self) -> int:

@@ -1,7 +1,7 @@
 """Settings of attention patterns: which keys each query of a self-attention sees."""
 
 from collections.abc import Iterator
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -13,17 +13,11 @@ Stride = Annotated[int, Field(ge=2)]  # every distance is a multiple of 1
 class FullPattern(Settings):
     """Every key of the sentence."""
 
-    also_called: ClassVar[dict[str, str]] = {
-        "causal": "a decoder never sees its future, whatever its pattern: take full"
-    }
-
     type: Literal["full"] = "full"
 
 
 class LocalPattern(Settings):
     """Keys nearby (restricted self-attention: Vaswani et al. 2017, section 4)."""
-
-    also_called = dict.fromkeys(("window", "sliding", "sliding_window", "restricted"), "take local")
 
     type: Literal["local"]
     window: PositiveInt
@@ -32,8 +26,6 @@ class LocalPattern(Settings):
 
 class StridedPattern(Settings):
     """Keys nearby and every stride-th before and behind (Child et al. 2019, section 4.3)."""
-
-    also_called: ClassVar[dict[str, str]] = {"sparse": "take strided or fixed"}
 
     type: Literal["strided"]
     stride: Stride

@@ -1,21 +1,13 @@
 """Settings of recurrent models: what was before the Transformer."""
 
 from collections.abc import Iterator
-from typing import ClassVar, Literal
+from typing import Literal
 
 from transformer_mt.config.base import PositiveInt, Settings, Share
 
 
 class RecurrentSettings(Settings):
     """Encoder and decoder that read one token after another, with or without attention."""
-
-    also_called: ClassVar[dict[str, str]] = {
-        **{cell: f"take type recurrent with cell {cell}" for cell in ("rnn", "lstm", "gru")},
-        **dict.fromkeys(("bahdanau", "concat", "mlp"), "take type recurrent, attention additive"),
-        **dict.fromkeys(
-            ("luong", "multiplicative", "bilinear"), "take type recurrent, attention general"
-        ),
-    }
 
     type: Literal["recurrent"]
     cell: Literal["rnn", "lstm", "gru"] = "gru"

@@ -1,20 +1,22 @@
-"""A whole run as settings: each one declared once, with name, type, unit, default and meaning.
+"""Settings of a run: each declared once, with its name, type, unit, default and meaning.
 
 The groups live in `config.data`, `config.families` and `config.training`.
 """
 
 import re
 from collections.abc import Iterator
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field, field_validator
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import core_schema
 
 from transformer_mt.config.base import PositiveInt, Settings
 from transformer_mt.config.data import DataSettings, TokenizerSettings
 from transformer_mt.config.families import ModelSettings
 from transformer_mt.config.model import TransformerSettings, not_recordable
 from transformer_mt.config.patterns import patterns_of
-from transformer_mt.config.training import NAMES_ELSEWHERE, TrainingSettings
+from transformer_mt.config.training import TrainingSettings
 
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 # File systems allow 255 bytes; the names of folders put aside and of temporary ones are longer.
@@ -44,8 +46,6 @@ class DecodingSettings(Settings):
 
 class Config(Settings):
     """A whole run."""
-
-    absent = NAMES_ELSEWHERE
 
     name: Annotated[str, Field(json_schema_extra={"pattern": f"^{NAME_PATTERN.pattern}$"})]
     """Name of the run, used for its folder."""
@@ -109,3 +109,24 @@ class Config(Settings):
                     yield f"model.{name}", "not with training.parallel fsdp: take ddp"
         for setting, message in self.model.unfit_for(longest=self.data.filters.max_length):
             yield f"model.{setting}", message
+
+
+def config_schema() -> dict[str, Any]:
+    """Describe all settings as JSON Schema (2020-12), for editors that check YAML."""
+    schema = Config.model_json_schema(schema_generator=_SchemaGenerator)
+    return {"$schema": GenerateJsonSchema.schema_dialect, **schema}
+
+
+class _SchemaGenerator(GenerateJsonSchema):
+    """Requires `type` in the groups that are chosen by it, as the reader does."""
+
+    def tagged_union_schema(self, schema: core_schema.TaggedUnionSchema) -> JsonSchemaValue:
+        """Describe groups that `type` chooses from."""
+        result = super().tagged_union_schema(schema)
+        if not isinstance(schema["discriminator"], str):  # then `type` may be left out
+            return result
+        for choice in result["oneOf"]:
+            group = self.get_schema_from_definitions(choice["$ref"])
+            if group is not None and "type" not in group.setdefault("required", []):
+                group["required"].insert(0, "type")
+        return result

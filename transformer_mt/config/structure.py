@@ -1,23 +1,20 @@
-"""Questions about the declared settings: which groups, fields and choices a place can hold."""
+"""Declared types of settings: the groups and types that may stand at a place."""
 
 import types
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Union, get_args, get_origin
 
 from transformer_mt.config.base import Settings
 
 
-def members(annotation: Any) -> list[Any]:
-    """Take a declared type apart into its alternatives, without None and without constraints."""
-    if get_origin(annotation) is Annotated:
-        return members(get_args(annotation)[0])
-    if get_origin(annotation) in (Union, types.UnionType):
-        return [member for part in get_args(annotation) for member in members(part)]
-    return [] if annotation in (None, types.NoneType) else [annotation]
-
-
 def groups(annotation: Any) -> list[type[Settings]]:
     """List the groups of settings that a declared type allows."""
-    return [m for m in members(annotation) if isinstance(m, type) and issubclass(m, Settings)]
+    return [m for m in _members(annotation) if isinstance(m, type) and issubclass(m, Settings)]
+
+
+def type_names(group: type[Settings]) -> tuple[str, ...]:
+    """Return what may stand under `type:` in a group; nothing if it has no such setting."""
+    field = group.model_fields.get("type")
+    return () if field is None else get_args(field.annotation)
 
 
 def group_of_type(annotation: Any, tag: object) -> type[Settings] | None:
@@ -33,38 +30,13 @@ def group_of_type(annotation: Any, tag: object) -> type[Settings] | None:
     return next((group for group in candidates if tag in type_names(group)), None)
 
 
-def type_names(group: type[Settings]) -> list[str]:
-    """List what may stand under `type:` in a group; nothing if it has no such setting."""
-    field = group.model_fields.get("type")
-    return [] if field is None else choices(field.annotation)
-
-
-def paths_below(group: type[Settings]) -> dict[str, None]:
-    """List all settings of a group, and of the groups in it, with dots between the names."""
-    found: dict[str, None] = {}  # a set that keeps its order
-    for name, field in group.model_fields.items():
-        below_it = (paths_below(inner) for inner in groups(field.annotation))
-        found |= {name: None, **{f"{name}.{path}": None for paths in below_it for path in paths}}
-    return found
-
-
-def choices(annotation: Any) -> list[str]:
-    """List the words that a declared type allows; nothing if it is not a choice."""
-    return [
-        str(choice)
-        for member in members(annotation)
-        if get_origin(member) is Literal
-        for choice in get_args(member)
-    ]
-
-
 def below(annotation: Any, part: str | int, tag: object = None) -> Any:
-    """Find the declared type of a field of a group, or of an item of a list or mapping.
+    """Return the declared type of a field of a group, or of an item of a list or mapping.
 
     Args:
         annotation: Declared type of the group, list or mapping.
         part: Name or index.
-        tag: What the group has under `type:`, where several groups are allowed.
+        tag: `type:` of the group, where several groups are allowed.
 
     Returns:
         The declared type, None if there is none.
@@ -73,9 +45,28 @@ def below(annotation: Any, part: str | int, tag: object = None) -> Any:
     if group is not None:
         field = group.model_fields.get(str(part))
         return None if field is None else field.annotation
-    for member in members(annotation):
+    for member in _members(annotation):
         if get_origin(member) is list and isinstance(part, int):
             return get_args(member)[0]
         if get_origin(member) is dict:
             return get_args(member)[1]
     return None
+
+
+def paths_below(group: type[Settings]) -> list[str]:
+    """List the settings of a group and of the groups in it, with dots between the names."""
+    found: dict[str, None] = {}  # a set that keeps its order
+    for name, field in group.model_fields.items():
+        found[name] = None
+        for inner in groups(field.annotation):
+            found |= dict.fromkeys(f"{name}.{path}" for path in paths_below(inner))
+    return list(found)
+
+
+def _members(annotation: Any) -> list[Any]:
+    """Take a declared type apart into its alternatives, without constraints."""
+    if get_origin(annotation) is Annotated:
+        return _members(get_args(annotation)[0])
+    if get_origin(annotation) in (Union, types.UnionType):
+        return [member for part in get_args(annotation) for member in _members(part)]
+    return [annotation]

@@ -188,22 +188,8 @@ def _in_yaml(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-NAMES_ELSEWHERE = {
-    **dict.fromkeys(
-        ("output_dir", "out_dir", "save_dir", "model_dir", "run_dir", "log_dir", "checkpoint_dir"),
-        "a run is written to the folder training.runs_dir/name; set name",
-    ),
-    "batch_size": "updates are counted in target tokens; set training.max_tokens",
-    "learning_rate": "set training.lr",
-    **dict.fromkeys(("fp16", "bf16", "amp"), "set training.precision"),
-}
-"""What other programs have, and what to set here."""
-
-
 class TrainingSettings(Settings):
     """How the model is trained."""
-
-    absent = NAMES_ELSEWHERE
 
     max_tokens: Annotated[PositiveInt, BeforeValidator(_size_of_update)] = 25_000
     """Target tokens of one update over all devices; no batch has more source tokens either."""

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transformer_mt.config.reader import Unreadable, plain, read_value, read_yaml
+from transformer_mt.config.reader import UnreadableError, read_yaml
 
 
 def value_of(text: str) -> Any:
-    node, problems = read_yaml(text, "x.yaml")
-    assert problems == []
-    return plain(node)
+    document = read_yaml(text, "x.yaml")
+    assert document.mistakes == []
+    return document.value
 
 
 @pytest.mark.parametrize(
@@ -70,23 +70,17 @@ def test_not_a_number_is_a_float() -> None:
 
 
 def test_every_value_and_key_knows_its_place() -> None:
-    root, _ = read_yaml("a: 1\nb:\n  - x\n  - {c: 'y'}\n", "dir/x.yaml")
-    assert isinstance(root.value, dict)
-    items = root.value["b"].value
-    assert isinstance(items, list)
-    inner = items[1].value
-    assert isinstance(inner, dict)
-    assert str(root.value["a"].place) == "dir/x.yaml:1:4"
-    assert str(root.value["b"].key_place) == "dir/x.yaml:2:1"
-    assert str(items[0].place) == "dir/x.yaml:3:5"
-    assert str(inner["c"].key_place) == "dir/x.yaml:4:6"
-    assert str(inner["c"].place) == "dir/x.yaml:4:9"
+    marks = read_yaml("a: 1\nb:\n  - x\n  - {c: 'y'}\n", "dir/x.yaml").marks
+    assert str(marks["a",].place) == "dir/x.yaml:1:4"
+    assert str(marks["b",].key_place) == "dir/x.yaml:2:1"
+    assert str(marks["b", 0].place) == "dir/x.yaml:3:5"
+    assert str(marks["b", 1, "c"].key_place) == "dir/x.yaml:4:6"
+    assert str(marks["b", 1, "c"].place) == "dir/x.yaml:4:9"
 
 
 def test_the_place_of_an_option_is_the_option() -> None:
-    node, _ = read_value("[1, 2]", "--set a=[1, 2]")
-    assert isinstance(node.value, list)
-    assert str(node.value[1].place) == "--set a=[1, 2]"
+    marks = read_yaml("[1, 2]", "--set a=[1, 2]", is_option=True).marks
+    assert str(marks[1,].place) == "--set a=[1, 2]"
 
 
 def test_keys_are_names_whatever_they_look_like() -> None:
@@ -106,19 +100,16 @@ def test_aliases_stand_for_their_value() -> None:
     ("text", "problem"),
     [
         ("a: 1\nb: 2\na: 3\n", "x.yaml:3:1: 'a' is given twice (first in line 1)"),
-        ("? [a]\n: 1\n", "x.yaml:1:3: a name of a setting must be a word"),
-        ("? \n: 1\n", "x.yaml:1:2: a name of a setting must be a word"),
-        ("a: 99999999999999999999\n", "x.yaml:1:4: an integer beyond 64 bits"),
-        (f"a: {'9' * 5000}\n", "x.yaml:1:4: an integer beyond 64 bits"),
-        ('a: "\\uD800"\n', "x.yaml:1:4: text with a NUL or half of a surrogate pair"),
-        ('a: "\\0"\n', "x.yaml:1:4: text with a NUL or half of a surrogate pair"),
-        ('"a\\0": 1\n', "x.yaml:1:1: text with a NUL or half of a surrogate pair"),
+        ("? [a]\n: 1\n", "x.yaml:1:3: the name of a setting must be a word"),
+        ("? \n: 1\n", "x.yaml:1:2: the name of a setting must be a word"),
+        ('a: "\\0"\n', "x.yaml:1:4: text with a NUL character cannot be used"),
+        ('"a\\0": 1\n', "x.yaml:1:1: the name of a setting must be a word"),
     ],
 )
-def test_problems_are_noted_and_reading_goes_on(text: str, problem: str) -> None:
-    node, problems = read_yaml(f"{text}last: yes\n", "x.yaml")
-    assert plain(node)["last"] == "yes"
-    assert [f"{place}: {message}".startswith(problem) for place, message in problems] == [True]
+def test_mistakes_are_noted_and_reading_continues(text: str, problem: str) -> None:
+    document = read_yaml(f"{text}last: yes\n", "x.yaml")
+    assert document.value["last"] == "yes"
+    assert [f"{place}: {message}" for place, message in document.mistakes] == [problem]
 
 
 @pytest.mark.parametrize(
@@ -131,28 +122,28 @@ def test_problems_are_noted_and_reading_goes_on(text: str, problem: str) -> None
         ("a: 1\n---\nb: 2\n", 2, 1, "but found another document"),
         ("a: !!python/name:os.system ''\n", 1, 4, "tags"),
         ("a: !!str 5\n", 1, 4, "tags"),
-        ("a: ! 5\n", 1, 4, "tags"),
         ("a: 1\nb: \x00\n", 2, 4, "U+0000 is not allowed"),
-        ("a: " + "[" * 100, 1, 35, "nested more than 32 deep"),
-        ("a:\n" + "- 1\n" * 20_001, 19_999, 3, "more than 20000 values"),
-        ("a: &x [*x]\n", 1, 4, "aliases"),
+        ("a: " + "[" * 100 + "]" * 100, 1, 36, "nested more than 32 deep"),
+        ("a:\n" + "- 1\n" * 20_001, 20_000, 3, "more than 20000 values"),
+        ("a: &x [*x]\n", 1, 4, "nested more than 32 deep"),
+        ("[" * 9999, 1, 1, "nested more than 32 deep"),
         ('a: "\\UFFFFFFFF"\n', 1, 1, "not readable as YAML"),
     ],
 )
 def test_unreadable_text_is_refused_where_it_breaks(
     text: str, line: int, column: int, message: str
 ) -> None:
-    with pytest.raises(Unreadable) as caught:
+    with pytest.raises(UnreadableError) as caught:
         read_yaml(text, "x.yaml")
     assert message in str(caught.value)
-    assert (caught.value.line, caught.value.column) == (line, column)
+    assert str(caught.value.place) == f"x.yaml:{line}:{column}"
 
 
 def test_an_alias_bomb_is_refused_at_once() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 10)]
     started = time.process_time()
-    with pytest.raises(Unreadable, match="aliases"):
+    with pytest.raises(UnreadableError, match="aliases"):
         read_yaml("\n".join(lines), "x.yaml")
     assert time.process_time() - started < 5  # it would take hours, and all memory
 
@@ -166,9 +157,9 @@ def test_any_text_is_read_or_unreadable(text: str) -> None:
 def is_read_or_unreadable(text: str) -> bool:
     """Whether reading gives a plain value, or an error that says what and in which line."""
     try:
-        value = plain(read_yaml(text, "x.yaml")[0])
-    except Unreadable as error:
-        return bool(str(error)) and error.line >= 1
+        value = read_yaml(text, "x.yaml").value
+    except UnreadableError as error:
+        return bool(str(error)) and error.place.line >= 1
     return value is None or isinstance(value, str | int | float | list | dict)
 
 
@@ -177,10 +168,10 @@ def is_read_or_unreadable(text: str) -> bool:
     [
         ("data:\n\tsrc_lang: en", ": a tab; indent with spaces"),
         ("name mine\nseed: 1", "is a colon missing in the line before?"),
-        ('path: "C:\\Users\\me"', r"in double quotes \ is special: write / or take single quotes"),
+        ('path: "C:\\Users\\me"', r"in double quotes \ is special: write / or use single quotes"),
     ],
 )
 def test_common_mistakes_come_with_their_cure(text: str, hint: str) -> None:
-    with pytest.raises(Unreadable) as caught:
+    with pytest.raises(UnreadableError) as caught:
         read_yaml(text, "x.yaml")
     assert str(caught.value).endswith(hint)
