@@ -15,7 +15,7 @@ EMULATED := $(addprefix tests/unit/nn/test_, $(addsuffix .py, attention decode_c
 	tests/unit/search/test_diverse_beams.py tests/golden tests/learning/test_reverse.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all test-emulated test-faults format lint types check bench clean
+.PHONY: help setup demo test test-all test-emulated test-faults format lint types check bench docs clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
@@ -55,6 +55,10 @@ check: lint types ## Everything but the tests
 
 bench: $(READY) ## Check and measure this machine's GPU; without one, only try the program out
 	scripts/gpu_check.sh out/bench $(if $(shell command -v nvidia-smi),,--dry-run)
+
+docs: $(READY) ## Build the web site of the documentation in out/site, links checked
+	$(BIN)/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
+	$(BIN)/python -m mkdocs build --strict
 
 clean: ## Remove what tools leave behind; keeps .venv, data/ and runs/
 	rm -rf build dist out .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info

@@ -24,6 +24,28 @@ PAGES = [
 PATH = re.compile(r"(?<![\w./-])(?:\w+/)+\w+\.(?:py|yaml|sh)")
 
 
+def anchors_of(page: Path) -> set[str]:
+    """The anchors that GitHub and mkdocs give to the headings of a page."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    plain = (re.sub(r"[^\w\- ]", "", heading).strip().lower() for heading in headings)
+    return {re.sub(r" ", "-", heading) for heading in plain}
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page.suffix == ".md"], ids=lambda page: page.name
+)
+def test_every_link_of_a_page_leads_somewhere(page):
+    text = page.read_text(encoding="utf-8")
+    links = re.findall(r"\]\(([^)\s]+)\)|(?:src|srcset)=\"([^\"]+)\"", text)
+    for link in (one or other for one, other in links):
+        if link.startswith("http"):
+            continue
+        name, _, anchor = link.partition("#")
+        target = page.parent / name if name else page
+        assert target.exists(), link
+        assert not anchor or anchor in anchors_of(target), link
+
+
 def paths_in(page: Path) -> list[str]:
     """What a page names in backquotes that looks like a file of the project."""
     quoted = re.findall(r"`([^`\n]+)`", page.read_text(encoding="utf-8"))
