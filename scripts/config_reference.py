@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from transformer_mt.config.json_schema import config_schema
+from transformer_mt.config.schema import config_schema
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 Schema = dict[str, Any]
