@@ -13,7 +13,7 @@ from click.testing import Result
 
 from tests.commands import tmt as run
 from tests.conftest import small_text
-from transformer_mt.cli.device_options import load_on_devices
+from transformer_mt.cli.model_loading import load_on_devices
 from transformer_mt.devices import choose_devices
 from transformer_mt.errors import ConfigError, ModelError
 

@@ -20,9 +20,8 @@ from tests.commands import tmt as run
 from transformer_mt.bundle import load_bundle
 from transformer_mt.cli.constraint_inputs import with_demands
 from transformer_mt.cli.main import app
-from transformer_mt.cli.streams import named_stdout
-from transformer_mt.cli.translation_job import Job
-from transformer_mt.cli.translation_lines import Details
+from transformer_mt.cli.output_files import named_stdout
+from transformer_mt.cli.translation_output import Details, Job
 from transformer_mt.errors import ConfigError, TmtError
 from transformer_mt.translation.glossary import Term
 from transformer_mt.translation.options import SearchOptions

@@ -5,14 +5,10 @@ from typing import Annotated
 
 import typer
 
-from transformer_mt.cli.help import examples
-from transformer_mt.cli.model_options import (
-    Device,
-    ModelPath,
-    Precision,
-    check_one_process,
-)
-from transformer_mt.cli.streams import check_output
+from transformer_mt.cli.command import examples
+from transformer_mt.cli.model_loading import check_one_process
+from transformer_mt.cli.options import Device, ModelPath, Precision
+from transformer_mt.cli.output_files import check_output
 from transformer_mt.errors import DataError
 from transformer_mt.translation.load import load_model, make_translator
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from transformer_mt.cli.help import examples
+from transformer_mt.cli.command import examples
 from transformer_mt.cli.options import either
 from transformer_mt.errors import ConfigError
 from transformer_mt.locations import run_folder

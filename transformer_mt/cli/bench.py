@@ -10,18 +10,22 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from transformer_mt.cli.device_options import Devices, load_on_devices
-from transformer_mt.cli.help import examples
-from transformer_mt.cli.model_options import (
+from transformer_mt.cli.command import examples
+from transformer_mt.cli.model_loading import load_on_devices, search_options_of
+from transformer_mt.cli.options import (
+    AsJson,
     BatchTokens,
     Compile,
+    ConfigArgument,
+    ConfigName,
     Device,
+    Devices,
     ModelPath,
     NumWorkers,
+    Overrides,
     Precision,
-    search_options_of,
+    either,
 )
-from transformer_mt.cli.options import AsJson, ConfigArgument, ConfigName, Overrides, either
 from transformer_mt.config.loading import find_config, load_config
 from transformer_mt.locations import find_bundle
 from transformer_mt.translation.load import make_translator

@@ -14,8 +14,10 @@ from transformer_mt.cli.options import as_text
 CLOSE = 0.75
 """How like an option an unknown one must be to be taken for a slip of the keyboard."""
 
+
 SHORT = {"--input": "-i", "--output": "-o", "--model": "-m", "--config": "-c"}
 """Letters of options, the same in every command."""
+
 
 ELSEWHERE = {
     "resume": "the same command goes on with a run that was interrupted",
@@ -150,3 +152,12 @@ def _as_setting(name: str) -> str:
     found = settings_called(name)
     found.sort(key=lambda path: not path.startswith("training."))
     return f"give --set {found[0]}=.." if found else ""
+
+
+def examples(*lines: str) -> str:
+    """Lay out the examples that end the help text of a command, one command line each.
+
+    Pass the result as `epilog` of the command.
+    """
+    # The control character tells the formatter to leave the line breaks alone.
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)

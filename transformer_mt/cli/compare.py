@@ -10,8 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from transformer_mt.cli.help import examples
-from transformer_mt.cli.length_options import (
+from transformer_mt.cli.command import examples
+from transformer_mt.cli.input_lines import parallel_lines
+from transformer_mt.cli.model_loading import check_one_process
+from transformer_mt.cli.options import AsJson, BeamSize, Device, References, Sources
+from transformer_mt.cli.output_files import progress_bar
+from transformer_mt.cli.scoring_options import (
     ByLength,
     LengthEdges,
     LengthFigure,
@@ -20,9 +24,6 @@ from transformer_mt.cli.length_options import (
     draw_lengths,
     length_records,
 )
-from transformer_mt.cli.model_options import BeamSize, Device, check_one_process
-from transformer_mt.cli.options import AsJson, References, Sources
-from transformer_mt.cli.streams import parallel_lines, progress_bar
 from transformer_mt.errors import ConfigError
 from transformer_mt.locations import run_folder
 from transformer_mt.translation.load import load_model, make_translator

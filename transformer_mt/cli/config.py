@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from transformer_mt.cli.help import examples
+from transformer_mt.cli.command import examples
 from transformer_mt.cli.options import ConfigArgument, ConfigName, Overrides, either
 from transformer_mt.config.loading import dump_config, find_config, load_config
 from transformer_mt.config.schema import config_schema

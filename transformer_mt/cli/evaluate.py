@@ -7,33 +7,36 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from transformer_mt.cli.device_options import Devices, load_on_devices
-from transformer_mt.cli.help import examples
-from transformer_mt.cli.length_options import (
+from transformer_mt.cli.command import examples
+from transformer_mt.cli.input_lines import parallel_lines
+from transformer_mt.cli.model_loading import load_on_devices, search_options_of
+from transformer_mt.cli.options import (
+    BatchTokens,
+    BeamSize,
+    Compile,
+    Device,
+    Devices,
+    EnsembleWeights,
+    LengthPenalty,
+    ModelPaths,
+    NumWorkers,
+    Precision,
+    References,
+    Sources,
+    given_options,
+)
+from transformer_mt.cli.output_files import check_output, progress_bar, results_to
+from transformer_mt.cli.scoring_options import (
     SCORE_NAMES,
     ByLength,
     LengthEdges,
     LengthFigure,
     check_length_options,
     draw_lengths,
+    language_of,
     length_records,
     length_table,
 )
-from transformer_mt.cli.model_options import (
-    BatchTokens,
-    BeamSize,
-    Compile,
-    Device,
-    EnsembleWeights,
-    LengthPenalty,
-    ModelPaths,
-    NumWorkers,
-    Precision,
-    search_options_of,
-)
-from transformer_mt.cli.options import References, Sources, given_options
-from transformer_mt.cli.references import language_of
-from transformer_mt.cli.streams import check_output, parallel_lines, progress_bar, results_to
 from transformer_mt.config.training import MetricName
 from transformer_mt.errors import ConfigError
 from transformer_mt.translation.load import make_translator

@@ -6,15 +6,10 @@ from typing import Annotated
 
 import typer
 
-from transformer_mt.cli.help import examples
-from transformer_mt.cli.model_options import (
-    BeamSize,
-    Device,
-    ModelPath,
-    Precision,
-    check_one_process,
-)
-from transformer_mt.cli.streams import check_output, results_to
+from transformer_mt.cli.command import examples
+from transformer_mt.cli.model_loading import check_one_process
+from transformer_mt.cli.options import BeamSize, Device, ModelPath, Precision
+from transformer_mt.cli.output_files import check_output, results_to
 from transformer_mt.errors import DataError
 from transformer_mt.translation.load import load_model, make_translator
 

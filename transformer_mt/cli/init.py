@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from transformer_mt.cli.help import examples
+from transformer_mt.cli.command import examples
 from transformer_mt.config.data import LANGUAGE_PATTERN, TextSource
 from transformer_mt.config.loading import parse_config
 from transformer_mt.errors import ConfigError

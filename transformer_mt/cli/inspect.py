@@ -7,9 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from transformer_mt.cli.help import examples
-from transformer_mt.cli.model_options import ModelPath
-from transformer_mt.cli.options import AsJson, ConfigArgument, ConfigName, Overrides, either
+from transformer_mt.cli.command import examples
+from transformer_mt.cli.options import (
+    AsJson,
+    ConfigArgument,
+    ConfigName,
+    ModelPath,
+    Overrides,
+    either,
+)
 from transformer_mt.config.loading import find_config, load_config
 from transformer_mt.config.schema import Config
 from transformer_mt.errors import ConfigError

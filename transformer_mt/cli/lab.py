@@ -8,9 +8,9 @@ from typing import Annotated, Literal, TypeAlias
 
 import typer
 
-from transformer_mt.cli.help import examples
+from transformer_mt.cli.command import examples
 from transformer_mt.cli.options import ConfigArgument, ConfigName, Overrides, either, read_numbers
-from transformer_mt.cli.streams import check_output
+from transformer_mt.cli.output_files import check_output
 from transformer_mt.config.loading import find_config, load_config
 from transformer_mt.errors import ConfigError
 

@@ -10,7 +10,7 @@ their command is used. At import such a module may load the standard library, `t
 `log`, `config`, `locations`, `translation.load`, and modules of `cli` that load no more: torch,
 numpy, sentencepiece, sacrebleu and datasets are imported inside the command's function, after what
 a user typed has been checked.
-Every command has examples: `epilog=examples(..)` of `cli.help`.
+Every command has examples: `epilog=examples(..)` of `cli.command`.
 
 A command raises `TmtError` and does not catch it: `CommandGroup` turns it into one line on stderr
 and the exit code. Results go to stdout, everything else to stderr through `logging`.
@@ -28,9 +28,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from transformer_mt.cli.command import Command
-from transformer_mt.cli.help import examples
-from transformer_mt.cli.streams import named_stdout
+from transformer_mt.cli.command import Command, examples
+from transformer_mt.cli.output_files import named_stdout
 from transformer_mt.errors import InterruptedRun, TmtError, reason_of
 from transformer_mt.log import configure_logging, printable
 

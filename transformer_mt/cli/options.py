@@ -3,23 +3,32 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, TypeVar
 
 import typer
 
+from transformer_mt.config.schema import LengthPenaltyKind as Kind
 from transformer_mt.errors import ConfigError
 
+if TYPE_CHECKING:
+    pass
+
 Number = TypeVar("Number", int, float)
+
+
 Value = TypeVar("Value")
+
 
 ConfigName: TypeAlias = Annotated[
     str | None,
     typer.Option("--config", metavar="CONFIG", help="Config file, or name of a recipe."),
 ]
 
+
 ConfigArgument: TypeAlias = Annotated[
     str | None, typer.Argument(metavar="CONFIG", help="The same without --config.")
 ]
+
 
 Overrides: TypeAlias = Annotated[
     list[str],
@@ -29,17 +38,168 @@ Overrides: TypeAlias = Annotated[
         help="Override a setting of the config, such as training.lr=1e-3; repeatable.",
     ),
 ]
+
+
 OutputFile: TypeAlias = Annotated[
     Path | None,
     typer.Option("--output", metavar="FILE", help="Where to write. Default: stdout."),
 ]
+
+
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="One JSON object.")]
+
+
 Sources: TypeAlias = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Lines to translate, - for stdin; needs --ref."),
 ]
+
+
 References: TypeAlias = Annotated[
     list[Path], typer.Option(metavar="FILE", help="Reference translations; repeatable.")
+]
+
+
+SEARCH, LENGTH = "Search", "Length"
+
+
+ModelPath: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--model",
+        metavar="DIR",
+        help="Model folder or run. Default: $TMT_MODEL, else the newest run's best model.",
+    ),
+]
+
+
+ModelPaths: TypeAlias = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--model",
+        metavar="DIR",
+        help="Model folder or run; repeatable, for an ensemble of models with one vocabulary. "
+        "Default: $TMT_MODEL, else the newest run's best model.",
+    ),
+]
+
+
+EnsembleWeights: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="X,Y,..",
+        help="How much each --model counts in the mean of their probabilities. Default: equally.",
+    ),
+]
+
+
+Device: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        metavar="auto|cuda|cuda:N|mps|cpu",
+        help="Where to compute; auto takes the first that is there.",
+    ),
+]
+
+
+Precision: TypeAlias = Annotated[
+    Literal["fp32", "bf16", "fp16", "int8"],
+    typer.Option(help="Type of weights and activations; fp16 is for GPUs, int8 for CPUs."),
+]
+
+
+BeamSize: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        min=1,
+        rich_help_panel=SEARCH,
+        help="Hypotheses kept for each sentence; 1 is greedy search. Default: the model's config.",
+    ),
+]
+
+
+LengthPenalty: TypeAlias = Annotated[
+    float | None,
+    typer.Option(
+        metavar="X",
+        min=0.0,
+        rich_help_panel=LENGTH,
+        help="Strength of the length penalty, for gnmt the exponent alpha of Wu et al. 2016; 0 "
+        "ranks by plain log-probability. Default: the model's config.",
+    ),
+]
+
+
+LengthPenaltyKind: TypeAlias = Annotated[
+    Kind | None,
+    typer.Option(
+        rich_help_panel=LENGTH,
+        help="gnmt divides by ((5 + length) / 6)^strength, average by length^strength, reward adds "
+        "strength for each token. Default: the model's config.",
+    ),
+]
+
+
+MaxLengthFactor: TypeAlias = Annotated[
+    float | None,
+    typer.Option(
+        metavar="X",
+        min=0.0,
+        rich_help_panel=LENGTH,
+        help="An output has at most factor * source length + offset tokens. Default: the model's "
+        "config.",
+    ),
+]
+
+
+MaxLengthOffset: TypeAlias = Annotated[
+    int | None,
+    typer.Option(metavar="N", min=1, rich_help_panel=LENGTH, help="See --max-length-factor."),
+]
+
+
+BatchTokens: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        min=1,
+        help="Source tokens times beam translated at once. Default: the model's config.",
+    ),
+]
+
+
+Compile: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--compile",
+        help="On a GPU: put the step of a Transformer's decoder through torch.compile, which takes "
+        "some ten seconds before the first line.",
+    ),
+]
+
+
+NumWorkers: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        "--workers",
+        metavar="N",
+        min=1,
+        help="On the CPU: processes of one thread each that share the batches. Default: one for "
+        "each thread of torch.",
+    ),
+]
+
+
+Devices: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--devices",
+        metavar="A,B,..|all",
+        help="Devices that share the input, in place of --device: cuda:0,cuda:1 or 0,1, or all "
+        "CUDA devices. A process for each holds its own copy of the model; the order of the lines "
+        "stays.",
+    ),
 ]
 
 

@@ -7,15 +7,11 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from transformer_mt.cli.help import examples
-from transformer_mt.cli.model_options import (
-    BatchTokens,
-    Device,
-    Precision,
-    check_one_process,
-)
-from transformer_mt.cli.options import OutputFile, read_numbers
-from transformer_mt.cli.streams import check_output, input_chunks, results_to
+from transformer_mt.cli.command import examples
+from transformer_mt.cli.input_lines import input_chunks
+from transformer_mt.cli.model_loading import check_one_process
+from transformer_mt.cli.options import BatchTokens, Device, OutputFile, Precision, read_numbers
+from transformer_mt.cli.output_files import check_output, results_to
 from transformer_mt.errors import ConfigError
 from transformer_mt.locations import find_bundle
 from transformer_mt.translation.load import load_model, make_translator

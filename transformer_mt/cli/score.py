@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from transformer_mt.cli.help import examples
-from transformer_mt.cli.model_options import (
+from transformer_mt.cli.command import examples
+from transformer_mt.cli.input_lines import parallel_lines
+from transformer_mt.cli.model_loading import check_one_process, read_ensemble_weights
+from transformer_mt.cli.options import (
     BatchTokens,
     Device,
     EnsembleWeights,
     ModelPaths,
+    OutputFile,
     Precision,
-    check_one_process,
-    read_ensemble_weights,
 )
-from transformer_mt.cli.options import OutputFile
-from transformer_mt.cli.streams import check_output, parallel_lines, results_to
+from transformer_mt.cli.output_files import check_output, results_to
 from transformer_mt.errors import ConfigError
 from transformer_mt.translation.load import load_models, make_translator
 

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, TypeAlias
 
 import typer
 
-from transformer_mt.cli.model_options import LENGTH, SEARCH
+from transformer_mt.cli.options import LENGTH, SEARCH
 
 SAMPLING, WORDS = "Sampling", "Words"
 

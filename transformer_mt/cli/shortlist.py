@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from transformer_mt.cli.help import examples
-from transformer_mt.cli.model_options import ModelPath
-from transformer_mt.cli.streams import check_output
+from transformer_mt.cli.command import examples
+from transformer_mt.cli.options import ModelPath
+from transformer_mt.cli.output_files import check_output
 from transformer_mt.locations import find_bundle
 
 if TYPE_CHECKING:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 
-from transformer_mt.cli.help import examples
+from transformer_mt.cli.command import examples
+from transformer_mt.cli.input_lines import standard_input
 from transformer_mt.cli.options import AsJson, Overrides, either
-from transformer_mt.cli.streams import results_to, standard_input
+from transformer_mt.cli.output_files import results_to
 from transformer_mt.config.data import TokenizerSettings
 from transformer_mt.config.loading import find_config, load_config
 from transformer_mt.errors import ConfigError, DataError

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from transformer_mt.cli.help import examples
+from transformer_mt.cli.command import examples
 from transformer_mt.cli.options import ConfigArgument, ConfigName, Overrides, either
 from transformer_mt.config.loading import find_config, load_config
 from transformer_mt.config.unused import unused_settings

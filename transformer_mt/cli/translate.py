@@ -8,16 +8,24 @@ from functools import partial
 import typer
 
 from transformer_mt.cli.combinations import check_together
+from transformer_mt.cli.command import examples
 from transformer_mt.cli.constraint_inputs import with_demands
-from transformer_mt.cli.device_options import Devices, load_on_devices
-from transformer_mt.cli.help import examples
-from transformer_mt.cli.inputs import count_lines, files_and_text
-from transformer_mt.cli.line_notes import LineNote, SeveralSentences, UnseenCharacters
-from transformer_mt.cli.model_options import (
+from transformer_mt.cli.input_lines import (
+    STDIN,
+    check_inputs,
+    count_lines,
+    files_and_text,
+    input_chunks,
+    prompted,
+)
+from transformer_mt.cli.input_warnings import LineNote, SeveralSentences, UnseenCharacters
+from transformer_mt.cli.model_loading import has_several_ranks, load_on_devices, search_options_of
+from transformer_mt.cli.options import (
     BatchTokens,
     BeamSize,
     Compile,
     Device,
+    Devices,
     EnsembleWeights,
     LengthPenalty,
     LengthPenaltyKind,
@@ -25,11 +33,11 @@ from transformer_mt.cli.model_options import (
     MaxLengthOffset,
     ModelPaths,
     NumWorkers,
+    OutputFile,
     Precision,
-    has_several_ranks,
-    search_options_of,
+    given_options,
 )
-from transformer_mt.cli.options import OutputFile, given_options
+from transformer_mt.cli.output_files import check_output, progress_bar, results_to
 from transformer_mt.cli.search_options import (
     BeamGroups,
     CoveragePenalty,
@@ -52,15 +60,6 @@ from transformer_mt.cli.search_options import (
     TopK,
     TopP,
 )
-from transformer_mt.cli.streams import (
-    STDIN,
-    check_inputs,
-    check_output,
-    input_chunks,
-    progress_bar,
-    prompted,
-    results_to,
-)
 from transformer_mt.cli.text_options import (
     AlignmentLayer,
     Alignments,
@@ -76,8 +75,7 @@ from transformer_mt.cli.text_options import (
     SplitSentences,
     Timings,
 )
-from transformer_mt.cli.translation_job import Job
-from transformer_mt.cli.translation_lines import Details
+from transformer_mt.cli.translation_output import Details, Job
 from transformer_mt.errors import ConfigError
 from transformer_mt.translation.load import make_translator
 

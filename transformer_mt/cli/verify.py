@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from transformer_mt.cli.help import examples
+from transformer_mt.cli.command import examples
 from transformer_mt.errors import ModelError
 from transformer_mt.locations import newest_run
 

@@ -7,7 +7,7 @@ from typing import get_args
 
 import pytest
 
-from transformer_mt.cli.references import language_of
+from transformer_mt.cli.scoring_options import language_of
 from transformer_mt.config.language_codes import WITHOUT_SPACES, doubt_about, plain_code
 from transformer_mt.config.training import MetricName
 from transformer_mt.errors import DataError

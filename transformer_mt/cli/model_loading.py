@@ -1,17 +1,18 @@
-"""Where a model translates: one device, or several that share the input."""
+"""Loading of models for commands: one device, several devices, processes of torchrun."""
 
 import logging
 import os
 import signal
 import sys
 from collections.abc import Sequence
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING
 
 import typer
 
-from transformer_mt.cli.model_options import has_several_ranks, read_ensemble_weights
+from transformer_mt.cli.options import read_numbers
 from transformer_mt.errors import ConfigError, ModelError
 from transformer_mt.locations import find_bundle
 from transformer_mt.log import configure_logging
@@ -22,16 +23,38 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-Devices: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--devices",
-        metavar="A,B,..|all",
-        help="Devices that share the input, in place of --device: cuda:0,cuda:1 or 0,1, or all "
-        "CUDA devices. A process for each holds its own copy of the model; the order of the lines "
-        "stays.",
-    ),
-]
+
+def has_several_ranks() -> bool:
+    """Return whether `torchrun`, or what sets variables as it does, started several processes."""
+    return os.environ.get("WORLD_SIZE", "") not in ("", "0", "1")
+
+
+def check_one_process() -> None:
+    """Refuse copies of a command that would all do the same.
+
+    Raises:
+        ConfigError: If there are several.
+    """
+    if has_several_ranks():
+        raise ConfigError(
+            "torchrun starts copies that would each do all of the work: start one without it"
+        )
+
+
+def read_ensemble_weights(text: str | None) -> list[float] | None:
+    """Read the value of --ensemble-weights.
+
+    Raises:
+        ConfigError: If it is no list of numbers.
+    """
+    if text is None:
+        return None
+    if not (weights := read_numbers(text, float)):
+        raise ConfigError(
+            f"--ensemble-weights {text}: expected numbers with commas between them, one for each "
+            f"--model"
+        )
+    return weights
 
 
 def load_on_devices(
@@ -153,3 +176,11 @@ def _load_copy(
             "translate with a copy of the folder"
         )
     return bundle
+
+
+def search_options_of(ctx: typer.Context) -> dict[str, object]:
+    """Return the values of the options of a command that are fields of `SearchOptions`, by name."""
+    from transformer_mt.translation.options import SearchOptions
+
+    names = [field.name for field in fields(SearchOptions)]
+    return {name: ctx.params[name] for name in names if name in ctx.params}

@@ -1,27 +1,34 @@
-"""Scores by length, of `tmt evaluate` and `tmt compare`: their options and tables."""
+"""Scoring options and tables of `tmt evaluate` and `tmt compare`."""
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
 from transformer_mt.cli.options import read_numbers
+from transformer_mt.config.language_codes import WITHOUT_SPACES, doubt_about
 from transformer_mt.config.training import MetricName
 from transformer_mt.errors import ConfigError
+from transformer_mt.log import counted
 
 if TYPE_CHECKING:
     from transformer_mt.metrics.by_length import Bucket
 
 logger = logging.getLogger(__name__)
 
+
 SCORE_NAMES: Mapping[MetricName, str] = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER"}
 """Scores as people write them."""
+
 
 ByLength: TypeAlias = Annotated[
     bool, typer.Option("--by-length", help="Also score by length of the source in tokens.")
 ]
+
+
 LengthEdges: TypeAlias = Annotated[
     str | None,
     typer.Option(
@@ -29,6 +36,8 @@ LengthEdges: TypeAlias = Annotated[
         help="Greatest lengths of the buckets of --by-length. Default: 10,20,30,40,50,60.",
     ),
 ]
+
+
 LengthFigure: TypeAlias = Annotated[
     Path | None,
     typer.Option(
@@ -45,7 +54,7 @@ def check_length_options(
     Raises:
         ConfigError: If the options do not fit each other, or nothing could be drawn.
     """
-    from transformer_mt.cli.streams import check_output
+    from transformer_mt.cli.output_files import check_output
     from transformer_mt.metrics.by_length import DEFAULT_EDGES
     from transformer_mt.plots.style import check_figure
 
@@ -122,3 +131,34 @@ def length_records(buckets: "Sequence[Bucket]") -> list[dict[str, Any]]:
         }
         for bucket in buckets
     ]
+
+
+_NUM_LOOKED_AT = 1000
+
+
+def language_of(tgt_lang: str | None, references: Sequence[str]) -> str:
+    """Return the language by which scores tokenize; without a code, what the script says.
+
+    A warning names blank references, an unknown code, and a language that nobody gave.
+
+    Args:
+        tgt_lang: What the user gave.
+        references: Lines.
+    """
+    from transformer_mt.text.languages import language_of_text
+
+    if num_blank := sum(not line.strip() for line in references):
+        logger.warning(
+            "%s of %s blank; they count in all scores",
+            f"{num_blank:,}",
+            counted(len(references), "reference"),
+        )
+    if tgt_lang is not None:
+        if doubt := doubt_about(tgt_lang):
+            logger.warning("--tgt-lang: %s; scores take it for one with spaces", doubt)
+        return tgt_lang
+    found = language_of_text(islice(references, _NUM_LOOKED_AT))
+    if found not in WITHOUT_SPACES | {"ko"}:
+        return ""
+    logger.warning("no --tgt-lang: by their script the references are taken for '%s'", found)
+    return found or ""
