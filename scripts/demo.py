@@ -3,7 +3,7 @@
 
     make demo
 
-gets the demo corpus, trains the model of configs/demo.yaml on it, translates, and scores
+gets the demo corpus, trains the model of the recipe `demo` on it, translates, and scores
 translations of texts that were not in training.
 """
 
@@ -15,12 +15,12 @@ import sys
 import time
 from pathlib import Path
 
-from transformer_mt.config.loading import load_config
+from transformer_mt.config.loading import find_config, load_config
 from transformer_mt.errors import TmtError
 from transformer_mt.text.lines import read_lines
 
 ROOT = Path(__file__).resolve().parents[1]
-CONFIG = Path("configs/demo.yaml")
+RECIPE = "demo"
 DATA = Path("data/demo")
 NUM_SAMPLES = 6
 EXIT_INTERRUPTED = 130
@@ -54,7 +54,7 @@ def run(words: list[str], *, text: str | None = None) -> str:
 def demo(changes: list[str]) -> None:
     """Run all steps and print what came out."""
     started = time.monotonic()
-    config = load_config(ROOT / CONFIG, changes)
+    config = load_config(find_config(RECIPE), changes)
     target = config.data.tgt_lang
     print(run(["python", "scripts/demo_corpus.py", "--target", target]), end="")
     sets = [word for change in changes for word in ("--set", change)]
@@ -65,7 +65,7 @@ def demo(changes: list[str]) -> None:
         )
         print(f"slow or busy machine stops after {limits.max_minutes:g} minutes and scores lower")
     trained_from = time.monotonic()
-    result = json.loads(run(["tmt", "train", "--config", str(CONFIG), "--fresh", "--json", *sets]))
+    result = json.loads(run(["tmt", "train", "--config", RECIPE, "--fresh", "--json", *sets]))
     trained = time.monotonic()
     print(f"trained {result['step']:,} updates in {_minutes(trained - trained_from)}", end="")
     print(f" ({result['reason']})")

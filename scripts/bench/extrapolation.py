@@ -2,7 +2,7 @@
 
     python scripts/bench/extrapolation.py [--steps 600] [--schemes rotary alibi ..]
 
-Trains the model of configs/reverse.yaml on 3 to 10 digits with each scheme. Prints by length, for
+Trains the model of the recipe `reverse` on 3 to 10 digits with each scheme. Prints by length, for
 digits that it has not seen: nats per digit (or end) of the right answer, and the share of sequences
 that a greedy search translates without a mistake.
 """
@@ -15,7 +15,7 @@ import torch
 
 from transformer_mt.bundle import Bundle, load_bundle
 from transformer_mt.config.data import ReverseSource
-from transformer_mt.config.loading import load_config
+from transformer_mt.config.loading import RECIPES, load_config
 from transformer_mt.data.batches import eval_batches
 from transformer_mt.data.pairs import tokenize_pairs
 from transformer_mt.data.sources import open_source, read_pairs
@@ -24,7 +24,7 @@ from transformer_mt.training.trainer import train
 from transformer_mt.translation.options import SearchOptions
 from transformer_mt.translation.translator import Translator
 
-RECIPE = Path(__file__).parents[2] / "configs" / "reverse.yaml"
+RECIPE = RECIPES / "reverse.yaml"
 SCHEMES = ("none", "sinusoidal", "learned", "rotary", "relative", "relative_bias", "alibi")
 LONGEST_TRAINED = 10
 LENGTHS = ((3, 10), (11, 12), (13, 15), (16, 20))

@@ -256,7 +256,7 @@ def main(arguments: list[str] | None = None) -> int:
     add("--output", type=Path, default=ROOT / "out/bench/peers.jsonl", help="runs are added to it")
     add(
         "--config",
-        default=str(ROOT / "configs/family/multi30k_transformer.yaml"),
+        default="family/multi30k_transformer",
         help="data and tokenizer",
     )
     add("--sizes", nargs="+", choices=list(SIZES), default=list(SIZES))

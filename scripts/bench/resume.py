@@ -1,6 +1,6 @@
 """How long a run takes to go on: from the loaded program to the first update.
 
-    scripts/bench/resume.py --config configs/multi30k_tiny.yaml --set training.max_minutes=60
+    scripts/bench/resume.py --config multi30k_tiny --set training.max_minutes=60
 
 The run must be there, and its limits must leave it something to do. It makes one update; nothing of
 it is saved.
@@ -11,9 +11,8 @@ import itertools
 import json
 import time
 from contextlib import closing
-from pathlib import Path
 
-from transformer_mt.config.loading import load_config
+from transformer_mt.config.loading import find_config, load_config
 from transformer_mt.config.schema import Config
 from transformer_mt.errors import ConfigError
 from transformer_mt.training.run import open_session
@@ -54,10 +53,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--config", type=Path, required=True)
+    parser.add_argument("--config", required=True)
     parser.add_argument("--set", dest="settings", action="append", default=[], metavar="X=Y")
     options = parser.parse_args()
-    found = measure(load_config(options.config, options.settings))
+    found = measure(load_config(find_config(options.config), options.settings))
     print(json.dumps({name: round(value, 3) for name, value in found.items()}))
 
 

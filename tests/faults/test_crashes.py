@@ -17,7 +17,7 @@ from torch import Tensor
 from tests.faults.dying import DEAD, Fate, dies_at, run_in_child
 from tests.tiny_runs import metrics_without_times, tiny_config, weights_at
 from transformer_mt.bundle import load_bundle, weights_of
-from transformer_mt.config.loading import load_config
+from transformer_mt.config.loading import RECIPES, load_config
 from transformer_mt.config.schema import Config
 from transformer_mt.data.lexicon import Lexicon
 from transformer_mt.errors import TmtError
@@ -55,7 +55,7 @@ MULTI30K = Path("data/multi30k/train.en")
 
 
 def multi30k(folder: Path, *, max_steps: int) -> Config:
-    """Settings of the first updates of `configs/multi30k_tiny.yaml`, scored by loss on 40 pairs."""
+    """Settings of the first updates of the recipe multi30k_tiny, scored by loss on 40 pairs."""
     if not MULTI30K.exists():
         pytest.skip(f"needs {MULTI30K} (scripts/get_corpus.py multi30k)")
     valid = {side: folder.parent / f"valid.{lang}" for side, lang in (("src", "en"), ("tgt", "de"))}
@@ -76,7 +76,7 @@ def multi30k(folder: Path, *, max_steps: int) -> Config:
         "training.validation.num_samples": 1,
     }
     overrides = [f"{setting}={value}" for setting, value in changes.items()]
-    return load_config(Path("configs/multi30k_tiny.yaml"), overrides)
+    return load_config(RECIPES / "multi30k_tiny.yaml", overrides)
 
 
 def sweep(*values: object) -> Any:

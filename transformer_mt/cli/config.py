@@ -8,7 +8,13 @@ import typer
 
 from transformer_mt.cli.command import examples
 from transformer_mt.cli.options import ConfigArgument, ConfigName, Overrides, either
-from transformer_mt.config.loading import dump_config, find_config, load_config
+from transformer_mt.config.loading import (
+    RECIPES,
+    dump_config,
+    find_config,
+    list_recipes,
+    load_config,
+)
 from transformer_mt.config.schema import config_schema
 from transformer_mt.config.unused import unused_settings
 from transformer_mt.errors import ConfigError, DataError
@@ -21,8 +27,9 @@ group = typer.Typer(
     rich_markup_mode=None,
     help="Show, check and describe configs.",
     epilog=examples(
+        "tmt config list",
         "tmt config show base.yaml",
-        "tmt config check configs/*.yaml",
+        "tmt config check base mine.yaml",
         "tmt config schema > config.schema.json",
     ),
 )
@@ -31,6 +38,16 @@ group = typer.Typer(
 def register(app: typer.Typer) -> None:
     """Add `tmt config` to the program."""
     app.add_typer(group, name="config")
+
+
+@group.command(name="list", epilog=examples("tmt config list"))
+def list_() -> None:
+    """Print the names of the recipes, configs that come with the program."""
+    recipes = list_recipes()
+    width = max(map(len, recipes))
+    for name, summary in recipes.items():
+        typer.echo(f"{name:{width}}  {summary}")
+    logger.info("their files are in %s", RECIPES)
 
 
 @group.command(
@@ -52,7 +69,7 @@ def show(
 @group.command(
     epilog=examples(
         "tmt config check base.yaml",
-        "tmt config check configs/*.yaml --set training.max_steps=1000",
+        "tmt config check *.yaml --set training.max_steps=1000",
     ),
 )
 def check(

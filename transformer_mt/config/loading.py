@@ -23,6 +23,9 @@ from transformer_mt.errors import ConfigError, reason_of
 
 logger = logging.getLogger(__name__)
 
+RECIPES = Path(__file__).resolve().parents[1] / "recipes"
+"""Configs that come with the package."""
+
 ABSENT = object()
 BEFORE = {"clean_source": False}
 """What held before these settings of `data` were there, where their defaults say otherwise."""
@@ -120,8 +123,8 @@ def find_config(name: str) -> Path:
 
     Args:
         name: A path; or the name of a recipe such as `base` or `family/multi30k_gru_dot`, with or
-            without `.yaml`, which is also looked for in `configs/` here and in `configs/` of the
-            project's checkout. A name that was not found as it stands is reported at level INFO.
+            without `.yaml`, which is also looked for in `configs/` here and among `RECIPES`. A name
+            that was not found as it stands is reported at level INFO.
 
     Raises:
         ConfigError: If there is no such file; it lists the recipes.
@@ -130,19 +133,14 @@ def find_config(name: str) -> Path:
     if path.exists():
         return path
     is_bare = path.name == name
-    folders = list(dict.fromkeys(folder.resolve() for folder in _recipe_dirs()))
-    for found in (folder / file for folder in folders for file in (name, f"{name}.yaml")):
+    folders = [Path("configs").resolve(), RECIPES]
+    recipe = name.removeprefix("configs/")  # where recipes were before they came with the package
+    for found in (folder / file for folder in folders for file in (recipe, f"{recipe}.yaml")):
         if found.is_file():
             found = _shortest(found)
             logger.info("config: %s", found)
             return found
-    known = sorted(
-        {
-            file.relative_to(folder).as_posix()
-            for folder in folders
-            for file in folder.rglob("*.yaml")
-        }
-    )
+    known = sorted({recipe for folder in folders for recipe in _recipes_in(folder)})
     recipes = list(dict.fromkeys(re.sub("/.*", "/*", recipe) for recipe in known))
     near = [recipe for recipe in known if Path(recipe).stem == path.name.removesuffix(".yaml")]
     near = near or difflib.get_close_matches(name, known, n=1, cutoff=0.6)
@@ -151,7 +149,7 @@ def find_config(name: str) -> Path:
         near = [str(path.with_name(own[0]))]
     message = f"{name}: no such config file"
     if is_bare:
-        message += " here or in " + " or ".join(str(_shortest(folder)) for folder in folders)
+        message += " here, in configs/ or among the recipes"
     if near:
         message += f"; did you mean '{near[0]}'?"
     if recipes:
@@ -177,10 +175,18 @@ def config_differences(old: Config, new: Config) -> list[str]:
     return lines
 
 
-def _recipe_dirs() -> list[Path]:
-    checkout = Path(__file__).resolve().parents[2]
-    in_checkout = [checkout / "configs"] if (checkout / "pyproject.toml").is_file() else []
-    return [Path("configs"), *in_checkout]
+def list_recipes() -> dict[str, str]:
+    """Return the names of the recipes of this package, each with its first sentence."""
+    summaries = {}
+    for name in _recipes_in(RECIPES):
+        comment, _, _ = (RECIPES / name).read_text(encoding="utf-8").partition("\n#\n")
+        text = comment.removeprefix("# ").replace("\n# ", " ") + " "
+        summaries[name.removesuffix(".yaml")] = re.split(r"(?<!al)\. ", text)[0]
+    return summaries
+
+
+def _recipes_in(folder: Path) -> list[str]:
+    return sorted(file.relative_to(folder).as_posix() for file in folder.rglob("*.yaml"))
 
 
 def _shortest(path: Path) -> Path:

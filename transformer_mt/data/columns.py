@@ -74,7 +74,8 @@ def find_columns(path: Path, *, wanted: tuple[str | None, str | None]) -> Column
     if len(row) != 2:
         raise ConfigError(
             f"{path}: expected two columns, or names such as en and de in the first row; got "
-            f"{len(row)} columns. Copy configs/own_data.yaml and set src_column and tgt_column"
+            f"{len(row)} columns. Copy the recipe own_data (`tmt config list` says where it is),"
+            "and set src_column and tgt_column"
         )
     is_quoted = all(map(_in_quotes, lines[0].split(delimiter)))
     if kind == "tsv" and not is_quoted:
@@ -150,7 +151,8 @@ def _choose(
             return pair[0], pair[1]
     raise ConfigError(
         f"{path}: which columns are meant? There are: {', '.join(names[:20]) or 'none'}. Give "
-        "--src-lang and --tgt-lang, or copy configs/own_data.yaml and name them there"
+        "--src-lang and --tgt-lang, or copy the recipe own_data (`tmt config list` says where it "
+        "is) and name them there"
     )
 
 

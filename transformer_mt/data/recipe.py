@@ -1,6 +1,6 @@
 """A config for given text on a given machine: what `tmt init` writes.
 
-The sizes are those of the recipes in `configs/`, where their evidence stands: `own_data_small`
+The sizes are those of the recipes in `recipes/`, where their evidence stands: `own_data_small`
 without a GPU, `own_data` and `base` with one.
 """
 

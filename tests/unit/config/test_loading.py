@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from transformer_mt.config.data import ReverseSource, TextSource
 from transformer_mt.config.loading import (
+    RECIPES,
     config_differences,
     dump_config,
     find_config,
@@ -332,6 +333,8 @@ def test_a_bare_name_is_looked_for_among_the_recipes(
     assert caplog.messages == ["config: configs/mine.yaml"] * 2
     (tmp_path / "mine.yaml").touch()
     assert find_config("mine.yaml") == Path("mine.yaml")
+    for name in ("base", "base.yaml", "configs/base.yaml"):  # the last is where it once was
+        assert find_config(name) == RECIPES / "base.yaml"
 
 
 def test_a_recipe_in_a_folder_of_its_own_is_found_by_its_name_there(
@@ -358,7 +361,9 @@ def test_a_missing_config_lists_the_recipes(
     with pytest.raises(ConfigError) as caught:
         find_config("mine_tyni.yaml")
     message = str(caught.value)
-    assert message.startswith("mine_tyni.yaml: no such config file here or in configs")
+    assert message.startswith(
+        "mine_tyni.yaml: no such config file here, in configs/ or among the recipes"
+    )
     assert "did you mean 'mine_tiny.yaml'?" in message
     assert "mine_tiny.yaml" in message.partition("ecipes: ")[2]
     with pytest.raises(ConfigError, match=r"^nowhere/mine_tiny.yaml: no such config file;"):

@@ -7,7 +7,7 @@ import jsonschema
 import pytest
 import yaml
 
-from transformer_mt.config.loading import dump_config, parse_config
+from transformer_mt.config.loading import RECIPES, dump_config, parse_config
 from transformer_mt.config.reader import read_yaml
 from transformer_mt.config.schema import config_schema
 from transformer_mt.errors import ConfigError
@@ -174,7 +174,7 @@ def test_the_published_schema_is_current() -> None:
 
 def test_the_json_schema_accepts_the_recipes() -> None:
     validator = jsonschema.Draft202012Validator(config_schema())
-    recipes = sorted((ROOT / "configs").glob("*.yaml"))
+    recipes = sorted(RECIPES.glob("*.yaml"))
     assert len(recipes) >= 10
     for recipe in recipes:
         document = read_yaml(recipe.read_text(encoding="utf-8"), recipe.name)

@@ -13,7 +13,7 @@ import peers
 import toolkits
 from comparison import in_checkout, read_runs
 
-from transformer_mt.config.loading import load_config
+from transformer_mt.config.loading import RECIPES, load_config
 
 ROOT = peers.ROOT
 
@@ -21,7 +21,7 @@ ROOT = peers.ROOT
 @pytest.mark.parametrize("size", peers.SIZES)
 def test_sizes_are_settings(size: str) -> None:
     changes = peers.changes_of(size, "bf16", 512)
-    config = load_config(ROOT / "configs" / "family" / "multi30k_transformer.yaml", changes)
+    config = load_config(RECIPES / "family" / "multi30k_transformer.yaml", changes)
     assert config.training.precision == "bf16"
     assert config.training.max_tokens == 512
     assert config.model.d_ff == {"tiny": 256, "base": 2048}[size]
@@ -31,9 +31,7 @@ def test_sizes_are_settings(size: str) -> None:
 @pytest.mark.parametrize("precision", peers.PRECISIONS)
 def test_the_lean_engine_has_small_micro_batches_and_its_own_weights(precision: str) -> None:
     changes = peers.changes_of("base", precision, 4096) + peers.lean_changes(precision, 4096)
-    settings = load_config(
-        ROOT / "configs" / "family" / "multi30k_transformer.yaml", changes
-    ).training
+    settings = load_config(RECIPES / "family" / "multi30k_transformer.yaml", changes).training
     assert (settings.micro_batch_tokens, settings.max_tokens) == (1024, 4096)
     assert settings.weights == precision
 
@@ -152,7 +150,7 @@ def test_a_toolkit_is_stopped_after_its_time_and_one_that_dies_is_an_error(tmp_p
 @pytest.mark.parametrize("engine", toolkits.PRECISIONS)
 def test_commands_of_toolkits_have_the_sizes(engine: str, tmp_path: Path, monkeypatch) -> None:
     config = load_config(
-        ROOT / "configs" / "family" / "multi30k_transformer.yaml",
+        RECIPES / "family" / "multi30k_transformer.yaml",
         peers.changes_of("base", "fp32", 99),
     )
     toolkits.write_text(tmp_path, {"en": ["▁a"], "de": ["▁b"]}, ["p", "u", "s", "e", "▁a", "▁b"])
@@ -176,8 +174,8 @@ def test_commands_of_toolkits_have_the_sizes(engine: str, tmp_path: Path, monkey
 
 def test_results_name_a_config_by_its_place_in_the_checkout(monkeypatch) -> None:
     monkeypatch.chdir(ROOT / "scripts")
-    assert in_checkout(str(ROOT / "configs" / "base.yaml")) == "configs/base.yaml"
-    assert in_checkout("../configs/base.yaml") == "configs/base.yaml"
+    assert in_checkout(str(ROOT / "docs" / "lab.md")) == "docs/lab.md"
+    assert in_checkout("../docs/lab.md") == "docs/lab.md"
     assert in_checkout("family/multi30k_transformer") == "family/multi30k_transformer"
     assert in_checkout("/elsewhere/base.yaml") == "/elsewhere/base.yaml"
 

@@ -13,7 +13,7 @@ import decode_engines
 import peers_decode
 
 from transformer_mt.bundle import Bundle, load_bundle
-from transformer_mt.config.loading import dump_config, load_config
+from transformer_mt.config.loading import dump_config, find_config, load_config
 from transformer_mt.config.model import TransformerSettings
 from transformer_mt.errors import ConfigError
 from transformer_mt.models.seq2seq import Seq2Seq
@@ -173,7 +173,7 @@ def test_a_model_that_a_peer_cannot_hold_is_its_error_before_anything_is_loaded(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    config = load_config(peers_decode.ROOT / f"configs/{recipe}.yaml", changes)
+    config = load_config(find_config(recipe), changes)
     (tmp_path / "config.yaml").write_text(dump_config(config))
     (tmp_path / "lines").write_text("a dog\n")
     arguments = ["--model", str(tmp_path), "--input", str(tmp_path / "lines")]

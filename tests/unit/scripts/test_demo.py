@@ -21,9 +21,6 @@ def commands(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     for language in ("en", "fr"):
         lines = "".join(f"{language} {i}\n" for i in range(20))
         (data / f"test.{language}").write_text(lines, encoding="utf-8")
-    (tmp_path / "configs").mkdir()
-    config = (demo.ROOT / demo.CONFIG).read_text(encoding="utf-8")
-    (tmp_path / demo.CONFIG).write_text(config, encoding="utf-8")
     (tmp_path / "runs" / "demo").mkdir(parents=True)
     (tmp_path / "runs" / "demo" / "curve.png").touch()
 
@@ -48,7 +45,7 @@ def test_demo_does_the_main_job_in_order(
     assert demo.main([]) == 0
     assert commands == [
         "python scripts/demo_corpus.py --target fr",
-        "tmt train --config configs/demo.yaml --fresh --json",
+        "tmt train --config demo --fresh --json",
         "tmt translate --model runs/demo/best",
         "tmt evaluate --bleu --chrf --model runs/demo/best",
     ]

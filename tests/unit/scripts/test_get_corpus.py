@@ -12,6 +12,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "scripts"))
 
 import get_corpus
 
+from transformer_mt.config.loading import RECIPES
+
 LINES = {"train": 30, "val": 4, "test_2016_flickr": 3}
 
 
@@ -176,5 +178,5 @@ def test_recipes_read_the_revisions_that_the_script_pins() -> None:
     for name, corpus in get_corpus.CORPORA.items():
         if name.startswith("wmt14"):
             recipe = "base" if name == "wmt14_en_de" else "wmt14_en_fr_base"
-            path = Path(__file__).parents[3] / "configs" / f"{recipe}.yaml"
+            path = RECIPES / f"{recipe}.yaml"
             assert str(corpus.hub.revision) in path.read_text(encoding="utf-8")

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.tiny_runs import interrupt_at, metrics_without_times, weights_at
-from transformer_mt.config.loading import load_config
+from transformer_mt.config.loading import RECIPES, load_config
 from transformer_mt.config.training import BatchWarmupSettings, TrainingSettings
 from transformer_mt.data.batches import uniform_batch
 from transformer_mt.devices import check_precision, choose_precision
@@ -199,7 +199,7 @@ def test_a_precision_that_the_device_lacks_is_a_config_error(monkeypatch):
     ],
 )  # fmt: skip
 def test_recipes_for_a_gpu_take_16_bits_where_it_has_them(name, monkeypatch):
-    recipe = load_config(Path("configs") / f"{name}.yaml").training
+    recipe = load_config(RECIPES / f"{name}.yaml").training
     card = torch.device("cuda", 0)
     for capability, expected in (((9, 0), "bf16"), ((7, 5), "fp16"), ((6, 1), "fp32")):
         has_bf16 = expected == "bf16"
