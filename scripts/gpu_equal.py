@@ -17,9 +17,15 @@ from torch import Tensor
 from transformer_mt.data.batches import eval_batches
 from transformer_mt.models.batch_loss import batch_loss
 from transformer_mt.models.build import build_model
-from transformer_mt.nn.attend import Layout, attend, attend_one_by_one, attend_padded, attend_varlen
 from transformer_mt.nn.dropout import Dropout
 from transformer_mt.nn.kernels.block_sparse import attend_sparsely
+from transformer_mt.nn.kernels.dispatch import (
+    Layout,
+    attend,
+    attend_one_by_one,
+    attend_padded,
+    attend_varlen,
+)
 from transformer_mt.nn.kernels.flex import attend_flex, flex_kernel_for
 from transformer_mt.nn.kernels.short_attention import has_triton
 from transformer_mt.nn.loss import label_smoothed_linear_cross_entropy

@@ -33,9 +33,9 @@ from transformer_mt.data.stream import BatchStream
 from transformer_mt.models.build import build_model
 from transformer_mt.models.compilation import compile_steps
 from transformer_mt.models.seq2seq import Seq2Seq
-from transformer_mt.nn.attend import attend, attend_one_by_one
 from transformer_mt.nn.dropout import Dropout
 from transformer_mt.nn.kernels.choice import Way, both_passes, made_up, seconds_of
+from transformer_mt.nn.kernels.dispatch import attend, attend_one_by_one
 from transformer_mt.nn.kernels.short_attention import CHOICE, has_triton
 from transformer_mt.packing import pack_tokens
 from transformer_mt.search.beam_search import beam_search

@@ -23,7 +23,7 @@ from transformer_mt.benchmarks.lengths import (
     settings_for,
 )
 from transformer_mt.config.model import TransformerSettings
-from transformer_mt.nn.attend import attend, attend_padded
+from transformer_mt.nn.kernels.dispatch import attend, attend_padded
 
 PATTERNS = ("full", "local", "strided", "fixed")
 CPU = torch.device("cpu")

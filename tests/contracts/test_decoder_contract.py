@@ -17,7 +17,7 @@ from transformer_mt.models.ensemble import ensemble
 from transformer_mt.models.interfaces import Memory
 from transformer_mt.models.recurrent import RecurrentDecoder
 from transformer_mt.models.seq2seq import Seq2Seq
-from transformer_mt.nn import attention
+from transformer_mt.nn import decode_cache
 from transformer_mt.packing import Segments, pack, unpack
 from transformer_mt.text.special_ids import PAD_ID
 
@@ -259,7 +259,7 @@ def test_select_continues_the_rows_it_names(model, batch) -> None:
 
 @torch.no_grad()
 def test_rows_that_are_no_hypothesis_change_no_other(model, batch, monkeypatch) -> None:
-    monkeypatch.setattr(attention, "_MANY_ROWS", 1)
+    monkeypatch.setattr(decode_cache, "_MANY_ROWS", 1)
     src, src_segments, _, _ = batch
     memory = model.encode(src, src_segments)
     state = model.decoder.init_state(memory, max_length=3)
@@ -352,10 +352,16 @@ def test_hypotheses_of_a_sentence_share_its_memory(model, batch) -> None:
     src, src_segments, _, _ = batch
     state = model.decoder.init_state(model.encode(src, src_segments), max_length=4)
     _, state = model.decoder.step(torch.full((3, 1), 2), state)
+    before = memories_of(state)
     wide = state.select(torch.tensor([[0] * 7, [1] * 7, [2] * 7]))
-    for before, after in zip(members(state), members(wide), strict=True):
-        memories = [t.data_ptr() for memory in before.memories for t in memory]
-        assert [t.data_ptr() for memory in after.memories for t in memory] == memories
+    assert memories_of(wide) == before
+
+
+def memories_of(state: Any) -> list[int]:
+    """Where in the computer's memory all lies that depends on the source alone."""
+    memories = [memory for member in members(state) for memory in member.memories]
+    parts = [x if isinstance(x, tuple) else vars(x).values() for x in memories]
+    return [tensor.data_ptr() for part in parts for tensor in part]
 
 
 def members(state: Any) -> list[Any]:

@@ -13,8 +13,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from transformer_mt.config.families import ModelSettings
 from transformer_mt.models.build import build_model
 from transformer_mt.models.interfaces import Decoder, Memory
-from transformer_mt.nn import attention
-from transformer_mt.nn.attention import StepLayout
+from transformer_mt.nn import decode_cache
+from transformer_mt.nn.decode_cache import StepLayout
 from transformer_mt.nn.kernels.cpu_linear import prepack
 from transformer_mt.search.beam_search import beam_search
 from transformer_mt.search.candidates import Candidates, Continuations, Prefixes
@@ -158,7 +158,7 @@ def test_steps_over_open_hypotheses_alone_find_the_same(name, monkeypatch):
     monkeypatch.setattr(StepLayout, "rows", watched)
     found = []
     for least in (1, 1000):
-        monkeypatch.setattr(attention, "_MANY_ROWS", least)
+        monkeypatch.setattr(decode_cache, "_MANY_ROWS", least)
         found.append(search(case, sources, beam_size=4, n_best=4, rules=[ends_are_likelier]))
         assert (min(num_rows) < 0) == (least == 1)
         num_rows.clear()

@@ -25,7 +25,7 @@ from torch.nn.attention.varlen import varlen_attn  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from torch.utils._pytree import tree_leaves  # noqa: E402
 
-from transformer_mt.nn import attend  # noqa: E402
+from transformer_mt.nn.kernels import dispatch  # noqa: E402
 
 CUDA = torch.device("cuda", 0)
 
@@ -35,7 +35,7 @@ def fake_device(capability: tuple[int, int], *, gigabytes: int = 80) -> Iterator
     """Let torch believe in a device, and let tensors be fake."""
     properties = mock.Mock(total_memory=gigabytes * 10**9, multi_processor_count=132)
     properties.configure_mock(major=capability[0], minor=capability[1], name="a fake device")
-    argument = attend.varlen_argument(varlen_attn)
+    argument = dispatch.varlen_argument(varlen_attn)
     answers = {
         "torch.cuda.get_device_capability": capability,
         "torch.cuda.get_device_properties": properties,
@@ -43,7 +43,7 @@ def fake_device(capability: tuple[int, int], *, gigabytes: int = 80) -> Iterator
         "torch.cuda.amp.common.amp_definitely_not_available": False,
         "torch.random.fork_rng": contextlib.nullcontext(),
         # There are no numbers to compare.
-        "transformer_mt.nn.attend._tried_varlen": argument,
+        "transformer_mt.nn.kernels.dispatch._tried_varlen": argument,
     }
     with contextlib.ExitStack() as stack:
         for name, answer in answers.items():

@@ -16,9 +16,9 @@ from transformer_mt.benchmarks.machine import peak_memory_bytes, reset_peak_memo
 from transformer_mt.config.model import TransformerSettings
 from transformer_mt.models.build import build_model
 from transformer_mt.models.transformer import TransformerDecoder, TransformerEncoder
-from transformer_mt.nn.attend import Layout, attend
 from transformer_mt.nn.dropout import Dropout
 from transformer_mt.nn.kernels.cpu_attention import attend_in_groups
+from transformer_mt.nn.kernels.dispatch import Layout, attend
 from transformer_mt.packing import Segments
 from transformer_mt.training.allocator import give_freed_memory_back, keep_freed_memory
 
@@ -81,7 +81,7 @@ def layer_step(
         settings: With the pattern as that of the decoder.
         length: Tokens of the sentence.
         device: Where to compute.
-        way: How to attend: `nn.attend.attend`, or another that takes the same.
+        way: How to attend: `nn.kernels.dispatch.attend`, or another that takes the same.
     """
     model = build_model(settings, src_vocab_size=4, tgt_vocab_size=4)
     decoder = model.decoder

@@ -97,7 +97,7 @@ class TrainingSpeed:
         backward_seconds: Backward pass.
         optimizer_seconds: Norm of the gradient, clipping, update of the weights.
         padding_share: Share of the positions in all layers that are no tokens. On the CPU
-            attention has some of its own: see `nn.grouped`.
+            attention has some of its own: see `nn.kernels.cpu_attention`.
         peak_memory_bytes: On a GPU what tensors took, else all memory of the process.
         mfu: Share of the step that the products of the weights would take alone, at the speed that
             was measured for their shapes on this machine; attention's own products not counted,

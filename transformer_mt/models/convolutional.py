@@ -12,13 +12,13 @@ from torch import Tensor, nn
 
 from transformer_mt.models.interfaces import Memory
 from transformer_mt.models.projection import ProjectingDecoder
-from transformer_mt.nn.attend import Layout
 from transformer_mt.nn.convolution import (
     ConvolutionalDecoderLayer,
     ConvolutionalEncoderLayer,
     Windows,
     source_of,
 )
+from transformer_mt.nn.kernels.dispatch import Layout
 from transformer_mt.nn.layers import TokenEmbedding
 from transformer_mt.nn.recurrent_attention import Source
 from transformer_mt.packing import Segments, unpack

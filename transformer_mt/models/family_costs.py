@@ -44,7 +44,7 @@ def _keys_in_blocks(
 ) -> tuple[float | None, float | None]:
     """Return how many keys a query meets in encoder and decoder; None: all, behind a mask or not.
 
-    See `nn.attend.attend`.
+    See `nn.kernels.dispatch.attend`.
     """
     if settings.positions.type in ADDS_TO_SCORES:
         return None, None

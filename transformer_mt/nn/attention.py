@@ -4,117 +4,18 @@ Letters: B sentences, N packed tokens, R rows, S source length, T target length,
 G heads of keys and values, K head size, W beam.
 """
 
-from dataclasses import dataclass
-from typing import NamedTuple
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from transformer_mt.nn.attend import Layout, attend
+from transformer_mt.nn.decode_cache import KVCache, StepLayout
 from transformer_mt.nn.dropout import Dropout
+from transformer_mt.nn.kernels.dispatch import Layout, attend
 from transformer_mt.nn.positions import Positions
 from transformer_mt.packing import Segments, unpack
 
 # From so many on, a step's attention on the CPU is faster as two products and a softmax.
 _MANY_SENTENCES = 8
-
-# The rows of a step are gathered from so many on, and if no greater part of them are hypotheses:
-# else that takes longer than it saves.
-_MANY_ROWS = 16
-_MOST_OPEN = 0.9
-
-
-class KeysValues(NamedTuple):
-    """Keys and values of B sentences in a padded block.
-
-    Attributes:
-        keys: (B, G, L, K).
-        values: (B, G, L, K).
-    """
-
-    keys: Tensor
-    values: Tensor
-
-    def rearranged(self, places: Tensor, sentences: Tensor, *, num: int) -> "KeysValues":
-        """Put sentences (M,) into other places (M,), here, and return the first `num` places."""
-        for x in self:
-            x[places] = x.index_select(0, sentences)
-        return KeysValues(*(x[:num] for x in self))
-
-    def written(self, slots: slice, keys: Tensor, values: Tensor) -> "KeysValues":
-        """Put keys and values (B, G, W, K) into slots, here; return all up to the last of them."""
-        self.keys[:, :, slots] = keys
-        self.values[:, :, slots] = values
-        return KeysValues(self.keys[:, :, : slots.stop], self.values[:, :, : slots.stop])
-
-    def lengthened(self, length: int) -> "KeysValues":
-        """Return copies with room for a greater L; what is there stays, the rest is not set."""
-        longer = (x.new_empty(*x.shape[:2], length, x.shape[3]) for x in self)
-        result = KeysValues(*longer)
-        for old, new in zip(self, result, strict=True):
-            new[:, :, : old.shape[2]] = old
-        return result
-
-
-class OpenRows(NamedTuple):
-    """Which of the B * W rows of a step are hypotheses; a beam that closes up leaves others.
-
-    Attributes:
-        places: Where hypotheses stand (R,).
-        sources: For each row the hypothesis that stands in it, or in one before it (B * W,).
-    """
-
-    places: Tensor
-    sources: Tensor
-
-    @classmethod
-    def among(cls, tokens: Tensor, *, padding: int) -> "OpenRows | None":
-        """Find them by what they read (B, W); None: all rows are better taken as they are."""
-        # To ask a GPU is to wait for it.
-        if tokens.numel() < _MANY_ROWS or tokens.device.type != "cpu":
-            return None
-        is_open = tokens.flatten() != padding
-        places = is_open.nonzero()[:, 0]
-        if len(places) > _MOST_OPEN * len(is_open):
-            return None
-        return cls(places, (is_open.cumsum(0) - 1).clamp_(min=0))
-
-
-@dataclass(frozen=True)
-class StepLayout:
-    """Who may attend to whom when W hypotheses of each of B sentences read one more token.
-
-    All hypotheses of a sentence, also those given up, keep their keys and values in the slots of
-    that sentence, and a bias says which slots are the past of which hypothesis. So keys and values
-    are never moved when hypotheses fork and change places, and one product serves all of them.
-
-    The B * W rows are a block in attention alone. All else takes the R of them that are hypotheses.
-
-    Attributes:
-        slots: Where the W new tokens go; all slots before are filled.
-        positions: Place in their sentence of the new tokens (W,).
-        slot_positions: Place in their sentence of the tokens in all filled slots (slots.stop,).
-        past_bias: Added to scores (B or 1, H or 1, W, slots.stop): 0 = may attend, else -inf; None:
-            all may.
-        memory_bias: Added to scores (B, 1, 1, S), likewise.
-        open_rows: Which rows are hypotheses; None: R = B * W.
-    """
-
-    slots: slice
-    positions: Tensor
-    slot_positions: Tensor
-    past_bias: Tensor | None
-    memory_bias: Tensor | None
-    open_rows: OpenRows | None = None
-
-    def block(self, rows: Tensor) -> Tensor:
-        """Copy rows (R, ..) to where they stand (B * W, ..), and some to where none does."""
-        return rows if self.open_rows is None else rows.index_select(0, self.open_rows.sources)
-
-    def rows(self, block: Tensor) -> Tensor:
-        """Take the rows (R, ..) out of (B * W, ..)."""
-        return block if self.open_rows is None else block.index_select(0, self.open_rows.places)
 
 
 class SelfAttention(nn.Module):
@@ -174,7 +75,7 @@ class SelfAttention(nn.Module):
             weights.clamp(min=1e-30) * seen
         )  # a softmax gives 0 for scores that are far below, too
 
-    def step(self, x: Tensor, layout: StepLayout, *, past: KeysValues) -> Tensor:
+    def step(self, x: Tensor, layout: StepLayout, *, past: KVCache) -> Tensor:
         """Attend from the next token of each hypothesis (R, D) to it and those before it.
 
         `past` (B, G, slots, K) takes up the new keys and values.
@@ -188,7 +89,7 @@ class SelfAttention(nn.Module):
         if self.positions.bias is not None:
             of_positions = self.positions.bias(q, layout.positions, layout.slot_positions)
             bias = of_positions if bias is None else bias + of_positions
-        mixed = _attend_step(q, *past.written(layout.slots, k, v), bias)
+        mixed = _attend_step(q, *past.append_(layout.slots, k, v), bias)
         block = mixed.transpose(1, 2).reshape(-1, self.num_heads * self.head_dim)
         output: Tensor = self.output(layout.rows(block))
         return output
@@ -198,10 +99,10 @@ class SelfAttention(nn.Module):
         """The scheme that all layers of a side share."""
         return self._positions[0]
 
-    def room(self, num_sentences: int, num_slots: int, *, like: Tensor) -> KeysValues:
-        """Return empty slots, typed and placed as `like`."""
-        shape = (num_sentences, self.num_kv_heads, num_slots, self.head_dim)
-        return KeysValues(like.new_empty(shape), like.new_empty(shape))
+    def empty_cache(self, num_sentences: int, num_slots: int, *, like: Tensor) -> KVCache:
+        """Return a cache with room for a number of tokens, typed and placed as `like`."""
+        heads = self.num_kv_heads
+        return KVCache.empty(num_sentences, heads, num_slots, self.head_dim, like=like)
 
     def _project(self, x: Tensor, positions: Tensor) -> Tensor:
         """Return queries, keys and values (N, 3, H, K) of tokens (N, D)."""
@@ -261,16 +162,16 @@ class CrossAttention(nn.Module):
         weights: Tensor = scores.masked_fill(~real, -torch.inf).softmax(dim=-1)
         return weights
 
-    def keys_values(self, memory: Tensor, segments: Segments) -> KeysValues:
+    def keys_values(self, memory: Tensor, segments: Segments) -> KVCache:
         """Compute keys and values of packed source states (Ns, D), once for all steps."""
         kv = unpack(self._keys_values(memory), segments)
-        return KeysValues(*kv.permute(2, 0, 3, 1, 4).contiguous())
+        return KVCache(*kv.permute(2, 0, 3, 1, 4).contiguous())
 
-    def step(self, x: Tensor, layout: StepLayout, *, memory: KeysValues) -> Tensor:
+    def step(self, x: Tensor, layout: StepLayout, *, memory: KVCache) -> Tensor:
         """Attend from the next token of each hypothesis (R, D) to `memory` (B, G, S, K)."""
         q = layout.block(self.query(x))
         q = q.view(memory.keys.shape[0], -1, self.num_heads, self.head_dim)
-        mixed = _attend_step(q.transpose(1, 2), *memory, layout.memory_bias)
+        mixed = _attend_step(q.transpose(1, 2), memory.keys, memory.values, layout.memory_bias)
         block = mixed.transpose(1, 2).reshape(-1, self.num_heads * self.head_dim)
         output: Tensor = self.output(layout.rows(block))
         return output

@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from transformer_mt.nn.attend import Layout, attend
 from transformer_mt.nn.dropout import Dropout
+from transformer_mt.nn.kernels.dispatch import Layout, attend
 from transformer_mt.nn.recurrent_attention import Source
 from transformer_mt.packing import Segments, unpack
 

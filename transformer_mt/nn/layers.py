@@ -11,9 +11,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from transformer_mt.nn.attend import Layout
-from transformer_mt.nn.attention import CrossAttention, KeysValues, SelfAttention, StepLayout
+from transformer_mt.nn.attention import CrossAttention, SelfAttention
+from transformer_mt.nn.decode_cache import KVCache, StepLayout
 from transformer_mt.nn.dropout import Dropout
+from transformer_mt.nn.kernels.dispatch import Layout
 from transformer_mt.nn.positions import Positions
 
 
@@ -207,9 +208,7 @@ class DecoderLayer(nn.Module):
         x = self._sublayers(x, attend_to_itself, attend_to_source)
         return x, own[0], on_source[0]
 
-    def step(
-        self, x: Tensor, layout: StepLayout, *, past: KeysValues, memory: KeysValues
-    ) -> Tensor:
+    def step(self, x: Tensor, layout: StepLayout, *, past: KVCache, memory: KVCache) -> Tensor:
         """Map the next token of each hypothesis (R, D) to (R, D).
 
         Args:

@@ -5,8 +5,8 @@ The past is none of its business: a decoder hides the future from every pattern.
 itself.
 
 A rule also says how to arrange a sentence in blocks, so that only those queries and keys meet that
-may see each other: see `nn.sparse`. What is seen is up to the predicate alone; an arrangement only
-has to bring together at least that.
+may see each other: see `nn.kernels.block_sparse`. What is seen is up to the predicate alone; an
+arrangement only has to bring together at least that.
 
 Letters: R rows (sentences times heads), n tokens, G blocks, m queries and s keys of a block,
 H heads, T queries, S keys.

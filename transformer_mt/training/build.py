@@ -13,7 +13,7 @@ from transformer_mt.config.training import TrainingSettings
 from transformer_mt.devices import choose_precision
 from transformer_mt.models.build import build_model
 from transformer_mt.models.seq2seq import Seq2Seq
-from transformer_mt.nn.attend import varlen_argument_of
+from transformer_mt.nn.kernels.dispatch import varlen_argument_of
 from transformer_mt.nn.layers import LayerDropout
 from transformer_mt.training.activation_checkpointing import recompute_layers
 from transformer_mt.training.attention import choose_attention

@@ -3,7 +3,7 @@
 A replay gives the GPU all kernels at once, so that it never waits for Python. For that, all that
 they read must lie where it lay, in the same sizes: a batch is copied into buffers, its number of
 sentences is rounded up by empty ones, and a number on the device says which rows count. So only
-attention that knows sentences by their offsets alone can be recorded: `attend.attend_varlen`.
+attention that knows sentences by their offsets alone can be recorded: `dispatch.attend_varlen`.
 
 Source: "CUDA Graphs" in the notes of PyTorch.
 """

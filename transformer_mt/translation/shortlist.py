@@ -86,7 +86,7 @@ class Shortlist:
 def _num_missing(size: int) -> int:
     """Return how many tokens are missing to one of a few sizes, at most 1/4 more.
 
-    Kernels are generated for each new size of a product: see `nn.prepacked`.
+    Kernels are generated for each new size of a product: see `nn.kernels.cpu_linear`.
     """
     return -size % (1 << max(0, size.bit_length() - 3))
 

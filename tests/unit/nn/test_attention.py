@@ -7,8 +7,10 @@ import torch
 from torch import Tensor
 from torch.nn.attention.varlen import varlen_attn
 
-from transformer_mt.nn import attend as attend_module
-from transformer_mt.nn.attend import (
+from transformer_mt.nn.dropout import Dropout
+from transformer_mt.nn.kernels import dispatch
+from transformer_mt.nn.kernels.cpu_attention import group_by_length
+from transformer_mt.nn.kernels.dispatch import (
     Layout,
     attend,
     attend_padded,
@@ -16,8 +18,6 @@ from transformer_mt.nn.attend import (
     compare_varlen,
     varlen_argument,
 )
-from transformer_mt.nn.dropout import Dropout
-from transformer_mt.nn.kernels.cpu_attention import group_by_length
 from transformer_mt.packing import Segments
 
 NUM_HEADS, HEAD_DIM = 2, 3
@@ -196,7 +196,7 @@ def varlen_of_2_13(  # type: ignore[no-untyped-def]
 def use_as_varlen(monkeypatch: pytest.MonkeyPatch, kernel: Callable[..., Any]) -> None:
     argument = varlen_argument(kernel)
     monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", kernel)
-    monkeypatch.setattr(attend_module, "varlen_argument_of", lambda device: argument)
+    monkeypatch.setattr(dispatch, "varlen_argument_of", lambda device: argument)
 
 
 @pytest.mark.parametrize("kernel", [varlen_of_2_10, varlen_of_2_13])
@@ -277,7 +277,7 @@ def test_packed_attention_compiles_once_for_all_sizes(
 
     use_as_varlen(monkeypatch, kernel)
     torch._dynamo.reset()
-    torch.compiler.assume_constant_result(attend_module.varlen_argument_of)
+    torch.compiler.assume_constant_result(dispatch.varlen_argument_of)
     compiled = torch.compile(attend_varlen, backend="eager", fullgraph=True, dynamic=True)
     with torch._dynamo.config.patch(error_on_recompile=True):
         for lengths in ([5, 2, 9], [3, 8], [11]):

@@ -10,8 +10,8 @@ from transformer_mt.config.loading import parse_config
 from transformer_mt.config.model import TransformerSettings
 from transformer_mt.errors import ConfigError
 from transformer_mt.models.build import build_model
-from transformer_mt.nn.attend import Layout
 from transformer_mt.nn.attention import CrossAttention, SelfAttention
+from transformer_mt.nn.kernels.dispatch import Layout
 from transformer_mt.nn.positions import Positions
 from transformer_mt.packing import Segments
 
@@ -79,7 +79,8 @@ def test_a_decoder_keeps_shared_keys_once() -> None:
     model = build_model(settings, src_vocab_size=9, tgt_vocab_size=9).eval()
     memory = model.encode(torch.tensor([5, 6, 7]), Segments.of([3]))
     state = model.decoder.init_state(memory, max_length=8)
-    assert [tuple(x.shape) for x in (*state.pasts[0], *state.memories[0])] == [
+    caches = (*state.pasts, *state.memories)
+    assert [tuple(x.shape) for cache in caches for x in (cache.keys, cache.values)] == [
         (1, 2, 8, 4),
         (1, 2, 8, 4),
         (1, 2, 3, 4),

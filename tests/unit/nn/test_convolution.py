@@ -8,8 +8,8 @@ import torch.nn.functional as F
 
 from transformer_mt.config.convolutional import ConvolutionalSettings
 from transformer_mt.models.build import build_model
-from transformer_mt.nn.attend import Layout
 from transformer_mt.nn.convolution import ConvolutionalAttention, GatedConvolution, Windows
+from transformer_mt.nn.kernels.dispatch import Layout
 from transformer_mt.packing import Segments
 
 D = 6

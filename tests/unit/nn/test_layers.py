@@ -8,9 +8,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tests.saved import saved_bytes
-from transformer_mt.nn.attend import Layout
 from transformer_mt.nn.attention import CrossAttention, SelfAttention
 from transformer_mt.nn.dropout import Dropout
+from transformer_mt.nn.kernels.dispatch import Layout
 from transformer_mt.nn.layers import (
     DecoderLayer,
     EncoderLayer,

@@ -14,11 +14,11 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
-from transformer_mt.nn.attend import Layout, attend, attend_padded
 from transformer_mt.nn.dropout import Dropout
 from transformer_mt.nn.kernels import block_sparse as sparse
 from transformer_mt.nn.kernels import flex
 from transformer_mt.nn.kernels.block_sparse import attend_sparsely, make_sparse_plan
+from transformer_mt.nn.kernels.dispatch import Layout, attend, attend_padded
 from transformer_mt.nn.patterns import Pattern, fixed, local, strided
 from transformer_mt.packing import Segments
 

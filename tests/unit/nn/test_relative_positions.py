@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from transformer_mt.nn.attend import Layout, attend, attend_in_blocks, attend_padded
 from transformer_mt.nn.attention import SelfAttention
 from transformer_mt.nn.dropout import Dropout
+from transformer_mt.nn.kernels.dispatch import Layout, attend, attend_in_blocks, attend_padded
 from transformer_mt.nn.positions import Positions
 from transformer_mt.nn.relative_positions import (
     AlibiPositions,

@@ -14,7 +14,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.updates import fresh_model, some_pairs, updater_for
 from transformer_mt.data.batches import eval_batches
-from transformer_mt.nn import attend, loss
+from transformer_mt.nn import loss
+from transformer_mt.nn.kernels import dispatch
 from transformer_mt.training.trainer import train
 
 
@@ -104,7 +105,7 @@ class Waits(TorchDispatchMode):
 
 def test_an_update_never_waits_for_the_device(run_config, monkeypatch):
     # The CPU looks at lengths to group sentences; there is nothing to wait for.
-    monkeypatch.setattr(attend, "attend_in_groups", None)
+    monkeypatch.setattr(dispatch, "attend_in_groups", None)
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
     updater = updater_for(fresh_model(run_config(model__dropout=0.1).model))
     micro_batches = batches()

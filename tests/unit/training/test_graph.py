@@ -9,8 +9,8 @@ from torch import Tensor
 from tests.updates import fresh_model, some_pairs, updater_for
 from transformer_mt.config.model import TransformerSettings
 from transformer_mt.data.batches import eval_batches
-from transformer_mt.nn import attend as attend_module
-from transformer_mt.nn.attend import attend_varlen
+from transformer_mt.nn.kernels import dispatch
+from transformer_mt.nn.kernels.dispatch import attend_varlen
 from transformer_mt.training.graph import _MAX_GRAPHS, Record
 from transformer_mt.training.update import Updater
 
@@ -32,9 +32,9 @@ def packed_attention(q, k, v, q_offsets, k_offsets, max_q, max_k, window_size=(-
 @pytest.fixture(autouse=True)
 def attention_by_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", packed_attention)
-    monkeypatch.setattr(attend_module, "varlen_argument_of", lambda device: "window_size")
-    monkeypatch.setattr(attend_module, "attend", lambda x, layout, **_: attend_varlen(x, layout))
-    monkeypatch.setattr("transformer_mt.nn.attention.attend", attend_module.attend)
+    monkeypatch.setattr(dispatch, "varlen_argument_of", lambda device: "window_size")
+    monkeypatch.setattr(dispatch, "attend", lambda x, layout, **_: attend_varlen(x, layout))
+    monkeypatch.setattr("transformer_mt.nn.attention.attend", dispatch.attend)
 
 
 def batches(sizes: tuple[int, ...] = (3, 4, 9), row_multiple: int = 32) -> list[Any]:

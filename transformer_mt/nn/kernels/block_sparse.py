@@ -134,10 +134,10 @@ def _bias(rules: tuple[Rule, ...], lengths: Tensor, *, longest: int, causal: boo
 def attend_sparsely(
     qkv: Tensor, plan: SparsePlan, pattern: Pattern, *, causal: bool, dropout: Dropout
 ) -> Tensor:
-    """Attend in packed sentences (N, 3, H, K): (N, H, K); see `nn.attend.attend`."""
+    """Attend in packed sentences (N, 3, H, K): (N, H, K); see `nn.kernels.dispatch.attend`."""
     sizes = [group.segments.num_tokens for group in plan.groups]
     num_tail_rows = len(qkv) - sum(sizes)
-    # As in `nn.grouped`: bf16 would be neither exact nor fast here.
+    # As in `nn.kernels.cpu_attention`: bf16 would be neither exact nor fast here.
     tokens = qkv[: sum(sizes)].to(torch.promote_types(qkv.dtype, torch.float32))
     if plan.order is not None:
         tokens = take_rows(tokens, plan.order)

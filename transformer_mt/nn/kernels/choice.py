@@ -10,8 +10,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from transformer_mt.nn.attend import Layout, attend, attend_one_by_one, attend_padded
 from transformer_mt.nn.dropout import Dropout
+from transformer_mt.nn.kernels.dispatch import Layout, attend, attend_one_by_one, attend_padded
 from transformer_mt.packing import Segments
 
 KINDS = ("self", "causal", "cross")

@@ -267,7 +267,7 @@ class _Rows:
 
 
 def attend_in_groups(projections: tuple[Tensor, ...], plan: Plan, *, dropout: Dropout) -> Tensor:
-    """Attend inside the sentences of a plan; see `nn.attend.attend`."""
+    """Attend inside the sentences of a plan; see `nn.kernels.dispatch.attend`."""
     share = dropout.p if dropout.active else 0.0
     mixed: Tensor
     with torch.autocast("cpu", enabled=False):

@@ -12,8 +12,8 @@ os.environ["TRITON_INTERPRET"] = "1"
 import torch
 from torch import Tensor
 
-from transformer_mt.nn.attend import Layout, attend_one_by_one
 from transformer_mt.nn.dropout import Dropout
+from transformer_mt.nn.kernels.dispatch import Layout, attend_one_by_one
 from transformer_mt.nn.kernels.short_attention import attend_short
 from transformer_mt.packing import Segments
 

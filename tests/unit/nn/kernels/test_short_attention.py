@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from transformer_mt.nn import attend as attend_module
-from transformer_mt.nn.attend import Layout, attend
 from transformer_mt.nn.attention import SelfAttention
 from transformer_mt.nn.dropout import Dropout
+from transformer_mt.nn.kernels import dispatch
+from transformer_mt.nn.kernels.dispatch import Layout, attend
 from transformer_mt.nn.kernels.short_attention import CHOICE, attend_short, launches
 from transformer_mt.nn.positions import Positions
 from transformer_mt.packing import Segments
@@ -96,7 +96,7 @@ def test_sentences_too_long_go_another_way(
     monkeypatch.setattr(CHOICE, "dtype", torch.float32)
     monkeypatch.setattr(CHOICE, "is_taken", True)
     for name, result in (("attend_one_by_one", 1), ("attend_padded", 0)):
-        monkeypatch.setattr(attend_module, name, lambda *_, result=result, **__: result)
+        monkeypatch.setattr(dispatch, name, lambda *_, result=result, **__: result)
     segments = Segments.of([longest]).to("meta")
     qkv = torch.empty(longest, 3, 1, 8, device="meta")
     assert attend((qkv,), Layout(segments, segments), dropout=Dropout(0.0)) == taken
