@@ -3,6 +3,7 @@
 A kernel of plain torch takes the place of Triton's, so that any processor can run it.
 """
 
+import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -76,8 +77,9 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[torch.dtype]]:
     monkeypatch.setattr(CHOICE, "dtype", torch.float32)
     monkeypatch.setattr(CHOICE, "is_taken", True)
     operators = (short_attention._forward, forward), (short_attention._backward, backward)
-    for operator, kernel in operators:
-        operator.register_kernel("cpu", kernel)
+    with warnings.catch_warnings(action="ignore"):  # that one was registered for a test before
+        for operator, kernel in operators:
+            operator.register_kernel("cpu", kernel)
     yield found
     for operator, _ in operators:
         del operator._backend_fns["cpu"]  # else Triton's would not be called any more
