@@ -195,11 +195,6 @@ SECTIONS = (
         20,
         lambda check: measure_training(check, "base", 5, way="static shape"),
     ),
-    Section(
-        "training base, CUDA graph",
-        25,
-        lambda check: measure_training(check, "base", 5, way="CUDA graph"),
-    ),
     Section("translation, compiled", 45, lambda check: measure_translation(check, compiled=True)),
     Section("translation, looks", 35, measure_looks),
     Section(

@@ -44,7 +44,6 @@ from transformer_mt.text.special_ids import EOS_ID
 from transformer_mt.training.attention import choose_attention
 from transformer_mt.training.distributed import World
 from transformer_mt.training.gradients import Gradients
-from transformer_mt.training.graph import cuda_recorder
 from transformer_mt.training.micro_batches import row_multiple
 from transformer_mt.training.optimizers import build_adam
 from transformer_mt.training.update import Updater
@@ -52,15 +51,13 @@ from transformer_mt.training.update_stats import Tally
 from transformer_mt.training.working_weights import WorkingWeights
 from transformer_mt.translation.batch_search import LOOK_EVERY
 
-TrainingWay = Literal["default", "bf16 weights", "static shape", "CUDA graph"]
+TrainingWay = Literal["default", "bf16 weights", "static shape"]
 
 
 def measure_training(
     check: Check, size: str, seconds: float, *, way: TrainingWay = "default"
 ) -> Results:
     """Measure training of a model: the loader, the packed batches, the whole update."""
-    if way == "CUDA graph" and check.device.type != "cuda":
-        raise NotHereError("CUDA graphs need CUDA")
     workload, settings = check.workload, check.workload.models[size]
     pairs = made_up_pairs(workload.num_pairs, vocab_size=workload.vocab_size)
     torch.manual_seed(1)
@@ -72,9 +69,7 @@ def measure_training(
     stream = BatchStream(
         Mixture([pairs], seed=1),
         max_tokens=workload.max_tokens,
-        row_multiple=row_multiple(
-            workload.max_tokens, static_shape=way in ("static shape", "CUDA graph")
-        ),
+        row_multiple=row_multiple(workload.max_tokens, static_shape=way == "static shape"),
     )
 
     def updates() -> Generator[int]:
@@ -151,7 +146,6 @@ def _updater(model: Seq2Seq, check: Check, way: TrainingWay) -> Updater:
         label_smoothing=0.1,
         compiled=check.device.type == "cuda",
         working=WorkingWeights(model) if way == "bf16 weights" else None,
-        record=cuda_recorder() if way == "CUDA graph" else None,
     )
     return Updater(
         gradients,

@@ -5,7 +5,7 @@ but perhaps a tail, which makes the number of rows a round one. What acts on eac
 notices; only attention must know where sentences end.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -115,15 +115,28 @@ class Segments:
         """Return (B, max_length) bool; True = real token."""
         return torch.arange(self.max_length, device=self.lengths.device) < self.lengths[:, None]
 
-    def to(self, device: torch.device | str) -> "Segments":
-        """Return the same layout with its tensors on another device."""
+    def part(self, start: int, end: int) -> tuple[slice, "Segments"]:
+        """Return the rows of the sentences from `start` up to `end`, and their segments alone."""
+        lengths = self.lengths[start:end]
+        rows = slice(int(self.offsets[start]), int(self.offsets[end]))
+        num_tokens = rows.stop - rows.start
+        return rows, Segments.from_lengths(
+            lengths, max_length=int(lengths.max()), num_tokens=num_tokens
+        )
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> "Segments":
+        """Return the same segments with each tensor changed, such as copied to another device."""
         return replace(
             self,
-            lengths=self.lengths.to(device, non_blocking=True),
-            offsets=self.offsets.to(device, non_blocking=True),
-            positions=self.positions.to(device, non_blocking=True),
-            index=self.index.to(device, non_blocking=True),
+            lengths=change(self.lengths),
+            offsets=change(self.offsets),
+            positions=change(self.positions),
+            index=change(self.index),
         )
+
+    def to(self, device: torch.device | str) -> "Segments":
+        """Copy the tensors to a device; from pinned memory, without waiting for the copy."""
+        return self.map(lambda tensor: tensor.to(device, non_blocking=True))
 
 
 def num_tail_parts(tails: Sequence[int], longest: int) -> int:

@@ -40,7 +40,6 @@ def test_dry_run_goes_through_all_sections(tmp_path: Path) -> None:
     assert list(sections) == [section.name for section in gpu_sections.SECTIONS]
     skipped = {name for name, record in sections.items() if record["status"] == "skipped"}
     for_gpus = {
-        "training base, CUDA graph",
         "translation, compiled",
         "attention, short sentences",
     }

@@ -103,7 +103,7 @@ def measured(updater: Updater, given: list[Batch], fake: Any) -> dict[str, Any]:
     with ledger:
         for number, batch in enumerate(given):
             ledger.start()
-            one = batch._map(fake.from_tensor)
+            one = batch.map(fake.from_tensor)
             updater([one], num_tokens=one.num_tgt_tokens, lr=1e-3)
             if number:
                 waits |= ledger.waits
@@ -170,7 +170,7 @@ def compiled(backend: str, *names: str) -> dict[str, Any]:
             at_first = len(graphs)
             # A ledger is a mode under which nothing is compiled; fake tensors refuse what waits.
             for batch in given:
-                one = batch._map(fake.from_tensor)
+                one = batch.map(fake.from_tensor)
                 updater([one], num_tokens=one.num_tgt_tokens, lr=1e-3)
         torch.compile = plain
         found[name] = {

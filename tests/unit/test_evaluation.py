@@ -34,15 +34,10 @@ def batch_of(pairs: list[tuple[list[int], list[int]]]) -> Batch:
     tgt_in, _ = packed([[BOS, *tgt] for _, tgt in pairs])
     return Batch(
         src=src,
-        src_lengths=src_segments.lengths,
+        src_segments=src_segments,
         tgt_in=tgt_in,
         tgt_out=tgt_out,
-        tgt_lengths=tgt_segments.lengths,
-        num_src_tokens=len(src),
-        num_tgt_tokens=len(tgt_out),
-        num_pairs=len(pairs),
-        max_src_length=src_segments.max_length,
-        max_tgt_length=tgt_segments.max_length,
+        tgt_segments=tgt_segments,
     )
 
 

@@ -279,7 +279,7 @@ def work_of(micro_batches: Iterable[Batch]) -> Work:
     return sum(
         (
             Work(
-                src_tokens=batch.num_src_tokens,
+                src_tokens=batch.src_segments.num_tokens,
                 tgt_tokens=batch.num_tgt_tokens,
                 positions=batch.src.numel() + batch.tgt_in.numel(),
             )

@@ -4,12 +4,15 @@ Settings are values. Reading YAML and reporting errors with their place is the b
 `config.loading`. Components never see these models: builders turn them into keyword arguments.
 """
 
+import logging
 import os.path
 from collections.abc import Iterator
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
+
+logger = logging.getLogger(__name__)
 
 PositiveInt = Annotated[int, Field(gt=0)]
 PathText = Annotated[str, AfterValidator(os.path.expanduser)]
@@ -29,6 +32,9 @@ class Settings(BaseModel):
         use_attribute_docstrings=True,
     )
 
+    retired: ClassVar[dict[str, str]] = {}
+    """Settings of earlier versions, read without effect, and what takes their place."""
+
     type_is_implied: ClassVar[bool] = False
     """Whether a group is meant where several are allowed and none is named by `type:`."""
 
@@ -40,6 +46,19 @@ class Settings(BaseModel):
             is wrong and how to mend it.
         """
         yield from ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _leave_out_retired(cls, values: Any) -> Any:
+        found = cls.retired.keys() & values if isinstance(values, dict) else set()
+        for name in sorted(found):
+            if values[name]:  # one that is off was never asked for
+                logger.warning(
+                    "setting %s is gone and has no effect; instead there is %s",
+                    name,
+                    cls.retired[name],
+                )
+        return {name: values[name] for name in values if name not in found} if found else values
 
     @model_validator(mode="after")
     def _check(self) -> Self:

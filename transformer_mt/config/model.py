@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from transformer_mt.config.base import PositiveInt, Settings, Share
-from transformer_mt.config.patterns import FullPattern, Pattern, hides_nothing, misfits, patterns_of
+from transformer_mt.config.patterns import FullPattern, Pattern, hides_nothing, misfits
 
 
 class SinusoidalPositions(Settings):
@@ -222,22 +222,6 @@ class TransformerSettings(Settings):
         for name in ("encoder_pattern", "decoder_pattern"):
             for setting, message in hides_nothing(getattr(self, name), longest=longest):
                 yield f"{name}.{setting}", message
-
-
-def not_recordable(model: Settings) -> Iterator[str]:
-    """Say what in a model keeps CUDA graphs from being recorded: see `training.graph`."""
-    if not isinstance(model, TransformerSettings):
-        yield f"model.type is {getattr(model, 'type', None)}"
-        return
-    if model.positions.type not in ("sinusoidal", "rotary", "none"):
-        yield f"model.positions is {model.positions.type}"
-    for name, pattern in patterns_of(model).items():
-        yield f"model.{name} is {pattern.type}"
-    for name in ("attention_dropout", "layer_dropout"):
-        if getattr(model, name):
-            yield f"model.{name} is {getattr(model, name)}"
-    if model.channels_of_head % 8 or model.channels_of_head > 256:
-        yield f"heads have {model.channels_of_head} channels, no multiple of 8 up to 256"
 
 
 def _nearest_divisor(number: int, of: int) -> int:

@@ -14,7 +14,7 @@ from pydantic_core import core_schema
 from transformer_mt.config.base import PositiveInt, Settings
 from transformer_mt.config.data import DataSettings, TokenizerSettings
 from transformer_mt.config.families import ModelSettings
-from transformer_mt.config.model import TransformerSettings, not_recordable
+from transformer_mt.config.model import TransformerSettings
 from transformer_mt.config.patterns import patterns_of
 from transformer_mt.config.training import TrainingSettings
 
@@ -95,13 +95,6 @@ class Config(Settings):
                 yield (
                     "training.compile",
                     f"layers does not go with model.{name} {pattern.type}: take auto or none",
-                )
-        if self.training.cuda_graph:
-            for setting in not_recordable(self.model):
-                yield (
-                    "training.cuda_graph",
-                    f"attention must know sentences by their offsets alone, but {setting}: change "
-                    "it, or set cuda_graph to false",
                 )
         if self.training.parallel == "fsdp":  # which knows one forward pass of each layer
             for name in ("share_layers", "input_feeding"):

@@ -1,7 +1,7 @@
 """Settings of training: update rule, schedule, limits, validation and checkpoints."""
 
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
@@ -184,12 +184,10 @@ def _size_of_update(value: object) -> object:
     return value
 
 
-def _in_yaml(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
 class TrainingSettings(Settings):
     """How the model is trained."""
+
+    retired: ClassVar[dict[str, str]] = {"cuda_graph": "training.compile"}
 
     max_tokens: Annotated[PositiveInt, BeforeValidator(_size_of_update)] = 25_000
     """Target tokens of one update over all devices; no batch has more source tokens either."""
@@ -233,10 +231,6 @@ class TrainingSettings(Settings):
     """Put each layer and the loss through torch.compile: fewer, larger operators, after some
     seconds to make them. auto does so on CUDA alone, and never with attention patterns; on the CPU
     attention is faster without."""
-    cuda_graph: bool = False
-    """Record forward pass, loss and backward pass of a micro-batch once, and replay them as one: on
-    CUDA, for small models and batches, where the GPU otherwise waits for Python. Needs
-    `static_shape`, precision bf16 (or auto) and one process."""
     deterministic: bool = False
     """Take only operators that give the same result each time, also on CUDA, where that is slower.
     On the CPU all do, with the same versions, processor and number of threads; this setting keeps
@@ -288,19 +282,6 @@ class TrainingSettings(Settings):
             yield "parallel", "fsdp has no weights bf16: set weights to fp32, or take ddp"
         if self.parallel == "fsdp" and self.optimizer.type == "muon":
             yield "parallel", "fsdp has no whole matrices for optimizer muon: take adamw, or ddp"
-        if self.cuda_graph:
-            for name, needed in (
-                ("static_shape", True),
-                ("precision", "bf16"),
-                ("weights", "fp32"),
-                ("activation_checkpointing", "none"),
-            ):
-                # Where a graph can be recorded, precision auto is bf16.
-                if getattr(self, name) not in (needed, "auto"):
-                    yield (
-                        "cuda_graph",
-                        f"needs {name} {_in_yaml(needed)}: set it, or cuda_graph to false",
-                    )
         if self.largest_batch > self.max_tokens:
             yield (
                 "micro_batch_tokens",

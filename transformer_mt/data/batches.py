@@ -5,7 +5,7 @@ padding makes the numbers of rows round, so that few different ones are ever com
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -13,77 +13,68 @@ from torch import Tensor
 
 from transformer_mt.data.pairs import Ids, Ints, TokenPairs
 from transformer_mt.errors import DataError
+from transformer_mt.packing import Segments, num_tail_parts
 from transformer_mt.text.special_ids import BOS_ID, EOS_ID, PAD_ID
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Packed sentence pairs, in rising order of target length.
+    """Packed sentence pairs, in rising order of target length: all that a model and its loss read.
 
-    Behind the sentences, both sides may have a tail of padding, or none.
+    After the sentences, both sides may have a tail of padding, or neither has.
 
     Attributes:
         src: Source tokens (Ns,) int64, each sentence ended by eos.
-        src_lengths: (B,) int64, eos counted.
-        tgt_in: What the decoder reads (Nt,) int64: each sentence started by bos, without its eos.
-        tgt_out: What it should say (Nt,) int64: each sentence ended by eos.
-        tgt_lengths: (B,) int64, eos counted.
-        num_src_tokens: Sum of `src_lengths`: Ns without the tail.
-        num_tgt_tokens: Sum of `tgt_lengths`: Nt without the tail.
-        num_pairs: B.
-        max_src_length: Greatest of `src_lengths`.
-        max_tgt_length: Greatest of `tgt_lengths`.
+        src_segments: Where the source sentences lie.
+        tgt_in: Input of the decoder (Nt,) int64: each target started by bos, without its eos
+            (teacher forcing).
+        tgt_out: What it should predict (Nt,) int64: each target ended by eos.
+        tgt_segments: Where the target sentences lie.
     """
 
     src: Tensor
-    src_lengths: Tensor
+    src_segments: Segments
     tgt_in: Tensor
     tgt_out: Tensor
-    tgt_lengths: Tensor
-    num_src_tokens: int
-    num_tgt_tokens: int
-    num_pairs: int
-    max_src_length: int
-    max_tgt_length: int
+    tgt_segments: Segments
+
+    @property
+    def num_pairs(self) -> int:
+        """B."""
+        return self.tgt_segments.num_sentences
+
+    @property
+    def num_tgt_tokens(self) -> int:
+        """Target tokens, eos counted: Nt without the tail."""
+        return self.tgt_segments.num_tokens
 
     def to(self, device: torch.device | str) -> "Batch":
         """Copy the tensors to a device; from pinned memory, without waiting for the copy."""
-        return self._map(lambda tensor: tensor.to(device, non_blocking=True))
+        return self.map(lambda tensor: tensor.to(device, non_blocking=True))
 
     def pin_memory(self) -> "Batch":
         """Copy the tensors to memory that a GPU reads by itself."""
-        return self._map(lambda tensor: tensor.pin_memory())
+        return self.map(lambda tensor: tensor.pin_memory())
 
     def part(self, start: int, end: int) -> "Batch":
         """Return the pairs from `start` up to `end` as a batch of their own, without a tail."""
-        src_lengths, tgt_lengths = self.src_lengths[start:end], self.tgt_lengths[start:end]
-        src, tgt = (_span(lengths, start, end) for lengths in (self.src_lengths, self.tgt_lengths))
-        return Batch(
-            src=self.src[src],
-            src_lengths=src_lengths,
-            tgt_in=self.tgt_in[tgt],
-            tgt_out=self.tgt_out[tgt],
-            tgt_lengths=tgt_lengths,
-            num_src_tokens=src.stop - src.start,
-            num_tgt_tokens=tgt.stop - tgt.start,
-            num_pairs=end - start,
-            max_src_length=int(src_lengths.max()),
-            max_tgt_length=int(tgt_lengths.max()),
-        )
+        src, src_segments = self.src_segments.part(start, end)
+        tgt, tgt_segments = self.tgt_segments.part(start, end)
+        return Batch(self.src[src], src_segments, self.tgt_in[tgt], self.tgt_out[tgt], tgt_segments)
 
     def halves(self) -> "list[Batch]":
         """Return the batch in two parts with half of the pairs each; a single pair stays whole."""
         middle = self.num_pairs // 2
         return [self.part(0, middle), self.part(middle, self.num_pairs)] if middle else [self]
 
-    def _map(self, change: Callable[[Tensor], Tensor]) -> "Batch":
-        return replace(
-            self,
-            src=change(self.src),
-            src_lengths=change(self.src_lengths),
-            tgt_in=change(self.tgt_in),
-            tgt_out=change(self.tgt_out),
-            tgt_lengths=change(self.tgt_lengths),
+    def map(self, change: Callable[[Tensor], Tensor]) -> "Batch":
+        """Return the same batch with each tensor changed."""
+        return Batch(
+            change(self.src),
+            self.src_segments.map(change),
+            change(self.tgt_in),
+            change(self.tgt_out),
+            self.tgt_segments.map(change),
         )
 
 
@@ -163,10 +154,10 @@ def collate(
 
     Args:
         src: Source tokens (Ns,), each sentence ended by eos.
-        tgt: Target tokens (Nt,), likewise.
+        tgt: Target tokens (Nt,), each sentence ended by eos.
         lengths: Tokens of source and target of each pair (B, 2), in rising order of the target's.
         reverse_target: Whether targets are turned around; their eos stays last.
-        row_multiple: Let a tail of 1 to so many rows of padding make the number of rows of each
+        row_multiple: A tail of 1 to `row_multiple` rows of padding makes the number of rows of each
             side a multiple of this; None: no tail.
     """
     src_lengths, tgt_lengths = np.ascontiguousarray(lengths.T)
@@ -178,36 +169,43 @@ def collate(
     tgt_in = np.empty(len(tgt), dtype=np.int64)
     tgt_in[1:] = tgt[:-1]
     tgt_in[tgt_lengths.cumsum() - tgt_lengths] = BOS_ID
+    src_tail, tgt_tail = (_tail_rows(len(side), row_multiple) for side in (src, tgt))
+    longest = int(lengths.max())
+    num_parts = num_tail_parts([src_tail, tgt_tail], longest)
     return Batch(
-        src=_with_tail(src, row_multiple),
-        src_lengths=torch.from_numpy(src_lengths),
-        tgt_in=_with_tail(tgt_in, row_multiple),
-        tgt_out=_with_tail(tgt, row_multiple),
-        tgt_lengths=torch.from_numpy(tgt_lengths),
-        num_src_tokens=len(src),
-        num_tgt_tokens=len(tgt),
-        num_pairs=len(lengths),
-        max_src_length=int(src_lengths.max()),
-        max_tgt_length=int(tgt_lengths.max()),
+        src=_with_tail(src, src_tail),
+        src_segments=_segments(src_lengths, src_tail, num_parts),
+        tgt_in=_with_tail(tgt_in, tgt_tail),
+        tgt_out=_with_tail(tgt, tgt_tail),
+        tgt_segments=_segments(tgt_lengths, tgt_tail, num_parts),
     )
 
 
-def _with_tail(tokens: Ids | Ints, row_multiple: int | None) -> Tensor:
-    """Return tokens as int64, with padding behind them up to a multiple.
+def _tail_rows(num_tokens: int, row_multiple: int | None) -> int:
+    """Return the rows of padding that bring a side up to a multiple.
 
-    A tail has a row at least: one side with and one without would not fit together.
+    One at least: one side with a tail and one without would not fit together.
     """
-    num_rows = len(tokens)
-    if row_multiple is not None:
-        num_rows += row_multiple - num_rows % row_multiple
-    rows = torch.full((num_rows,), PAD_ID)
+    return 0 if row_multiple is None else row_multiple - num_tokens % row_multiple
+
+
+def _with_tail(tokens: Ids | Ints, num_tail_rows: int) -> Tensor:
+    """Return tokens as int64, followed by padding."""
+    rows = torch.full((len(tokens) + num_tail_rows,), PAD_ID)
     rows[: len(tokens)] = torch.from_numpy(tokens.astype(np.int64))
     return rows
 
 
-def _span(lengths: Tensor, start: int, end: int) -> slice:
-    """Return where the packed tokens of the sentences from `start` up to `end` lie."""
-    return slice(int(lengths[:start].sum()), int(lengths[:end].sum()))
+def _segments(lengths: Ints, num_tail_rows: int, num_tail_parts: int) -> Segments:
+    """Lay out one side."""
+    num_tokens = int(lengths.sum())
+    return Segments.from_lengths(
+        torch.from_numpy(lengths),
+        max_length=int(lengths.max()),
+        num_tokens=num_tokens,
+        num_rows=num_tokens + num_tail_rows,
+        num_tail_parts=num_tail_parts,
+    )
 
 
 def check_budget(pairs: TokenPairs, max_tokens: int, *, name: str | None = None) -> None:

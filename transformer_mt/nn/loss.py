@@ -32,7 +32,7 @@ def label_smoothed_linear_cross_entropy(
     bias: Tensor | None,
     targets: Tensor,
     *,
-    num_counted: int | Tensor | None = None,
+    num_counted: int | None = None,
     label_smoothing: float = 0.0,
     chunk_tokens: int | None = None,
     compiled: bool = False,
@@ -50,9 +50,8 @@ def label_smoothed_linear_cross_entropy(
         weight: Output projection (V, D).
         bias: Output bias (V,) or None.
         targets: Class of each token (N,), int64.
-        num_counted: So many rows count, from the first on; those behind are a tail of padding,
-            whose targets may be any. As a tensor () it is never read by the host, at the price of
-            one more pass over the gradient of the logits. None: all.
+        num_counted: The first `num_counted` rows count; the others are a tail of padding, whose
+            targets may be any. None: all.
         label_smoothing: Share of the target distribution that is spread, in [0, 1).
         chunk_tokens: Rows of logits held at once; default by device and V.
         compiled: Whether `torch.compile` makes two passes over each chunk of logits out of a dozen.
@@ -111,14 +110,14 @@ class _Head:
     """The computation. Letters: C tokens of a chunk, D channels, V classes.
 
     Attributes:
-        num_counted: Rows that count; those behind do not.
+        num_counted: Rows that count; those after them do not.
         label_smoothing: Share of the target distribution that is spread.
         chunk_tokens: Greatest C.
         product_dtype: Type of the operands of matrix products; all else is at least float32.
         compiled: Whether `_losses_and_gradients` is compiled.
     """
 
-    num_counted: int | Tensor
+    num_counted: int
     label_smoothing: float
     chunk_tokens: int
     product_dtype: torch.dtype
@@ -154,24 +153,14 @@ class _Head:
                 losses, nlls, probs = self._losses(logits, targets[rows])
                 if gradients is not None:
                     logit_grads = self._logit_gradients(probs, targets[rows])
-            self._clear_tail(start, losses, nlls, logit_grads)
+            for part in (losses, nlls, logit_grads):
+                if part is not None:
+                    part[max(0, self.num_counted - start) :] = 0
             loss += losses.sum()
             nll += nlls.sum()
             if gradients is not None and logit_grads is not None:
                 self._add_gradients(logit_grads, chunk, w, rows, gradients)
         return loss, nll
-
-    def _clear_tail(self, start: int, *parts: Tensor | None) -> None:
-        """Set rows (C, ..) of a chunk that do not count to zero, in place."""
-        for part in parts:
-            if part is None:
-                continue
-            if isinstance(self.num_counted, int):
-                part[max(0, self.num_counted - start) :] = 0
-            else:
-                rows = torch.arange(start, start + len(part), device=part.device)
-                is_tail = rows >= self.num_counted
-                part.masked_fill_(is_tail if part.dim() == 1 else is_tail[:, None], 0)
 
     def _losses(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return loss (C,), negative log-likelihood (C,) and probabilities (C, V).

@@ -13,13 +13,11 @@ from transformer_mt.config.training import TrainingSettings
 from transformer_mt.devices import choose_precision
 from transformer_mt.models.build import build_model
 from transformer_mt.models.seq2seq import Seq2Seq
-from transformer_mt.nn.kernels.dispatch import varlen_argument_of
 from transformer_mt.nn.layers import LayerDropout
 from transformer_mt.training.activation_checkpointing import recompute_layers
 from transformer_mt.training.attention import choose_attention
 from transformer_mt.training.distributed import World
 from transformer_mt.training.gradients import Gradients
-from transformer_mt.training.graph import cuda_recorder
 from transformer_mt.training.muon import build_muon
 from transformer_mt.training.optimizers import build_adam
 from transformer_mt.training.prepare_data import Data
@@ -71,7 +69,6 @@ def build_updater(config: Config, model: Seq2Seq, *, world: World, device: torch
         label_smoothing=settings.label_smoothing,
         compiled=is_compiled,
         working=working,
-        record=cuda_recorder() if _takes_graphs(settings, world, device) else None,
     )
     return Updater(
         gradients,
@@ -89,20 +86,6 @@ def build_optimizer(model: Seq2Seq, settings: TrainingSettings) -> torch.optim.O
         "muon": partial(build_muon, model),
     }
     return rules[settings.optimizer.type](**settings.optimizer.model_dump(exclude={"type"}))
-
-
-def _takes_graphs(settings: TrainingSettings, world: World, device: torch.device) -> bool:
-    """Return whether graphs are wanted and can be tried; say why not, where they are wanted."""
-    if not settings.cuda_graph:
-        return False
-    if device.type != "cuda" or varlen_argument_of(device.index or 0) is None:
-        reason = f"{device} has no CUDA attention for packed sentences"
-    elif world.size > 1:
-        reason = f"{world.size} processes exchange gradients in the backward pass"
-    else:
-        return True
-    logger.warning("training.cuda_graph has no effect: %s", reason)
-    return False
 
 
 def seed_dropout(config: Config, world: World, *, step: int) -> None:

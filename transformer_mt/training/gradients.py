@@ -11,13 +11,12 @@ from torch.nn.parallel import DistributedDataParallel
 
 from transformer_mt.data.batches import Batch
 from transformer_mt.errors import ConfigError, TmtError
-from transformer_mt.models.batch_loss import PackedPairs, packed_loss
+from transformer_mt.models.batch_loss import batch_loss
 from transformer_mt.models.seq2seq import Seq2Seq
 from transformer_mt.nn.layers import LayerDropout
 from transformer_mt.out_of_memory import attempt
 from transformer_mt.training.compilation import compile_layers
 from transformer_mt.training.distributed import World
-from transformer_mt.training.graph import GraphedGradients, Record
 from transformer_mt.training.working_weights import WorkingWeights
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -40,12 +39,8 @@ class ModelWithLoss(nn.Module):
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return the label-smoothed and the plain loss of a batch, sums over its tokens in nats."""
-        return self.loss_of(PackedPairs.of(batch))
-
-    def loss_of(self, pairs: PackedPairs) -> tuple[Tensor, Tensor]:
-        """Return the same for a batch that is laid out already."""
-        return packed_loss(
-            self.model, pairs, label_smoothing=self.label_smoothing, compiled=self.compiled
+        return batch_loss(
+            self.model, batch, label_smoothing=self.label_smoothing, compiled=self.compiled
         )
 
 
@@ -70,7 +65,6 @@ class Gradients:
         label_smoothing: float,
         compiled: bool = False,
         working: WorkingWeights | None = None,
-        record: Record | None = None,
     ) -> None:
         self.model = model
         self.scaler = torch.amp.GradScaler(device.type, enabled=precision == "fp16")
@@ -91,9 +85,6 @@ class Gradients:
         self.with_loss = with_loss
         self.replicated = world.replicate(
             with_loss, device, some_unused=_leaves_out_layers(with_loss)
-        )
-        self._graphs = (
-            None if record is None else GraphedGradients(with_loss, self._compute, record=record)
         )
         # The ranks of a sharded model meet in each pass: one that repeats a pass would be alone.
         self._can_retry = world.size == 1 or isinstance(self.replicated, DistributedDataParallel)
@@ -167,8 +158,6 @@ class Gradients:
         Until the backward pass of the last part no rank waits for another, so that all can agree
         before it whether they go on. That pass hardly needs more memory than is taken by then.
         """
-        if self._graphs is not None:
-            return self._attempt(partial(self._replay, parts, num_tokens), parts, can_retry=True)
         with self._world.exchange(self.replicated, now=False):
             but_last = partial(self._all_but_last, parts, num_tokens)
             done = self._attempt(but_last, parts, can_retry=self._can_retry)
@@ -211,22 +200,6 @@ class Gradients:
         if self._working is not None and self._world.size == 1:
             # Sums of many micro-batches are exact; with ranks, their exchange must come first.
             self._working.hand_over_gradients()
-        return torch.stack(losses).detach()
-
-    def _replay(self, parts: Sequence[Batch], num_tokens: float) -> Tensor:
-        """Compute the gradients of all parts by graphs, on one rank; return the two loss sums."""
-        assert self._graphs is not None
-        self._graphs.clear()
-        losses = torch.zeros(2, device=self._device)
-        for part in parts:
-            losses += self._graphs(part.to(self._device), 1 / num_tokens)
-        return losses
-
-    def _compute(self, pairs: PackedPairs, factor: Tensor) -> Tensor:
-        """Add the gradients of a micro-batch times a factor (); return its two loss sums (2,)."""
-        with self.autocast():
-            losses = self.with_loss.loss_of(pairs)
-        torch.autograd.backward(losses[0] * factor)
         return torch.stack(losses).detach()
 
     def _attempt(

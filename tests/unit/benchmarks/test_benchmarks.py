@@ -25,6 +25,7 @@ from transformer_mt.benchmarks.training import (
 )
 from transformer_mt.data.batches import Batch
 from transformer_mt.models.build import build_model
+from transformer_mt.packing import Segments
 
 CPU = torch.device("cpu")
 
@@ -90,15 +91,10 @@ def padded_batch() -> Batch:
     """Two sentences of 3 and 2 source tokens, 2 and 2 target tokens, and 1 + 2 of padding."""
     return Batch(
         src=torch.tensor([5, 6, 3, 7, 3, 0]),
-        src_lengths=torch.tensor([3, 2]),
+        src_segments=Segments.of([3, 2], num_tail_rows=1),
         tgt_in=torch.tensor([2, 8, 2, 9, 0, 0]),
         tgt_out=torch.tensor([8, 3, 9, 3, 0, 0]),
-        tgt_lengths=torch.tensor([2, 2]),
-        num_src_tokens=5,
-        num_tgt_tokens=4,
-        num_pairs=2,
-        max_src_length=3,
-        max_tgt_length=2,
+        tgt_segments=Segments.of([2, 2], num_tail_rows=2),
     )
 
 

@@ -504,3 +504,17 @@ def test_records_older_than_the_clean_up_of_sources_read_as_without(tmp_path: Pa
     assert not load_recorded(path).data.clean_source
     path.write_text(dump_config(load_config(path)), encoding="utf-8")
     assert load_recorded(path) == load_config(path)
+
+
+def test_a_setting_of_an_earlier_version_is_read_without_effect(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    limit = "  max_steps: 100"
+    parsed = [
+        parse_config(GOOD.replace(limit, f"{limit}\n{line}"), "a.yaml")
+        for line in ("", "  cuda_graph: false", "  cuda_graph: true")
+    ]
+    assert parsed[0] == parsed[1] == parsed[2]
+    assert caplog.messages == [
+        "setting cuda_graph is gone and has no effect; instead there is training.compile"
+    ]

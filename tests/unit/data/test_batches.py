@@ -53,8 +53,8 @@ def sentences(packed: torch.Tensor, lengths: torch.Tensor) -> list[Sentence]:
 def pairs_of(batch: Batch) -> list[tuple[Sentence, Sentence]]:
     return list(
         zip(
-            sentences(batch.src, batch.src_lengths),
-            sentences(batch.tgt_out, batch.tgt_lengths),
+            sentences(batch.src, batch.src_segments.lengths),
+            sentences(batch.tgt_out, batch.tgt_segments.lengths),
             strict=True,
         )
     )
@@ -79,20 +79,22 @@ def equal(first: list[Step], second: list[Step]) -> bool:
 def test_a_batch_is_what_its_docstring_says() -> None:
     stream = BatchStream(Mixture([made_up(200)], seed=1), max_tokens=64)
     for batch, _ in epochs(stream):
-        assert batch.num_pairs == len(batch.src_lengths) == len(batch.tgt_lengths)
+        assert batch.num_pairs == len(batch.src_segments.lengths) == len(batch.tgt_segments.lengths)
         assert batch.num_tgt_tokens == len(batch.tgt_out) == len(batch.tgt_in)
-        assert batch.tgt_lengths.sum() == len(batch.tgt_out)
-        assert batch.src_lengths.sum() == len(batch.src)
-        assert batch.max_src_length == batch.src_lengths.max()
-        assert batch.max_tgt_length == batch.tgt_lengths.max()
-        assert batch.tgt_lengths.tolist() == sorted(batch.tgt_lengths.tolist())
+        assert batch.tgt_segments.lengths.sum() == len(batch.tgt_out)
+        assert batch.src_segments.lengths.sum() == len(batch.src)
+        assert batch.src_segments.max_length == batch.src_segments.lengths.max()
+        assert batch.tgt_segments.max_length == batch.tgt_segments.lengths.max()
+        assert batch.tgt_segments.lengths.tolist() == sorted(batch.tgt_segments.lengths.tolist())
         assert {t.dtype for t in (batch.src, batch.tgt_in, batch.tgt_out)} == {torch.int64}
-        assert {t.dtype for t in (batch.src_lengths, batch.tgt_lengths)} == {torch.int64}
-        read = sentences(batch.tgt_in, batch.tgt_lengths)
-        said = sentences(batch.tgt_out, batch.tgt_lengths)
+        assert {t.dtype for t in (batch.src_segments.lengths, batch.tgt_segments.lengths)} == {
+            torch.int64
+        }
+        read = sentences(batch.tgt_in, batch.tgt_segments.lengths)
+        said = sentences(batch.tgt_out, batch.tgt_segments.lengths)
         assert read == [(BOS_ID, *sentence[:-1]) for sentence in said]
         assert all(sentence[-1] == EOS_ID for sentence in said)
-        assert all(s[-1] == EOS_ID for s in sentences(batch.src, batch.src_lengths))
+        assert all(s[-1] == EOS_ID for s in sentences(batch.src, batch.src_segments.lengths))
 
 
 def test_targets_can_be_turned_around_and_end_as_before() -> None:
@@ -103,15 +105,18 @@ def test_targets_can_be_turned_around_and_end_as_before() -> None:
     for batches in (streamed, list(eval_batches(pairs, max_tokens=64, reverse_target=True))):
         assert {pair for batch in batches for pair in pairs_of(batch)} == turned
         for batch in batches:
-            read = sentences(batch.tgt_in, batch.tgt_lengths)
-            said = sentences(batch.tgt_out, batch.tgt_lengths)
+            read = sentences(batch.tgt_in, batch.tgt_segments.lengths)
+            said = sentences(batch.tgt_out, batch.tgt_segments.lengths)
             assert read == [(BOS_ID, *sentence[:-1]) for sentence in said]
 
 
 def test_a_batch_moves_whole() -> None:
     (batch, _), *_ = take(BatchStream(Mixture([made_up(9)], seed=1), max_tokens=64), 1)
     moved = batch.to("meta")
-    assert all(t.is_meta for t in vars(moved).values() if isinstance(t, torch.Tensor))
+    parts = [vars(part) for part in (moved, moved.src_segments, moved.tgt_segments)]
+    tensors = [t for part in parts for t in part.values() if isinstance(t, torch.Tensor)]
+    assert len(tensors) == 11
+    assert all(t.is_meta for t in tensors)
     assert moved.num_tgt_tokens == batch.num_tgt_tokens
 
 
@@ -131,7 +136,7 @@ def test_a_tail_of_padding_makes_the_number_of_rows_a_multiple() -> None:
     steps, expected = epochs(stream), epochs(plain)
     assert [place for _, place in steps] == [place for _, place in expected]
     for (batch, _), (same, _) in zip(steps, expected, strict=True):
-        assert batch.num_src_tokens == len(same.src)
+        assert batch.src_segments.num_tokens == len(same.src)
         assert batch.num_tgt_tokens == len(same.tgt_in)
         for name in ("src", "tgt_in", "tgt_out"):
             rows, tokens = getattr(batch, name), getattr(same, name)
@@ -139,8 +144,8 @@ def test_a_tail_of_padding_makes_the_number_of_rows_a_multiple() -> None:
             assert (rows[len(tokens) :] == PAD_ID).all()
             assert len(rows) in (16, 32, 48, 64)
             assert 1 <= len(rows) - len(tokens) <= 16
-        assert batch.src_lengths.equal(same.src_lengths)
-        assert batch.tgt_lengths.equal(same.tgt_lengths)
+        assert batch.src_segments.lengths.equal(same.src_segments.lengths)
+        assert batch.tgt_segments.lengths.equal(same.tgt_segments.lengths)
 
 
 def test_a_pair_as_long_as_the_budget_has_a_tail_beyond_it() -> None:
@@ -148,7 +153,7 @@ def test_a_pair_as_long_as_the_budget_has_a_tail_beyond_it() -> None:
         Mixture([pack_pairs([[5] * 31], [[5]])], seed=1), max_tokens=32, row_multiple=16
     )
     ((batch, _),) = epochs(stream)
-    assert (batch.num_src_tokens, len(batch.src), len(batch.tgt_in)) == (32, 48, 16)
+    assert (batch.src_segments.num_tokens, len(batch.src), len(batch.tgt_in)) == (32, 48, 16)
 
 
 def test_budget_counts_the_longer_side() -> None:
@@ -391,7 +396,7 @@ def test_sampling_keeps_the_texts_and_the_budget(sampled_data: tuple[Tokenizers,
     tokens = [sum(b.num_tgt_tokens for b, _ in steps) for steps in (usual, sampled)]
     assert tokens[1] > 1.1 * tokens[0]
     for batch, _ in sampled:
-        assert batch.tgt_lengths.tolist() == sorted(batch.tgt_lengths.tolist())
+        assert batch.tgt_segments.lengths.tolist() == sorted(batch.tgt_segments.lengths.tolist())
 
 
 def test_sampling_is_new_each_epoch(sampled_data: tuple[Tokenizers, Mixture]) -> None:
@@ -424,7 +429,7 @@ def test_eval_batches_hold_everything_once_in_order_of_length() -> None:
     pairs = made_up(300)
     batches = list(eval_batches(pairs, max_tokens=100))
     assert sorted(p for b in batches for p in pairs_of(b)) == sorted(all_pairs(pairs))
-    lengths = [length for batch in batches for length in batch.tgt_lengths.tolist()]
+    lengths = [length for batch in batches for length in batch.tgt_segments.lengths.tolist()]
     assert lengths == sorted(lengths)
     assert max(max(len(b.src), len(b.tgt_out)) for b in batches) <= 100
 
@@ -432,7 +437,9 @@ def test_eval_batches_hold_everything_once_in_order_of_length() -> None:
 def test_eval_batches_drop_neither_empty_nor_very_long_lines() -> None:
     pairs = pack_pairs([[], [5] * 50, [5]], [[5], [], [5] * 70])
     batches = list(eval_batches(pairs, max_tokens=20))
-    assert [(b.src_lengths.tolist(), b.tgt_lengths.tolist()) for b in batches] == [
+    assert [
+        (b.src_segments.lengths.tolist(), b.tgt_segments.lengths.tolist()) for b in batches
+    ] == [
         ([51], [1]),
         ([1], [2]),
         ([2], [71]),

@@ -230,8 +230,3 @@ def test_a_run_resumes_where_auto_is_another_precision(run_config, monkeypatch):
             train(settings)
     monkeypatch.setattr("transformer_mt.training.build.choose_precision", lambda *_: "fp16")
     assert metrics_without_times(Path(train(settings).run_dir))[-1]["step"] == 3
-
-
-def test_a_cuda_graph_goes_with_precision_auto():
-    settings = TrainingSettings(max_steps=1, precision="auto", cuda_graph=True, static_shape=True)
-    assert list(settings.contradictions()) == []

@@ -1,6 +1,7 @@
 """Out of memory: the work is done in smaller parts with the same result, counted, and bounded."""
 
 import sys
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -81,12 +82,12 @@ def test_an_update_in_smaller_parts_has_the_same_gradient(
 def test_the_halves_of_a_batch_are_the_batch(some_batches):
     for batch in some_batches[:-1]:  # the last one is a single pair
         first, second = batch.halves()
-        for name in ("src", "src_lengths", "tgt_in", "tgt_out", "tgt_lengths"):
-            whole = torch.cat([getattr(first, name), getattr(second, name)])
-            assert torch.equal(whole, getattr(batch, name))
+        for name in ("src", "src_segments.lengths", "tgt_in", "tgt_out", "tgt_segments.lengths"):
+            whole, *halves = map(attrgetter(name), (batch, first, second))
+            assert torch.equal(torch.cat(halves), whole)
         for half in (first, second):
-            assert half.num_tgt_tokens == len(half.tgt_in) == half.tgt_lengths.sum()
-            assert half.max_src_length == half.src_lengths.max()
+            assert half.num_tgt_tokens == len(half.tgt_in) == half.tgt_segments.lengths.sum()
+            assert half.src_segments.max_length == half.src_segments.lengths.max()
     (alone,) = some_batches[0].part(0, 1).halves()
     assert alone.num_pairs == 1
 

@@ -9,7 +9,6 @@ import torch.nn.functional as F
 
 from tests.tiny_runs import metrics_without_times
 from transformer_mt.log import read_metrics
-from transformer_mt.packing import Segments
 from transformer_mt.training.state import Stopwatch
 from transformer_mt.training.trainer import train
 from transformer_mt.training.update import Updater
@@ -20,16 +19,11 @@ SMOOTHING = 0.3
 @torch.no_grad()
 def plain_losses(model, batch):
     """Smoothed and plain loss of each token, by torch's own function."""
-    src, tgt_in = batch.src[: batch.num_src_tokens], batch.tgt_in[: batch.num_tgt_tokens]
-    src_segments, tgt_segments = (
-        Segments.of(lengths.tolist()) for lengths in (batch.src_lengths, batch.tgt_lengths)
-    )
-    states = model(src, src_segments, tgt_in, tgt_segments)
+    batch = batch.part(0, batch.num_pairs)  # without its tail
+    states = model(batch.src, batch.src_segments, batch.tgt_in, batch.tgt_segments)
     logits = (states @ model.decoder.output.weight.T).double()
     return [
-        F.cross_entropy(
-            logits, batch.tgt_out[: len(logits)], label_smoothing=share, reduction="none"
-        )
+        F.cross_entropy(logits, batch.tgt_out, label_smoothing=share, reduction="none")
         for share in (SMOOTHING, 0.0)
     ]
 
@@ -46,7 +40,7 @@ def seen(monkeypatch):
             (
                 torch.cat([smoothed for smoothed, _ in losses]),
                 torch.cat([nll for _, nll in losses]),
-                sum(len(batch.tgt_lengths) for batch in micro_batches),
+                sum(batch.num_pairs for batch in micro_batches),
             )
         )
         original(self, micro_batches, **arguments)

@@ -53,7 +53,7 @@ def test_a_tail_of_padding_changes_neither_loss_nor_gradients(
         sums[0].backward()
         gradients = {name: weight.grad for name, weight in model.named_parameters()}
         results.append((torch.stack(sums).detach(), gradients))
-        assert (batch.src.numel() > batch.num_src_tokens) == (row_multiple is not None)
+        assert (batch.src.numel() > batch.src_segments.num_tokens) == (row_multiple is not None)
     torch.testing.assert_close(*results, rtol=1e-9, atol=1e-12)
 
 
