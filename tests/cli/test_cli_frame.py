@@ -402,7 +402,7 @@ def test_text_is_read_by_the_locale_where_it_is_not_utf8(monkeypatch: pytest.Mon
         (["config", "show"], "give a config as an argument, or with --config"),
         (["config", "check"], "give configs as arguments, or with --config"),
         (["inspect", "base", "--config", "base"], "name the same thing: give one of them"),
-        (["lab", "schedule", "base", "-c", "base"], "name the same thing: give one of them"),
+        (["lab", "scaling"], "run `python -m experiments` in a checkout"),
         (["config", "show", "a", "b"], "unexpected extra argument"),
         (["config", "show", "--sett", "x"], "No such option: --sett; did you mean --set?"),
         (["train", "--lr", "1"], "No such option: --lr; give --set training.lr=.."),
@@ -560,7 +560,7 @@ def test_pictures_need_no_backend_of_a_notebook() -> None:
 
 
 def test_wrong_values_of_options_are_named_in_plain_words() -> None:
-    result = CliRunner().invoke(app, ["lab", "memory", "--task", "copie"])
+    result = CliRunner().invoke(app, ["translate", "--precision", "copie"])
     assert (result.exit_code, "Value error" in result.output) == (2, False)
     assert "'copie' is not one of" in result.output
     result = CliRunner().invoke(app, ["translate", "--beam-size", "0"])

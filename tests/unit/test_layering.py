@@ -23,8 +23,7 @@ LAYERS = [
     {"translation"},
     {"evaluation", "explain"},
     {"training", "export", "serving"},
-    {"benchmarks"},
-    {"lab"},
+    {"benchmarks", "comparison"},
     {"cli"},
     {"__main__"},
 ]

@@ -29,8 +29,8 @@ from transformer_mt.locations import run_folder
 from transformer_mt.translation.load import load_model, make_translator
 
 if TYPE_CHECKING:
+    from transformer_mt.comparison import ComparedRun
     from transformer_mt.data.test_sets import TestSet
-    from transformer_mt.lab.comparison import ComparedRun
     from transformer_mt.metrics.by_length import Bucket
     from transformer_mt.metrics.significance import SureScore
 
@@ -91,14 +91,14 @@ def compare(
     edges = check_length_options(by_length, length_edges, figure)
     folders = [run_folder(run) for run in runs]
 
-    from transformer_mt.data.test_sets import TestSet
-    from transformer_mt.lab.comparison import (
+    from transformer_mt.comparison import (
         METRICS,
         common_test_set,
         compare_by_length,
         compare_runs,
         read_facts,
     )
+    from transformer_mt.data.test_sets import TestSet
     from transformer_mt.training.run_directory import RunDirectory
 
     found = [*map(RunDirectory, folders)]
@@ -206,7 +206,7 @@ def _markdown(table: list[list[str]]) -> Iterator[str]:
 def _record(
     test: "TestSet", rows: "Sequence[ComparedRun]", buckets: "Mapping[str, Sequence[Bucket]]"
 ) -> dict[str, Any]:
-    from transformer_mt.lab.comparison import hash_of
+    from transformer_mt.comparison import hash_of
 
     return {
         "test_set": {"name": test.name, "num_lines": len(test.sources), "hash": hash_of(test)},

@@ -49,7 +49,6 @@ COMMANDS = {
     "plot": "Draw the learning curves of one or more runs.",
     "inspect": "Print a model's parameters, arithmetic and memory, by part.",
     "bench": "Measure speed and memory of training and translation.",
-    "lab": "Experiments that explain, with figures and numbers.",
     "tokenizer": "Train, use and look into tokenizers.",
     "config": "Show, check and describe configs.",
 }
@@ -121,6 +120,11 @@ class Program(CommandGroup):
                 return super().resolve_command(ctx, [args[1], "--help"])
             typer.echo(ctx.get_help())
             raise typer.Exit
+        if args[0] == "lab":
+            ctx.fail(
+                "`tmt lab` has left the program: run `python -m experiments` in a checkout "
+                "(docs/lab.md)"
+            )
         if args[0] in CALLED_ELSEWHERE:
             ctx.fail(f"No such command '{args[0]}'. Did you mean '{CALLED_ELSEWHERE[args[0]]}'?")
         return super().resolve_command(ctx, args)

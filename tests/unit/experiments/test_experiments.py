@@ -1,27 +1,25 @@
-"""What the lab computes, against definitions; what it draws is looked at by people."""
+"""The experiments: numbers against definitions, and every command at its smallest size."""
 
 import csv
-import sys
-from functools import partial
-from pathlib import Path
 
 import pytest
 import torch
+from typer.testing import CliRunner
 
-from tests.commands import tmt
+from experiments import complexity, memory
+from experiments.__main__ import app
+from experiments.complexity import LAYERS, LayerCost, exponents
+from experiments.lengths import by_mask, encoder_step, fitted_exponent, layer_step, measure
+from experiments.memory import MODELS, MemoryPoint, draw_batch, lengths_of, measure_memory
+from experiments.patterns import CPU, PATTERNS, settings
+from experiments.scaling import jacobian_norms, measure_scaling
+from experiments.schedules import schedule_curves
 from transformer_mt.config.training import CosineSchedule, NoamSchedule, TrainingSettings
-from transformer_mt.lab import complexity, memory
-from transformer_mt.lab.complexity import LAYERS, LayerCost, exponents, measure_complexity, step_of
-from transformer_mt.lab.memory import MODELS, MemoryPoint, draw_batch, lengths_of, measure_memory
-from transformer_mt.lab.scaling import jacobian_norms, measure_scaling
-from transformer_mt.lab.schedules import schedule_curves
 from transformer_mt.training.schedules import build_schedule
-
-lab = partial(tmt, "lab")
 
 
 @pytest.mark.parametrize(
-    "settings",
+    "training",
     [
         TrainingSettings(max_steps=500, schedule=NoamSchedule(type="noam", warmup_steps=50)),
         TrainingSettings(
@@ -31,9 +29,9 @@ lab = partial(tmt, "lab")
         ),
     ],
 )
-def test_the_schedule_of_the_config_is_drawn_as_it_is_and_all_reach_its_peak(settings):
-    curves = schedule_curves(settings, d_model=16, num_steps=500, num_points=500)
-    own = build_schedule(settings, d_model=16)
+def test_the_schedule_of_the_config_is_drawn_as_it_is_and_all_reach_its_peak(training):
+    curves = schedule_curves(training, d_model=16, num_steps=500, num_points=500)
+    own = build_schedule(training, d_model=16)
     assert curves.steps == list(range(1, 501))
     assert curves.rates[curves.chosen] == [own(step, (step - 1) / 500) for step in curves.steps]
     assert len(curves.rates) == 6
@@ -69,11 +67,28 @@ def test_exponents_are_those_of_the_greatest_lengths():
 
 @pytest.mark.parametrize("layer", LAYERS)
 def test_every_layer_can_be_measured(layer):
-    step_of(layer, 40)()
-    (short, long) = measure_complexity([32, 40], layers=[layer])
-    assert (short.layer, short.length, long.length) == (layer, 32, 40)
-    assert short.seconds > 0
-    assert short.memory_bytes >= 0
+    cost = measure(complexity.step_of(layer, 40), device=CPU, repeats=1)
+    assert cost.seconds > 0
+    assert cost.memory_bytes >= 0
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_every_way_of_attending_can_be_measured(pattern):
+    chosen = settings(pattern, 40)
+    layer_step(chosen, 40, device=CPU, way=by_mask)()
+    encoder_step(chosen, 40, device=CPU)()
+
+
+def test_memory_is_what_a_step_takes():
+    def step() -> None:
+        torch.ones(30 << 20, dtype=torch.uint8)
+
+    assert measure(step, device=CPU, repeats=1).memory_bytes == pytest.approx(30 << 20, rel=0.1)
+
+
+def test_the_exponent_of_a_power_law_is_found():
+    lengths = [10, 20, 50]
+    assert fitted_exponent(lengths, [3 * n**1.5 for n in lengths]) == pytest.approx(1.5)
 
 
 def test_the_tasks_ask_for_what_they_say():
@@ -109,24 +124,13 @@ def test_every_model_can_be_trained(name):
     assert [(point.model, point.distance) for point in points] == [(name, 2), (name, 6)]
 
 
-def test_what_models_remember_is_a_table_and_a_figure(tmp_path, monkeypatch):
-    pytest.importorskip("matplotlib")
-    points = [MemoryPoint(model, n, 1 / n) for model in MODELS for n in (5, 10)]
-    monkeypatch.setattr(memory, "measure_memory", lambda task, **_: points)
-    result = lab("memory", "--task", "reverse", "--output", tmp_path)
-    assert result.exit_code == 0, result.output
-    lines = result.stdout.splitlines()
-    assert lines[0].split() == ["accuracy", "at", "5", "10"]
-    assert lines[1].split()[-2:] == ["0.20", "0.10"]
-    assert Path(lines[-1]).read_text().count("\n") == 1 + len(points)
-
-
 @pytest.mark.parametrize(
     ("arguments", "num_rows"),
     [
-        (["schedule", "--config", "base", "--steps", 2000], 500),
-        (["scaling", "--keys", 8], 18),
-        (["complexity", "--lengths", "32,64"], 2 * len(LAYERS)),
+        (["schedules", "base", "--steps", "2000"], 500),
+        (["scaling", "--keys", "2"], 18),
+        (["complexity", "--length", "32", "--length", "64"], 2 * len(LAYERS)),
+        (["memory", "--updates", "1"], 5 * len(MODELS)),
     ],
 )
 def test_every_experiment_writes_two_pictures_and_its_numbers(
@@ -135,35 +139,12 @@ def test_every_experiment_writes_two_pictures_and_its_numbers(
     pytest.importorskip("matplotlib")
     costs = [LayerCost(layer, n, n / 1000, 100 * n) for layer in LAYERS for n in (32, 64)]
     monkeypatch.setattr(complexity, "measure_complexity", lambda lengths: costs)
-    result = lab(*arguments, "--output", tmp_path / "lab")
+    points = [MemoryPoint(model, n, 1 / n) for model in MODELS for n in (5, 10, 20, 50, 100)]
+    monkeypatch.setattr(memory, "measure_memory", lambda task, **_: points)
+    result = CliRunner().invoke(app, [*arguments, "--output", str(tmp_path)])
     assert result.exit_code == 0, result.output
-    paths = [Path(line) for line in result.stdout.splitlines()[-3:]]
-    assert [path.name for path in paths] == [f"{arguments[0]}.{x}" for x in ("png", "svg", "csv")]
-    assert all(path.stat().st_size > 2000 for path in paths[:2])
-    with paths[2].open(newline="") as file:
+    (numbers,) = tmp_path.glob("*.csv")
+    for suffix in (".png", ".svg"):
+        assert numbers.with_suffix(suffix).stat().st_size > 2000
+    with numbers.open(newline="") as file:
         assert len(list(csv.DictReader(file))) == num_rows
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["complexity", "--lengths", "64"], "expected two or more numbers from 32"),
-        (["complexity", "--lengths", "64,x"], "expected two or more numbers from 32"),
-        (["schedule", "--config", "nothing"], "nothing"),
-        (["scaling", "--output", "FILE"], "it is a file; name a folder"),
-        (["memory", "--output", "/dev/null/x"], "/dev/null is no folder"),
-    ],
-)
-def test_mistakes_are_named_in_one_line(tmp_path, arguments, words):
-    (tmp_path / "file").write_text("")
-    result = lab(*(tmp_path / "file" if word == "FILE" else word for word in arguments))
-    assert result.exit_code == 2
-    assert words in result.stderr
-
-
-def test_without_matplotlib_nothing_is_measured(monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    result = lab("scaling")
-    assert result.exit_code == 2
-    assert "pip install 'transformer_mt[plot]'" in result.stderr
-    assert result.stdout == ""

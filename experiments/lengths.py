@@ -1,7 +1,4 @@
-"""Time and memory of training against the length of a sentence, for each attention pattern.
-
-A step is the forward and the backward pass of one sentence, without an optimizer.
-"""
+"""Cost of a forward and backward pass over one sentence, by its length."""
 
 import gc
 import math
@@ -27,10 +24,10 @@ Way = Callable[..., Tensor]
 
 @dataclass(frozen=True)
 class StepCost:
-    """What a training step costs.
+    """Cost of a forward and backward pass.
 
     Attributes:
-        seconds: Of the fastest.
+        seconds: Of the fastest pass.
         memory_bytes: Greatest memory during a step, beyond what was in use before it.
     """
 
@@ -54,7 +51,7 @@ def settings_for(pattern: str, length: int) -> dict[str, object]:
 
 
 def measure(step: Callable[[], object], *, device: torch.device, repeats: int = 2) -> StepCost:
-    """Make a step once for its memory, and some times for its time."""
+    """Run a step once for its memory, and `repeats` times for its time."""
     give_freed_memory_back()
     gc.collect()
     reset_peak_memory(device)
@@ -81,7 +78,7 @@ def layer_step(
         settings: With the pattern as that of the decoder.
         length: Tokens of the sentence.
         device: Where to compute.
-        way: How to attend: `nn.kernels.dispatch.attend`, or another that takes the same.
+        way: Function that attends: `nn.kernels.dispatch.attend`, or one with the same arguments.
     """
     model = build_model(settings, src_vocab_size=4, tgt_vocab_size=4)
     decoder = model.decoder

@@ -1,23 +1,32 @@
-"""How far back models remember: tasks in which the answer lies a known distance away.
+"""Memory of a model by distance: tasks whose answer lies a known number of tokens back.
 
 Source: the problem of long delays, Hochreiter and Schmidhuber 1997, section 5; Bahdanau et al.
 2015, section 1.
 """
 
+import dataclasses
 import random
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import torch
 import torch.nn.functional as F
+import typer
 from pydantic import TypeAdapter
 from torch import Tensor
 
+from experiments.results import DEFAULT_FOLDER, Folder, save
 from transformer_mt.config.families import ModelSettings
 from transformer_mt.models.build import build_model
 from transformer_mt.models.seq2seq import Seq2Seq
 from transformer_mt.packing import Segments
+from transformer_mt.plots.style import check_matplotlib, line_style, new_figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Task = Literal["recall", "copy", "reverse"]
 
@@ -42,17 +51,17 @@ MODELS: dict[str, Mapping[str, Any]] = {
     "LSTM, attention": {**_RECURRENT, "cell": "lstm", "attention": "general"},
     **{f"Transformer, {name}": {**_TRANSFORMER, "positions": {"type": name}} for name in POSITIONS},
 }
-"""Settings of the models, by what pictures call them."""
+"""Settings of the models, by their names in pictures."""
 
 
 @dataclass(frozen=True)
 class MemoryPoint:
-    """How often a trained model is right.
+    """Accuracy of a trained model at one distance.
 
     Attributes:
         model: One of `MODELS`.
-        distance: Tokens of the source, whose first one is asked for, or all of them.
-        accuracy: Share of target tokens that are the most probable ones, right ones before them.
+        distance: Tokens of the source.
+        accuracy: Share of target tokens that are the most probable ones, with teacher forcing.
     """
 
     model: str
@@ -69,14 +78,14 @@ def measure_memory(
     seed: int = 1,
     on_progress: Callable[[str], None] = lambda name: None,
 ) -> list[MemoryPoint]:
-    """Train each model on a task with sources of all lengths, and test it at some.
+    """Train each model on a task with sources of all lengths, and test it at some lengths.
 
     Args:
-        task: Say the first symbol of the source, or all of them, or all in reverse.
-        models: Some of `MODELS`.
-        distances: Lengths of the source; the greatest is also that of training.
-        num_updates: Of each model.
-        seed: Of weights and symbols; all models see the same sequences.
+        task: Repeat the first symbol of the source, or all of them, or all in reverse.
+        models: Names in `MODELS`.
+        distances: Lengths of the source; the greatest is also the longest in training.
+        num_updates: Updates of each model.
+        seed: For weights and symbols; all models see the same sequences.
         on_progress: Called with each model before its training.
     """
     points = []
@@ -113,7 +122,7 @@ def lengths_of(num_updates: int, *, longest: int, seed: int) -> Iterator[int]:
 
 
 def _logits(model: Seq2Seq, src: Tensor, tgt: Tensor) -> Tensor:
-    """Return the logits of each target token (B * T, V), given the right ones before it."""
+    """Return the logits of each target token (B * T, V), with teacher forcing."""
     tgt_in = F.pad(tgt[:, :-1], (1, 0), value=BOS)
     states = model(src.flatten(), _segments(src), tgt_in.flatten(), _segments(tgt))
     weight, bias = model.decoder.output_weight()
@@ -147,3 +156,52 @@ def _accuracy(model: Seq2Seq, task: Task, length: int, *, seed: int) -> float:
     src, tgt = draw_batch(task, length, num_sequences=256, generator=generator)
     right = _logits(model, src, tgt).argmax(-1) == tgt.flatten()
     return right.float().mean().item()
+
+
+def draw(points: Sequence[MemoryPoint], *, task: str) -> "Figure":
+    """Draw accuracy against distance: families of models on the left, positions on the right."""
+    figure = new_figure(11, 4.2)
+    panels = figure.subplots(1, 2, sharey=True)
+    models = list(dict.fromkeys(point.model for point in points))
+    transformers = [model for model in models if model.startswith("Transformer")]
+    families = [model for model in models if model not in transformers] + transformers[:1]
+    distances = sorted({point.distance for point in points})
+    for axes, shown in zip(panels, (families, transformers), strict=True):
+        for number, model in enumerate(shown):
+            own = [point for point in points if point.model == model]
+            x, y = [point.distance for point in own], [point.accuracy for point in own]
+            color, marker = line_style(number)
+            axes.plot(x, y, color=color, marker=marker, markersize=5, label=model)
+        axes.axhline(1 / NUM_SYMBOLS, color="gray", linestyle=":", label="chance")
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(distances, [str(distance) for distance in distances])
+        axes.set_xlabel("tokens of the source, which is also the distance to look back")
+        axes.set_ylim(0, 1.03)
+        axes.grid(alpha=0.3)
+        axes.legend(fontsize="x-small")
+    panels[0].set_ylabel(f"{task}: share of right tokens")
+    return figure
+
+
+def run(
+    task: Annotated[
+        Task, typer.Option(help="Repeat the first symbol, all of them, or all in reverse.")
+    ] = "copy",
+    updates: Annotated[int, typer.Option(metavar="N", min=1, help="Of each model.")] = NUM_UPDATES,
+    output: Folder = DEFAULT_FOLDER,
+) -> None:
+    """Train small models on random symbols and test them at several distances.
+
+    A plain RNN and an LSTM whose decoder sees only the encoder's last state, an LSTM with
+    attention, and Transformers with each positional encoding.
+    """
+    check_matplotlib()
+    on_progress = partial(print, "training", file=sys.stderr)
+    points = measure_memory(task, num_updates=updates, on_progress=on_progress)
+    distances = sorted({point.distance for point in points})
+    print(f"{'accuracy at':<28}{''.join(f'{distance:>6}' for distance in distances)}")
+    for model in dict.fromkeys(point.model for point in points):
+        own = {point.distance: point.accuracy for point in points if point.model == model}
+        print(f"{model:<28}{''.join(f'{own[distance]:>6.2f}' for distance in distances)}")
+    rows = [dataclasses.asdict(point) for point in points]
+    save(f"memory_{task}", draw(points, task=task), rows, output)

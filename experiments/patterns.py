@@ -1,20 +1,19 @@
-"""Time and memory of a training step against the length of a sentence, for each attention pattern.
-
-    python scripts/bench/patterns.py [--what layer|encoder] [--lengths 1024 2048 4096 8192]
+"""Time and memory of a training step by sentence length, for each attention pattern.
 
 A layer is self-attention of a decoder with its projections, 4 heads of 64 channels; an encoder has
-two whole layers. `mask` rows compute scores of all queries and keys and hide some: on the CPU with
+two whole layers. `mask` rows compute scores of all queries and keys and mask some: on the CPU with
 the products of full attention, and with the fused kernel of torch.
 """
 
-import argparse
 from collections.abc import Callable
 from functools import partial
+from typing import Annotated, Literal
 
 import torch
+import typer
 from torch import Tensor
 
-from transformer_mt.benchmarks.lengths import (
+from experiments.lengths import (
     by_mask,
     encoder_step,
     fitted_exponent,
@@ -54,24 +53,24 @@ def show(name: str, lengths: list[int], step_of: Callable[[int], Callable[[], ob
     print(f"| {' | '.join([name, *cells, f'{seconds:.2f}', f'{memory:.2f}'])} |", flush=True)
 
 
-def main() -> None:
-    """Run the command line."""
-    parser = argparse.ArgumentParser(description="Measure attention patterns on this processor.")
-    parser.add_argument("--what", choices=("layer", "encoder"), default="layer")
-    parser.add_argument("--lengths", type=int, nargs="+", default=[1024, 2048, 4096, 8192])
-    options = parser.parse_args()
+def run(
+    what: Annotated[Literal["layer", "encoder"], typer.Option(help="What to measure.")] = "layer",
+    lengths: Annotated[
+        list[int], typer.Option("--length", min=32, help="Tokens; give two or more.")
+    ] = [1024, 2048, 4096, 8192],  # noqa: B006 - typer reads the default; nothing changes it
+) -> None:
+    """Measure attention patterns on this processor; prints a table in Markdown."""
     torch.manual_seed(1)
-    lengths: list[int] = options.lengths
     heads = [f"{length:,} tokens" for length in lengths]
     print(f"| pattern | {' | '.join(heads)} | exponent of time | of memory |")
     print("|---" * (len(lengths) + 3) + "|")
     measure(layer_step(settings("full", 256), 256, device=CPU), device=CPU)  # kernels are chosen
-    for label, step_of in rows(options.what).items():
+    for label, step_of in rows(what).items():
         show(label, lengths, step_of)
 
 
 def rows(what: str) -> dict[str, Callable[[int], Callable[[], object]]]:
-    """Return what is measured: a step for each length."""
+    """Return what is measured: by name, a function from length to step."""
     if what == "encoder":
         return {name: partial(encoder, name) for name in PATTERNS}
     ways: dict[str, tuple[str, Callable[..., Tensor]]] = {n: (n, attend) for n in PATTERNS}
@@ -88,7 +87,3 @@ def encoder(name: str, length: int) -> Callable[[], object]:
 def layer(name: str, way: Callable[..., Tensor], length: int) -> Callable[[], object]:
     """Return a step of one layer whose attention is computed in a way."""
     return layer_step(settings(name, length), length, device=CPU, way=way)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,24 +1,26 @@
-"""Time and memory of one layer against the length of the sequence: Table 1 of the paper, measured.
+"""Time and memory of a layer by sequence length: Table 1 of the paper, measured.
 
 Source: Vaswani et al. 2017, section 4; Child et al. 2019, section 4.
 """
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
 
 import torch
+import typer
 from torch import Tensor, nn
 
-from transformer_mt.benchmarks.lengths import (
-    fitted_exponent,
-    layer_step,
-    measure,
-    one_sentence,
-    settings_for,
-)
+from experiments.lengths import fitted_exponent, layer_step, measure, one_sentence, settings_for
+from experiments.results import DEFAULT_FOLDER, Folder, save
 from transformer_mt.config.model import TransformerSettings
 from transformer_mt.nn.convolution import GatedConvolution, Windows
 from transformer_mt.nn.recurrent import CELLS, RecurrentLayer
+from transformer_mt.plots.style import check_matplotlib, line_style, new_figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 DEFAULT_LENGTHS = (256, 512, 1024, 2048, 4096)
 D_MODEL, NUM_HEADS, KERNEL_SIZE = 256, 4, 3
@@ -32,7 +34,7 @@ LAYERS = {
     "lstm": "recurrent (LSTM)",
     "convolution": f"convolutional (kernel {KERNEL_SIZE})",
 }
-"""What is measured, and how pictures call it."""
+"""The measured layers, with their names in pictures."""
 
 
 @dataclass(frozen=True)
@@ -75,8 +77,8 @@ def exponents(costs: Sequence[LayerCost], *, num_points: int = 3) -> dict[str, t
 
     Args:
         costs: Measured at two lengths or more.
-        num_points: So many of the greatest lengths; at small ones what costs the same for each
-            token, such as projections, hides how attention grows.
+        num_points: Number of the greatest lengths; at small ones the cost that is the same for
+            each token, such as projections, hides the growth of attention.
     """
     fitted = {}
     for layer in dict.fromkeys(cost.layer for cost in costs):
@@ -125,3 +127,54 @@ def _convolution(length: int) -> Callable[[Tensor], Tensor]:
     # As in a decoder: only the past.
     windows = Windows.of(one_sentence(length, CPU), range(1 - KERNEL_SIZE, 1))
     return lambda x: layer(x, windows)
+
+
+def draw(costs: Sequence[LayerCost]) -> "Figure":
+    """Draw time and memory against length, both on logarithmic axes, with fitted exponents."""
+    figure = new_figure(11, 4.8)
+    time, memory = figure.subplots(1, 2)
+    for number, (layer, (of_time, of_memory)) in enumerate(exponents(costs).items()):
+        own = [cost for cost in costs if cost.layer == layer]
+        lengths = [cost.length for cost in own]
+        color, marker = line_style(number)
+        for axes, values, exponent in (
+            (time, [cost.seconds for cost in own], of_time),
+            (memory, [cost.memory_bytes / 2**20 for cost in own], of_memory),
+        ):
+            label = f"{LAYERS[layer]}: $n^{{{exponent:.2f}}}$"
+            axes.plot(lengths, values, color=color, marker=marker, markersize=5, label=label)
+    time.set_ylabel("forward and backward pass (seconds)")
+    memory.set_ylabel("peak memory beyond the process's own (MiB)")
+    ticks = sorted({cost.length for cost in costs})
+    title = "growth at the three greatest lengths"
+    for axes in (time, memory):
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log")
+        axes.set_xticks(ticks, [f"{length:,}" for length in ticks])
+        axes.minorticks_off()
+        axes.set_xlabel("length n (tokens)")
+        axes.grid(alpha=0.3)
+        axes.legend(fontsize="x-small", title=title, title_fontsize="x-small", alignment="left")
+    return figure
+
+
+def run(
+    lengths: Annotated[
+        list[int], typer.Option("--length", min=32, help="Tokens; give two or more.")
+    ] = list(DEFAULT_LENGTHS),  # noqa: B006 - typer reads the default; nothing changes it
+    output: Folder = DEFAULT_FOLDER,
+) -> None:
+    """Measure forward and backward pass of one layer: attention, LSTM, convolution; on the CPU."""
+    check_matplotlib()
+    if len(set(lengths)) < 2:
+        raise typer.BadParameter("give two or more different lengths")
+    costs = measure_complexity(sorted(set(lengths)))
+    print(f"{'layer':<12}{'tokens':>8}{'seconds':>10}{'MiB':>9}")
+    for cost in costs:
+        print(
+            f"{cost.layer:<12}{cost.length:>8,}{cost.seconds:>10.4f}"
+            f"{cost.memory_bytes / 2**20:>9,.1f}"
+        )
+    for layer, (time, memory) in exponents(costs).items():
+        print(f"{layer:<12}time n^{time:.2f}, memory n^{memory:.2f} at the greatest lengths")
+    save("complexity", draw(costs), [dataclasses.asdict(cost) for cost in costs], output)

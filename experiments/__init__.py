@@ -1,0 +1,1 @@
+"""Experiments that explain the paper; not part of the installed package."""
