@@ -11,6 +11,10 @@ def main() -> None:
         from transformer_mt.processors import set_thread_limit
 
         set_thread_limit()
+        if next((word for word in sys.argv[1:] if not word.startswith("-")), "") == "train":
+            from transformer_mt.training.signals import hold_signals
+
+            hold_signals()
         from transformer_mt.cli.main import main as run
 
         run()

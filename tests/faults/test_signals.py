@@ -14,6 +14,7 @@ import pytest
 import transformer_mt
 from tests.faults.dying import at_line, run_in_child, run_ranks
 from tests.faults.test_crashes import assert_same_outcome
+from transformer_mt.__main__ import main
 from transformer_mt.config.schema import Config
 from transformer_mt.data import encoding
 from transformer_mt.errors import InterruptedRun
@@ -90,6 +91,23 @@ def test_every_signal_that_ends_a_program_is_a_request_to_stop(number: int) -> N
     with stop_request() as stop:
         signal.raise_signal(number)
         assert stop.signal_name == signal.Signals(number).name
+
+
+@pytest.mark.parametrize(("command", "waits"), [(["-q", "train"], True), (["score"], False)])
+def test_a_signal_in_the_first_moments_of_training_waits_for_its_handler(
+    monkeypatch: pytest.MonkeyPatch, command: list[str], waits: bool
+) -> None:
+    def program() -> None:
+        assert (signal.SIGUSR2 in signal.pthread_sigmask(signal.SIG_BLOCK, [])) == waits
+        if waits:
+            signal.raise_signal(signal.SIGUSR2)
+        with stop_request() as stop:
+            assert bool(stop) == waits
+
+    monkeypatch.setattr("sys.argv", ["tmt", *command])
+    monkeypatch.setattr("transformer_mt.cli.main.main", program)
+    main()
+    assert signal.SIGUSR2 not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
 
 
 def test_a_signal_that_was_ignored_stays_ignored() -> None:

@@ -22,6 +22,10 @@ _SIGNALS = [
 _ONE_REQUEST_SECONDS = 1.0
 
 
+_held: set[int] = set()
+"""Signals that wait since `hold_signals`."""
+
+
 class Interrupted(BaseException):
     """Raised inside a block that may be left at any point when a stop is requested."""
 
@@ -86,6 +90,17 @@ class StopRequest:
             raise Interrupted
 
 
+def hold_signals() -> None:
+    """Let signals wait until `stop_request` handles them: before, they would end the program.
+
+    For its first moments, which are spent on imports. Not SIGINT: Ctrl-C ends a program that has
+    done nothing yet.
+    """
+    if hasattr(signal, "pthread_sigmask"):
+        numbers = set(_SIGNALS) - {signal.SIGINT}
+        _held.update(numbers - signal.pthread_sigmask(signal.SIG_BLOCK, numbers))
+
+
 @contextmanager
 def stop_request() -> Iterator[StopRequest]:
     """Watch within the block for the signals that ask a program to stop.
@@ -110,6 +125,9 @@ def stop_request() -> Iterator[StopRequest]:
         if number == signal.SIGINT or signal.getsignal(number) is not signal.SIG_IGN
     ]
     before = {number: signal.signal(number, request.receive) for number in watched}
+    if _held:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _held)
+        _held.clear()
     try:
         yield request
     finally:
