@@ -41,17 +41,19 @@ from transformer_mt.translation.markup.recognition import (
         ("See https://a.b/c?d=1, (www.x.org).", ["https://a.b/c?d=1", "www.x.org"]),
         ("(https://a.b/c_(d), www.e.f/(g)_h.)", ["https://a.b/c_(d)", "www.e.f/(g)_h"]),
         ("Mail me.too+1@mail.example.org.", ["me.too+1@mail.example.org"]),
+        ("At 12:30:45, :name: and <<y>>", [":name:", "<<y>>"]),
+        ("Run `tmt -q` or ``a b``; ``quoted'' and `so' `", ["`tmt -q`", "``a b``"]),
     ],
 )
 def test_marks_are_found_and_text_is_left(line, marks):
     assert marks_in(line) == marks
 
 
-def test_what_looks_like_a_mark_and_is_none_is_told():
-    assert doubtful_in(r"{two words} <a b,c> {x} %s\n [[y]] %kk @me") == [
-        "{two words}", "<a b,c>", r"\n", "[[y]]", "%kk", "@me",
+def test_what_looks_like_a_mark_and_is_none_is_reported():
+    assert doubtful_in(r"{two words} <a b,c> {x} %s\n [[y]] %kk @me **so** :key") == [
+        "{two words}", "<a b,c>", r"\n", "[[y]]", "%kk", "@me", "**", "**", ":key",
     ]  # fmt: skip
-    assert doubtful_in("100% of 5 %, a < b > c, me@x.org, $5, {x} <b>") == []
+    assert doubtful_in("100% of 5 %, a < b > c, me@x.org, $5, {x} <b> 2 ** 3 :D http://x:80") == []
 
 
 @pytest.mark.parametrize(
@@ -81,7 +83,7 @@ def test_time_grows_with_the_line_and_not_with_its_square():
     assert [mark.place for mark in marks] == [*range(num - 1), num - 1]
     brackets = "http://" + "(." * 10**5 + "." * 10**5
     assert marks_in(brackets) == [brackets[: 7 + 2 * 10**5 - 1]]
-    for opening in ("{n, plural, ", "<!--", "__a ", '<a b="', "{% ", "%a"):
+    for opening in ("{n, plural, ", "<!--", "__a ", '<a b="', "{% ", "%a", " `a", ":a", "<<a"):
         assert len(marks_in(opening * 20_000)) <= 20_000
     assert marks_in("x" * 10**6 + " {a} %" + "0" * 10**5) == ["{a}", "%" + "0" * 10**5]
 
