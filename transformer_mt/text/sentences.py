@@ -11,6 +11,8 @@ _DOT_AFTER_ORDINALS = frozenset(
 )  # fmt: skip
 
 _ORDINAL_AT_END = re.compile(r"(?<![\d.,:])\d{1,2}\.$")
+_ABBREVIATION_AT_END = re.compile(r"\b(?:Ms|Mrs?|Dr|e\.g|i\.e|approx)\.$")
+"""English ones that sentencex takes for an end before some words: `Ms. Ionescu`."""
 
 
 @dataclass(frozen=True)
@@ -39,14 +41,19 @@ def split_sentences(line: str, language: str) -> list[Sentence]:
     sentences: list[Sentence] = []
     import sentencex
 
-    segments = sentencex.segment(plain_code(language), line)
+    code = plain_code(language)
+    continued = None
+    if code in _DOT_AFTER_ORDINALS:
+        continued = _ORDINAL_AT_END  # `im 2. Weltkrieg`
+    elif code == "en":
+        continued = _ABBREVIATION_AT_END
+    segments = sentencex.segment(code, line)
     if "".join(segments) != line:  # no promise of the library
         segments = [line]
     for segment in segments:
         text = segment.rstrip()
         spacing = segment[len(text) :]
-        goes_on = plain_code(language) in _DOT_AFTER_ORDINALS and text and sentences
-        if goes_on and _ORDINAL_AT_END.search(sentences[-1].text):  # `im 2. Weltkrieg`
+        if text and sentences and continued and continued.search(sentences[-1].text):
             last = sentences.pop()
             text = last.text + last.spacing + text
         elif not text and sentences:

@@ -52,6 +52,7 @@ def test_each_language_has_its_spacing():
         ("de", "Viele Menschen wurden im 2. Weltkrieg getötet."),
         ("de", "Das Bild ist z. B. 3.5 m breit, sagt Dr. Müller."),
         ("en", "Mr. Smith left the U.S. Army at 5 p.m. on Monday."),
+        ("en", "I ask you, Ms. Ionescu: Dr. Who costs approx. 5 dollars, e.g. This one?"),
     ],
 )
 def test_abbreviations_and_ordinals_end_no_sentence(language, line):
