@@ -73,7 +73,10 @@ def check_kind(path: Path, *, allowed: Collection[str] = ()) -> None:
             raise DataError(f"{path}: {name} data without its suffix: add {ending} to its name")
         if raw and suffix == ending and not raw.startswith(magic):
             raise DataError(f"{path}: no {name} data: rename it without {ending}, or copy it again")
-    kind = kind_of(_content(path), suffix)
+    content = _content(path)
+    if suffix in _ARCHIVES and content.startswith(tuple(magic for magic, _ in _ARCHIVES.values())):
+        raise DataError(f"{path}: an archive inside an archive: unpack it once")
+    kind = kind_of(content, suffix)
     if kind is not None and kind not in allowed:
         raise DataError(f"{path}: {kind}")
 
