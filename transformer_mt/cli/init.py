@@ -115,7 +115,8 @@ def _languages(
     facts: "TextFacts",
 ) -> tuple[str, str]:
     """Decide on the languages, and tell where they come from."""
-    from transformer_mt.text.languages import language_of_text, main_language
+    from transformer_mt.config.language_codes import plain_code
+    from transformer_mt.text.languages import language_of_text
 
     codes = []
     for side, option, option_code, name_code, texts in zip(
@@ -132,7 +133,7 @@ def _languages(
             raise ConfigError(f"the language of the {side} cannot be guessed: give {option} CODE")
         origin = "given" if option_code else "by the name" if name_code else "guessed by its words"
         logger.info("%s language: %s (%s)", side, code, origin)
-        if guess is not None and guess != main_language(code):
+        if guess is not None and guess != plain_code(code):
             logger.warning(
                 "the %s looks like %s, not %s: are the files in the right order? %s says otherwise",
                 side,

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from itertools import islice
 
 from transformer_mt.config.data import DataSettings, TextSource, TokenizerSettings
-from transformer_mt.config.language_codes import doubt_about
+from transformer_mt.config.language_codes import doubt_about, plain_code
 from transformer_mt.data.sources import PairSource
 from transformer_mt.errors import DataError
-from transformer_mt.text.languages import language_of_name, language_of_text, main_language
+from transformer_mt.text.languages import language_of_name, language_of_text
 from transformer_mt.text.tokenizer_training import suggested_vocab_size
 
 NUM_LOOKED_AT = 5000
@@ -86,7 +86,7 @@ def _check_order(looks: Sequence[Look], data: DataSettings, valid: Sequence[Pair
 
     Some may be meant so, such as for a model of both directions; all of them are a mistake.
     """
-    if main_language(data.src_lang) == main_language(data.tgt_lang):
+    if plain_code(data.src_lang) == plain_code(data.tgt_lang):
         return
     languages = (data.src_lang, data.tgt_lang)
     exchanged = [look for look in looks if _is_exchanged(look, languages, valid)]
@@ -109,10 +109,10 @@ def _check_order(looks: Sequence[Look], data: DataSettings, valid: Sequence[Pair
 
 def _is_exchanged(look: Look, languages: tuple[str, str], valid: Sequence[Pair]) -> bool:
     """Whether names, the commonest words, or a comparison with validation text say so."""
-    codes = tuple(map(main_language, languages))
+    codes = tuple(map(plain_code, languages))
     if isinstance(look.settings, TextSource):
         named = [language_of_name(path) for path in (look.settings.src, look.settings.tgt)]
-        found = tuple(main_language(code or "") for code in named)
+        found = tuple(plain_code(code or "") for code in named)
         if all(found):
             return found == codes[::-1]
     if not look.head:

@@ -7,10 +7,11 @@ from itertools import islice
 from pathlib import Path
 
 from transformer_mt.config import data as config
+from transformer_mt.config.language_codes import plain_code
 from transformer_mt.data.line_sources import field_names, parse_object
 from transformer_mt.errors import ConfigError, DataError
 from transformer_mt.text.file_kinds import check_kind
-from transformer_mt.text.languages import language_of_name, main_language
+from transformer_mt.text.languages import language_of_name
 from transformer_mt.text.lines import ARCHIVES, read_lines
 
 _KINDS = {
@@ -135,9 +136,9 @@ def _choose(
 
     def named(language: str | None, usual: Sequence[str]) -> list[str]:
         if language is not None:
-            main = main_language(language)
+            main = plain_code(language)
             if same := [
-                n for n, code in of_language.items() if code and main_language(code) == main
+                n for n, code in of_language.items() if code and plain_code(code) == main
             ]:
                 return same
         return [name for name in names if name.rpartition(".")[2].lower() in usual]

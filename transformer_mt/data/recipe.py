@@ -12,9 +12,9 @@ import yaml
 from tqdm import tqdm
 
 from transformer_mt.config.data import Source
+from transformer_mt.config.language_codes import plain_code
 from transformer_mt.data.sources import PairSource
 from transformer_mt.errors import DataError
-from transformer_mt.text.languages import main_language
 from transformer_mt.text.tokenizer_training import suggested_vocab_size
 
 _LARGEST_SPLIT = 1000
@@ -155,7 +155,7 @@ def write_recipe(
     src, tgt = (_quoted(code) for code in languages)
     many = facts.num_characters > _MANY_CHARACTERS
     coverage = (
-        _COVERAGE if many and {main_language(c) for c in languages} & {"zh", "ja", "ko"} else ""
+        _COVERAGE if many and {plain_code(c) for c in languages} & {"zh", "ja", "ko"} else ""
     )
     return f"""\
 # Written by `tmt init` for {facts.num_pairs:,} pairs of about {facts.mean_tgt_tokens:.0f} target

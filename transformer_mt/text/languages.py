@@ -90,8 +90,3 @@ def language_of_text(lines: Iterable[str]) -> str | None:
     second, best = sorted(shares, key=lambda code: shares[code])[-2:]
     is_clear = shares[best] >= max(_LEAST_SHARE, _LEAST_LEAD * shares[second])
     return best if is_clear and total >= _ENOUGH_WORDS else None
-
-
-def main_language(code: str) -> str:
-    """Return a language code without region and script: `zh` for `zh-CN`."""
-    return re.split("[-_@]", code)[0].lower()
