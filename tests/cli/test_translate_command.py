@@ -607,16 +607,22 @@ def test_characters_that_training_never_saw_are_named_once(tiny_bundle):
     assert "never saw" not in result.stderr
 
 
-def test_the_first_line_of_several_sentences_is_told_with_the_option(tiny_bundle):
+def test_sentences_of_a_line_are_translated_one_by_one(tiny_bundle, tmp_path):
     lines = b"The dog runs.\nMr. Cat has 3.5 m.\nA dog. A cat.\nThe cat runs! The man sees.\n"
-    told = run("translate", "--model", tiny_bundle, data=lines)
-    assert "line 3 has 2 sentences" in told.stderr
-    assert "--split-sentences" in told.stderr
-    assert told.stderr.count("sentences: ") == 1
-    assert "2 lines of several sentences" in told.stderr
-    assert told.stdout.count("\n") == 4
-    split = run("translate", "--model", tiny_bundle, "--split-sentences", data=lines)
-    assert "several sentences" not in split.stderr
+    default = run("translate", "--model", tiny_bundle, data=lines)
+    assert "line 3 has 2 sentences: each is translated by itself; --no-split" in default.stderr
+    assert default.stderr.count("sentences: ") == 1
+    assert "2 lines of several sentences" in default.stderr
+    split, whole = (
+        run("translate", "--model", tiny_bundle, option, data=lines)
+        for option in ("--split-sentences", "--no-split-sentences")
+    )
+    assert default.stdout == split.stdout != whole.stdout
+    assert "sentences" not in split.stderr + whole.stderr
+    prefixes = tmp_path / "prefixes"
+    prefixes.write_text("\n\nEin\n\n")
+    with_prefix = run("translate", "--model", tiny_bundle, "--prefix", prefixes, data=lines)
+    assert "--split-sentences translates each by itself" in with_prefix.stderr
 
 
 def test_utf16_is_refused_where_bad_bytes_are_replaced(tiny_bundle):

@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from transformer_mt.log import counted
@@ -10,10 +10,12 @@ from transformer_mt.log import counted
 if TYPE_CHECKING:
     from transformer_mt.text.tokenizer import Tokenizer
     from transformer_mt.translation.results import Translation
+    from transformer_mt.translation.translator import Translator
 
 logger = logging.getLogger(__name__)
 
 MOST_NAMED = 5
+MOST_TRANSLATED_AGAIN = 20
 
 _END_INSIDE = re.compile(
     r"[.!?\u2026\u061f\u06d4\u0964][\"')\]\u00bb\u201c\u201d\u2019]*\s|[\u3002\uff01\uff1f]."
@@ -35,14 +37,15 @@ class LineNote(Protocol):
 
 
 class SeveralSentences:
-    """Lines of more than one sentence, of which a model may leave some out.
+    """Lines of more than one sentence, of which a model of single sentences leaves some out.
 
     Args:
         language: Code of the source language.
+        is_split: Whether each sentence is translated by itself.
     """
 
-    def __init__(self, language: str) -> None:
-        self._language = language
+    def __init__(self, language: str, *, is_split: bool) -> None:
+        self._language, self._is_split = language, is_split
         self._num_lines = 0
 
     def add(
@@ -58,18 +61,68 @@ class SeveralSentences:
             if num_sentences < 2:
                 continue
             if not self._num_lines:
-                logger.warning(
-                    "line %d has %d sentences: a model that was trained on single sentences leaves "
-                    "some out; --split-sentences translates each by itself",
+                logger.log(
+                    logging.INFO if self._is_split else logging.WARNING,
+                    "line %d has %d sentences: %s",
                     number,
                     num_sentences,
+                    "each is translated by itself; --no-split-sentences translates lines as a whole"
+                    if self._is_split
+                    else "a model that was trained on single sentences leaves some out; "
+                    "--split-sentences translates each by itself",
                 )
             self._num_lines += 1
 
     def tell(self) -> None:
         """Say how many there were, if more than the one that was told."""
         if self._num_lines > 1:
-            logger.warning("%s of several sentences", counted(self._num_lines, "line"))
+            level = logging.INFO if self._is_split else logging.WARNING
+            logger.log(level, "%s of several sentences", counted(self._num_lines, "line"))
+
+
+class AddedTerms:
+    """Terms of a glossary beside the words that they were to replace.
+
+    The first lines with terms are translated again without the glossary.
+
+    Args:
+        make: Makes a translator without it.
+    """
+
+    def __init__(self, make: "Callable[[], Translator]") -> None:
+        self._make = make
+        self._num_looked_at = 0
+        self._found: dict[int, list[str]] = {}
+
+    def add(
+        self, sources: Sequence[str], translations: "Sequence[Translation]", *, first_line: int
+    ) -> None:
+        """Look at lines with terms, until there were enough."""
+        from transformer_mt.translation.glossary import added_to
+
+        numbers = [i for i, translation in enumerate(translations) if translation.terms]
+        numbers = numbers[: MOST_TRANSLATED_AGAIN - self._num_looked_at]
+        if not numbers:
+            return
+        self._num_looked_at += len(numbers)
+        again = self._make().translate([sources[i] for i in numbers])
+        for i, usual in zip(numbers, again, strict=True):
+            if found := added_to(translations[i].terms, translations[i].text, usual.text):
+                self._found[first_line + i] = found
+
+    def tell(self) -> None:
+        """Warn of them, and name some."""
+        if not self._found:
+            return
+        named = [f"line {i}: {', '.join(terms)}" for i, terms in self._found.items()]
+        logger.warning(
+            "of the first %s with terms of the glossary, %d seem to have one beside the word that "
+            "it was to replace: %s%s",
+            counted(self._num_looked_at, "line"),
+            len(named),
+            "; ".join(named[:MOST_NAMED]),
+            "; .." if len(named) > MOST_NAMED else "",
+        )
 
 
 class UnseenCharacters:

@@ -44,12 +44,13 @@ Samples: TypeAlias = Annotated[
     ),
 ]
 SplitSentences: TypeAlias = Annotated[
-    bool,
+    bool | None,
     typer.Option(
-        "--split-sentences",
+        "--split-sentences/--no-split-sentences",
         rich_help_panel=TEXT,
-        help="Translate each sentence of a line by itself and join them with their spacing: for "
-        "input with a paragraph on a line.",
+        help="Translate each sentence of a line by itself and join them with their spacing, or the "
+        "whole line at once. Default: each by itself, unless --prefix, --constraints or --tab "
+        "speak of whole lines.",
     ),
 ]
 Protect: TypeAlias = Annotated[

@@ -18,7 +18,12 @@ from transformer_mt.cli.input_lines import (
     input_chunks,
     prompted,
 )
-from transformer_mt.cli.input_warnings import LineNote, SeveralSentences, UnseenCharacters
+from transformer_mt.cli.input_warnings import (
+    AddedTerms,
+    LineNote,
+    SeveralSentences,
+    UnseenCharacters,
+)
 from transformer_mt.cli.model_loading import has_several_ranks, load_on_devices, search_options_of
 from transformer_mt.cli.options import (
     BatchTokens,
@@ -138,7 +143,7 @@ def translate(
     glossary: GlossaryFile = None,
     mbr: Mbr = None,
     samples: Samples = None,
-    split_sentences: SplitSentences = False,
+    split_sentences: SplitSentences = None,
     protect: Protect = False,
     alignments: Alignments = None,
     alignment_layer: AlignmentLayer = None,
@@ -208,15 +213,20 @@ def translate(
 
         tgt_lang = bundle.config.data.tgt_lang
         choose = partial(by_expected_utility, utility=mbr, tgt_lang=tgt_lang, n_best=n_best)
+    speaks_of_lines = any(given is not None for given in (prefix, constraints, tab))
+    is_split = split_sentences
+    if is_split is None:
+        is_split = bundle.config.data.document is None and not speaks_of_lines
+    search_options = search_options_of(ctx)
     translator = make_translator(
         bundle,
         {
-            **search_options_of(ctx),
+            **search_options,
             "n_best": num_samples if mbr else n_best,
             "sample": sample or mbr is not None,
         },
         glossary=glossary,
-        split_sentences=split_sentences,
+        split_sentences=is_split,
         shortlist=shortlist,
         choose=choose,
         copies=copies,
@@ -231,8 +241,11 @@ def translate(
     translate_lines = (protector or translator).translate
     num_lines = count_lines(inputs) if sys.stderr.isatty() else None
     notes: list[LineNote] = [UnseenCharacters(translator.tokenizers.src)]
-    if not (split_sentences or translator.reads_documents):
-        notes.append(SeveralSentences(bundle.config.data.src_lang))
+    if split_sentences is None and not translator.reads_documents:
+        notes.append(SeveralSentences(bundle.config.data.src_lang, is_split=is_split))
+    if glossary is not None:
+        plain = {**search_options, "n_best": 1, "num_workers": 1}
+        notes.append(AddedTerms(lambda: make_translator(bundle, plain, split_sentences=is_split)))
     job = Job(
         translator, translate_lines, details, as_json=as_json, num_lines=num_lines, notes=notes
     )

@@ -1,5 +1,6 @@
 """Terms whose translation is settled, found in the source as whole words."""
 
+import itertools
 import logging
 import re
 import unicodedata
@@ -72,6 +73,24 @@ def misplaced(terms: Sequence[Term], source: str, text: str) -> list[str]:
         times = _times(wanted, units)
         allowed = max(1, _times([unit.lower() for unit in _units(term.source)], source_units))
         if times > allowed or (times and not _times(wanted, inside)):
+            found.append(term.target)
+    return found
+
+
+def added_to(terms: Sequence[Term], text: str, plain: str) -> list[str]:
+    """Return the translations that stand beside the words they were to replace, or seem to.
+
+    They stand between two words that are neighbours in the translation without any glossary:
+    `Ein Köter Hund bellt`, where that is `Ein Hund bellt`.
+    """
+    units, usual = (["", *_units(some.lower()), ""] for some in (text, plain))
+    neighbours = set(itertools.pairwise(usual))
+    found = []
+    for term in terms:
+        wanted = _units(term.target.lower())
+        ends = [i + len(wanted) for i in range(1, len(units)) if units[i:][: len(wanted)] == wanted]
+        around = {(units[end - len(wanted) - 1], units[end]) for end in ends}
+        if around and around <= neighbours and not _times(wanted, usual):
             found.append(term.target)
     return found
 

@@ -3,7 +3,7 @@
 import pytest
 
 from transformer_mt.errors import DataError
-from transformer_mt.translation.glossary import Glossary, Term, misplaced, read_glossary
+from transformer_mt.translation.glossary import Glossary, Term, added_to, misplaced, read_glossary
 
 TERMS = [
     Term("dog", "Hund"),
@@ -93,3 +93,19 @@ def test_terms_that_stand_in_the_wrong_place_are_told():
 def test_a_glossary_without_terms_is_told(caplog):
     assert read_glossary(["# nothing"], "terms.tsv").find("dog") == []
     assert "terms.tsv: no terms" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("text", "plain", "found"),
+    [
+        ("Ein Köter Hund bellt.", "Ein Hund bellt.", ["Köter"]),
+        ("Köter Hund bellt.", "Hund bellt.", ["Köter"]),
+        ("Ein Hund bellt Köter.", "Ein Hund bellt.", ["Köter"]),
+        ("Ein Köter bellt.", "Ein Hund bellt.", []),
+        ("Ein Köter Hund und ein Köter.", "Ein Hund und ein Hund.", []),
+        ("Ein Köter Hund.", "Ein Köter Hund.", []),
+        ("Ein Hund.", "Ein Hund.", []),
+    ],
+)
+def test_a_term_beside_the_word_it_was_to_replace_is_found(text, plain, found):
+    assert added_to([Term("dog", "Köter"), Term("cat", "Kater")], text, plain) == found
