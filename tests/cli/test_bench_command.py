@@ -116,10 +116,15 @@ def test_int8_on_a_gpu_is_refused(tiny_bundle: Path, text: Path, monkeypatch) ->
     assert "--precision int8 is for the CPU, not for cuda" in result.stderr
 
 
-def test_a_compiled_step_on_the_cpu_is_refused(tiny_bundle: Path, text: Path) -> None:
-    result = bench("decode", "--model", tiny_bundle, "--input", text, "--compile")
-    assert result.exit_code == 2
-    assert "--compile is for GPUs" in result.stderr
+def test_a_compiled_step_on_the_cpu_is_left_out_with_a_warning(
+    tiny_bundle: Path, text: Path
+) -> None:
+    result = bench(
+        "decode", "--model", tiny_bundle, "--input", text, "--seconds", 0, "--singles", 1,
+        "--set", "decoding.compile=true",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.stderr
+    assert "decoding.compile has no effect on the CPU" in result.stderr
 
 
 @pytest.mark.parametrize(("content", "message"), [(None, "input.txt"), ("\n \n", "all lines")])

@@ -1,4 +1,4 @@
-"""`--devices`: several processes with models of their own share one input."""
+"""`--device` with several names: processes with models of their own share one input."""
 
 import os
 import signal
@@ -33,7 +33,7 @@ def expected(tiny_bundle: Path) -> bytes:
 @pytest.mark.parametrize("num_models", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_two_devices_give_the_text_of_one(tiny_bundle, expected, quick_devices, num_models) -> None:
     models = ["--model", tiny_bundle] * num_models
-    result = run(*COMMAND, *models, "--devices", "cpu,cpu", data=TEXT.encode())
+    result = run(*COMMAND, *models, "--device", "cpu,cpu", data=TEXT.encode())
     assert result.exit_code == 0, result.stderr
     assert result.stdout_bytes == expected
     assert "devices: cpu, cpu" in result.stderr
@@ -82,7 +82,7 @@ def test_processes_that_torchrun_did_not_start_are_refused_and_lose_no_text(
 def test_a_model_that_changed_meanwhile_is_not_mixed_with_the_first(tiny_bundle) -> None:
     _, copies = load_on_devices(
         [tiny_bundle], None,
-        device="auto", devices="cpu,cpu", num_workers=None, precision="fp32",
+        device="cpu,cpu", num_workers=None, precision="fp32",
     )  # fmt: skip
     (_, load), _ = copies
     changed = partial(load.func, *load.args, **load.keywords | {"fingerprint": "another"})
@@ -93,15 +93,14 @@ def test_a_model_that_changed_meanwhile_is_not_mixed_with_the_first(tiny_bundle)
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--devices", "cpu,nothing"], "--devices: 'nothing' is not there; this machine"),
-        (["--devices", "cpu,"], "--devices: '' is not there"),
-        (["--devices", "cpu,cpu", "--device", "cpu"], "--devices does not go with --device:"),
-        (["--devices", "cpu,cpu", "--workers", "2"], "--devices does not go with --workers:"),
-        (["--devices", "all"], "--devices: 'cuda:0' is not there; this machine"),
-        (["--devices", "0,1"], "--devices: 'cuda:0' is not there; this machine"),
+        (["--device", "cpu,nothing"], "--device: 'nothing' is not there; this machine"),
+        (["--device", "cpu,"], "--device: '' is not there"),
+        (["--device", "cpu,cpu", "--workers", "2"], "--workers does not go with several devices"),
+        (["--device", "all"], "--device: 'cuda:0' is not there; this machine"),
+        (["--device", "0,1"], "--device: 'cuda:0' is not there; this machine"),
     ],
 )
-def test_devices_that_are_not_there_or_do_not_fit_are_told_in_one_line(
+def test_devices_that_are_not_there_or_do_not_fit_are_named_in_one_line(
     tiny_bundle, arguments, words
 ) -> None:
     if torch.cuda.is_available() and "cuda" in words:
@@ -116,7 +115,7 @@ def test_devices_that_are_not_there_or_do_not_fit_are_told_in_one_line(
 def test_devices_of_two_kinds_are_refused(monkeypatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
-    names = partial(choose_devices, setting="--devices")
+    names = partial(choose_devices, setting="--device")
     assert [*map(str, names("all"))] == ["cuda:0", "cuda:1", "cuda:2", "cuda:3"]
     assert [*map(str, names("2,cuda:0,2"))] == ["cuda:2", "cuda:0", "cuda:2"]
     with pytest.raises(ConfigError, match="of one kind, got cpu and cuda"):
@@ -130,7 +129,7 @@ def test_sigterm_is_an_exit_that_leaves_no_lock(tiny_bundle) -> None:
     try:
         load_on_devices(
             [tiny_bundle], None,
-            device="auto", devices="cpu,cpu", num_workers=None, precision="fp32",
+            device="cpu,cpu", num_workers=None, precision="fp32",
         )  # fmt: skip
         with pytest.raises(SystemExit) as stop:
             signal.raise_signal(signal.SIGTERM)
@@ -146,7 +145,7 @@ def test_results_come_while_more_is_awaited_and_a_signal_ends_all_processes(
 ) -> None:
     command = [sys.executable, "-m", "transformer_mt", *COMMAND, "--model", str(tiny_bundle)]
     process = subprocess.Popen(
-        [*command, "--devices", "cpu,cpu"],
+        [*command, "--device", "cpu,cpu"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -175,7 +174,7 @@ def test_several_processes_on_cuda_give_the_text_of_one(tiny_bundle, devices) ->
         pytest.skip("there are not two CUDA devices")
     options = [*COMMAND, "--model", tiny_bundle]
     one = run(*options, "--device", "cuda", data=TEXT.encode())
-    several = run(*options, "--devices", devices, data=TEXT.encode())
+    several = run(*options, "--device", devices, data=TEXT.encode())
     assert several.exit_code == 0, several.stderr
     assert several.stdout_bytes == one.stdout_bytes
     assert several.stdout_bytes.count(b"\n") == len(LINES)

@@ -32,7 +32,7 @@ def files(tmp_path, tiny_text) -> tuple[Path, Path]:
 @pytest.fixture(scope="module")
 def hypotheses(tiny_bundle, tiny_text) -> list[str]:
     bundle = load_bundle(tiny_bundle)
-    translator = Translator(bundle, SearchOptions(**bundle.config.decoding.model_dump()))
+    translator = Translator(bundle, SearchOptions.from_settings(bundle.config.decoding))
     return [translation.text for translation in translator.translate(tiny_text[0])]
 
 

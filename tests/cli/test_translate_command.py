@@ -10,8 +10,8 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import fields
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from typer.main import get_command
@@ -28,6 +28,7 @@ from transformer_mt.translation.options import SearchOptions
 from transformer_mt.translation.results import Candidate, Translation
 from transformer_mt.translation.translator import Translator
 
+MBR = ["--set", "decoding.mbr=bleu"]
 PROGRAM = [sys.executable, "-m", "transformer_mt"]
 SLOW = {"OMP_NUM_THREADS": "1"}
 
@@ -40,7 +41,7 @@ def text_of(lines: list[str]) -> bytes:
 def expected(tiny_bundle, tiny_text) -> list[str]:
     """What the library makes of the lines of `tiny_text`."""
     bundle = load_bundle(tiny_bundle)
-    translator = Translator(bundle, SearchOptions(**bundle.config.decoding.model_dump()))
+    translator = Translator(bundle, SearchOptions.from_settings(bundle.config.decoding))
     return [translation.text for translation in translator.translate(tiny_text[0])]
 
 
@@ -159,21 +160,6 @@ def test_json_lines_hold_text_tokens_and_scores(tiny_bundle, expected, tiny_text
     assert "\u2581" in result.stdout
 
 
-def test_timings_tell_the_seconds_of_lines_translated_together(tiny_bundle, tiny_text):
-    arguments = ("translate", "--model", tiny_bundle, "--timings")
-    result = run(*arguments, "--json", data=text_of(["", *tiny_text[0]]))
-    timings = [json.loads(line)["timings"] for line in result.stdout.splitlines()]
-    place = 0
-    while place < len(timings):
-        chunk = timings[place : place + timings[place]["lines"]]
-        assert chunk == [timings[place]] * timings[place]["lines"]
-        assert chunk[0]["seconds"] > 0
-        place += len(chunk)
-    refused = run(*arguments, data=b"dog\n")
-    assert refused.exit_code == 2
-    assert "no effect without --json" in refused.stderr
-
-
 def test_n_best_lists_have_numbered_lines(tiny_bundle):
     arguments = ("translate", "--model", tiny_bundle, "--n-best", 3)
     result = run(*arguments, data=b"A red dog.\n\nThe cat.\n")
@@ -190,11 +176,6 @@ def test_n_best_lists_have_numbered_lines(tiny_bundle):
     assert [c["text"] for c in records[0]["n_best"]] == [row[1] for row in rows[:3]]
 
 
-def test_every_option_of_the_search_can_be_given():
-    names = {parameter.name for parameter in get_command(app).get_command(None, "translate").params}
-    assert {field.name for field in fields(SearchOptions)} <= names
-
-
 def test_settings_of_the_search_reach_it(tiny_bundle, tiny_text):
     def translate(*options: object) -> bytes:
         result = run("translate", "--model", tiny_bundle, *options, data=text_of(tiny_text[0]))
@@ -205,8 +186,31 @@ def test_settings_of_the_search_reach_it(tiny_bundle, tiny_text):
     assert translate("--batch-tokens", 1) == default
     assert translate("--beam-size", 1) != default
     assert translate("--length-penalty", 3) != default
-    short = translate("--json", "--max-length-factor", 0, "--max-length-offset", 3)
+    bounds = ("--set", "decoding.max_length_factor=0", "--set", "decoding.max_length_offset=3")
+    short = translate("--json", *bounds)
     assert all(len(json.loads(line)["tokens"]) <= 2 for line in short.splitlines())
+    assert translate("--set", "decoding.beam_size=1") == translate("--beam-size", 1)
+
+
+@pytest.mark.parametrize(
+    ("option", "spelling"),
+    [
+        ("--beam-groups", "--set decoding.beam_groups=.."),
+        ("--top-p", "--set decoding.top_p=.."),
+        ("--samples", "--set decoding.mbr_samples=.."),
+        ("--devices", "--device"),
+    ],
+)
+def test_an_option_that_became_a_setting_is_refused_with_its_new_spelling(option, spelling):
+    for command in ("translate", "evaluate"):
+        result = run(command, option, "1")
+        assert result.exit_code == 2
+        assert f"{option} is now {spelling}\n" in result.stderr
+
+
+def test_the_help_has_at_most_25_options():
+    options = get_command(app).get_command(None, "translate").params
+    assert sum(parameter.param_type_name == "option" for parameter in options) <= 24  # and --help
 
 
 def test_half_precision_gives_lines_too(tiny_bundle, tiny_text):
@@ -252,13 +256,15 @@ def test_bytes_that_are_not_utf8_can_be_replaced(tiny_bundle):
         (["--input", "."], 3, "this is a folder"),
         (["--output", "/dev/null/out.txt"], 2, "cannot write /dev/null/out.txt"),
         (["--n-best", "5", "--beam-size", "4"], 2, "--n-best 5 needs --beam-size 5"),
-        (["--n-best", "9"], 2, "add --beam-size 9"),
+        (["--n-best", "9"], 2, "set beam_size to 9 or more"),
         (["--beam-size", "401"], 2, "larger than the vocabulary of 400"),
         (["--beam-size", "0"], 2, "--beam-size"),
         (["--length-penalty", "-1"], 2, "--length-penalty"),
-        (["--length-penalty", "inf"], 2, "--length-penalty inf: input should be"),
-        (["--max-length-factor", "1e300"], 2, "--max-length-factor 1e+300: input should be"),
-        (["--max-length-offset", "9" * 30], 2, "--max-length-offset"),
+        (["--length-penalty", "inf"], 2, "length_penalty: must be"),
+        (["--set", "decoding.max_length_factor=1e300"], 2, "must be less than or equal to 1000"),
+        (["--set", "decoding.beam=3"], 2, "unknown setting; did you mean 'beam_size'?"),
+        (["--set", "training.lr=3"], 2, "expected decoding.NAME=VALUE"),
+        (["--beam-size", "3", "--set", "decoding.beam_size=4"], 2, "are both given: drop one"),
         (["--output", "."], 2, "it is a folder"),
         (["--output", "out.gz"], 2, "cannot write out.gz: results are not compressed"),
         (["--device", "cuda"], 2, "cuda"),
@@ -343,7 +349,8 @@ def test_an_ensemble_of_a_model_with_itself_is_the_model(tiny_bundle, tiny_text)
 
 
 def test_the_best_samples_by_expected_utility_are_chosen(tiny_bundle):
-    options = ("--mbr", "chrf", "--samples", 8, "--n-best", 2, "--seed", 3)
+    mbr = ("--set", "decoding.mbr=chrf", "--set", "decoding.mbr_samples=8")
+    options = (*mbr, "--n-best", 2, "--seed", 3)
     result = run("translate", "--model", tiny_bundle, *options, data=b"A red dog.\n\n")
     assert result.exit_code == 0, result.stderr
     rows = [line.split(" ||| ") for line in result.stdout.splitlines()]
@@ -358,11 +365,12 @@ def test_the_best_samples_by_expected_utility_are_chosen(tiny_bundle):
     }
 
 
-def test_details_are_told(tiny_bundle, tmp_path):
+def test_details_are_written(tiny_bundle, tmp_path):
     links = tmp_path / "links"
     result = run(
-        "translate", "--model", tiny_bundle, "--json", "--alignments", links, "--attention",
-        "--alternatives", 3, "--split-sentences", data=b"A red dog. The cat runs.\n\n",
+        "translate", "--model", tiny_bundle, "--json", "--alignments", links,
+        "--set", "decoding.attention=true", "--set", "decoding.alternatives=3", "--split-sentences",
+        data=b"A red dog. The cat runs.\n\n",
     )  # fmt: skip
     assert result.exit_code == 0, result.stderr
     first, blank = map(json.loads, result.stdout.splitlines())
@@ -388,14 +396,17 @@ def test_paragraphs_and_marks_are_counted_on_stderr(tiny_bundle):
     [
         (["--ensemble-weights", "1"], "no effect with one model"),
         (["--model", "BUNDLE", "--ensemble-weights", "1,x"], "expected numbers"),
-        (["--attention"], "no effect without --json"),
-        (["--samples", "3"], "no effect without --mbr"),
-        (["--mbr", "bleu", "--beam-size", "3"], "--beam-size does not go with --mbr"),
-        (["--mbr", "bleu", "--sample"], "it draws samples by itself"),
-        (["--mbr", "bleu", "--coverage-penalty", "1"], "samples are ranked by what they have in"),
-        (["--mbr", "bleu", "--samples", "3", "--n-best", "4"], "needs --samples 4 or more; got 3"),
-        (["--alignment-layer", "1"], "no effect without --alignments"),
-        (["--alignments", "links", "--alignment-layer", "3"], "the model has 2 layers"),
+        (["--set", "decoding.attention=true"], "no effect without --json"),
+        (["--set", "decoding.mbr_samples=3"], "no effect without decoding.mbr"),
+        ([*MBR, "--beam-size", "3"], "--beam-size does not go with decoding.mbr"),
+        ([*MBR, "--sample"], "it samples by itself"),
+        ([*MBR, "--length-penalty", "1"], "samples are ranked by what they have in"),
+        ([*MBR, "--n-best", "99"], "needs decoding.mbr_samples 99 or more, got 64"),
+        (["--set", "decoding.alignment_layer=1"], "no effect without --alignments"),
+        (
+            ["--alignments", "links", "--set", "decoding.alignment_layer=3"],
+            "the model has 2 layers",
+        ),
         (["--alignments", "links", "--protect"], "drop one"),
     ],
 )
@@ -412,11 +423,11 @@ def test_several_copies_of_one_process_are_refused(tiny_bundle):
     assert "torchrun starts copies that would each do all of the work" in result.stderr
 
 
-def test_a_model_without_attention_is_refused_before_it_is_looked_for():
-    details = Details(False, False, 0, None)
-    details.check(num_layers=0, others={"--protect": False, "--coverage-penalty": None})
-    with pytest.raises(ConfigError, match="--protect and --coverage-penalty: where a model looks"):
-        details.check(num_layers=0, others={"--protect": True, "--coverage-penalty": 0.1})
+def test_a_model_without_cross_attention_is_refused_before_it_is_needed():
+    details = Details()
+    details.check(num_layers=0, others={"--protect": False})
+    with pytest.raises(ConfigError, match="--protect and x: needs cross-attention"):
+        details.check(num_layers=0, others={"--protect": True, "x": 0.1})
 
 
 def test_time_spent_typing_does_not_count(monkeypatch):
@@ -434,9 +445,9 @@ def test_time_spent_typing_does_not_count(monkeypatch):
         return [Translation([Candidate("eine Zeile", [], 0.0, 0.0, [])])]
 
     monkeypatch.setattr("time.monotonic", lambda: clock)
-    job = Job(None, translate, Details(False, False, 0, None), as_json=False)
-    totals = job.run(lines(), io.StringIO(), None, lambda *_: None)
-    assert (totals.num_lines, totals.seconds) == (3, 3)
+    job = Job(SimpleNamespace(translate=translate), Details())
+    job.run(lines(), io.StringIO(), None, lambda *_: None)
+    assert (job.totals.num_lines, job.totals.seconds) == (3, 3)
 
 
 @pytest.mark.parametrize(("line", "is_told"), [("a line", True), ("a\tline", False)])
@@ -538,7 +549,7 @@ def test_samples_come_as_many_as_wanted_and_the_same_again(tiny_bundle, tiny_tex
 def test_help_shows_options_in_groups():
     words = run("translate", "--help").stdout.split("\n")
     groups = [line for line in words if line.endswith(":") and not line.startswith(" ")]
-    assert groups[:4] == ["Arguments:", "Options:", "Search:", "Length:"]
+    assert groups[:5] == ["Arguments:", "Options:", "Search:", "Constraints:", "Text:"]
 
 
 @pytest.fixture(params=["file", "tab"])
@@ -578,15 +589,15 @@ def test_terms_of_a_glossary_are_counted(tiny_bundle, tmp_path):
     result = run("translate", "--model", tiny_bundle, *options, data=b"A dog.\nThe cat.\n")
     assert result.exit_code == 0, result.stderr
     assert "terms.tsv:2: expected a term, one tab and its translation" in result.stderr
-    assert "terms of the glossary in the output: 1 of 1 (100.0%)" in result.stderr
+    assert "glossary terms in the output: 1 of 1 (100.0%)" in result.stderr
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
         (["--tab", "prefix", "--prefix", __file__], "name the same thing"),
-        (["--tab", "constraints", "--sample"], "only plain beam search can hold phrases"),
-        (["--suppress", "dog", "--beam-size", "4", "--beam-groups", "3"], "does not divide"),
+        (["--tab", "constraints", "--sample"], "only plain beam search can enforce phrases"),
+        (["--set", "decoding.beam_groups=3"], "does not divide"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(tiny_bundle, options, words):
@@ -666,7 +677,7 @@ def test_misplaced_terms_of_a_glossary_are_named_with_their_line(caplog):
         found = Candidate("Der Hund schläft. Köter", [], 0.0, 0.0, [])
         return [Translation([found], [Term("dog", "Köter")]) for _ in chunk]
 
-    job = Job(None, translate, Details(False, False, 0, None), as_json=False)
+    job = Job(SimpleNamespace(translate=translate), Details())
     job.run([["A cat."], ["The dog sleeps."]], io.StringIO(), None, lambda done, total: None)
     assert "line 2: the model does not seem to know these terms" in caplog.text
     assert "Köter" in caplog.text

@@ -49,7 +49,7 @@ def test_reversing_digits_reaches_exact_match(run_config, reverse_target, num_st
     assert len(unseen) > 100
     sources, references = map(list, zip(*unseen, strict=True))
     bundle = load_bundle(Path(result.run_dir) / "best", device=torch.device("cpu"))
-    translations = Translator(bundle, SearchOptions(**config.decoding.model_dump())).translate(
+    translations = Translator(bundle, SearchOptions.from_settings(config.decoding)).translate(
         sources
     )
     wrong = [

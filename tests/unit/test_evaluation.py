@@ -80,7 +80,7 @@ def test_validation_loss_does_not_depend_on_batches(bundle, tiny_text):
 
 
 def test_validation_loss_equals_the_forced_scores_of_the_translator(bundle, tiny_text):
-    translator = Translator(bundle, SearchOptions(**bundle.config.decoding.model_dump()))
+    translator = Translator(bundle, SearchOptions.from_settings(bundle.config.decoding))
     scores = translator.given.score(*tiny_text)
     loss = loss_of(bundle, [batch_of(token_pairs(bundle, tiny_text))])
     total = sum(score.log_prob for score in scores)
@@ -141,7 +141,7 @@ def test_perfect_translations_get_perfect_scores(bundle, tiny_text):
         tokenizers=bundle.tokenizers,
         model=CopyModel(bundle.tokenizers.tgt.vocab_size).eval(),
     )
-    translator = Translator(copying, SearchOptions(**bundle.config.decoding.model_dump()))
+    translator = Translator(copying, SearchOptions.from_settings(bundle.config.decoding))
     evaluation = translate_and_score(
         translator, sources, sources, metrics=["bleu", "chrf", "ter"], tgt_lang="de"
     )
@@ -154,7 +154,7 @@ def test_perfect_translations_get_perfect_scores(bundle, tiny_text):
 def test_scores_belong_to_the_translations_that_come_with_them(bundle, tiny_text):
     from transformer_mt.metrics.scores import score
 
-    translator = Translator(bundle, SearchOptions(**bundle.config.decoding.model_dump()))
+    translator = Translator(bundle, SearchOptions.from_settings(bundle.config.decoding))
     evaluation = translate_and_score(translator, *tiny_text, metrics=["chrf"], tgt_lang="de")
     translations = translator.translate(tiny_text[0])
     assert evaluation.hypotheses == [translation.text for translation in translations]
@@ -170,6 +170,6 @@ def test_scores_belong_to_the_translations_that_come_with_them(bundle, tiny_text
     ],
 )
 def test_test_sets_that_cannot_be_scored_are_errors(bundle, sources, references, words):
-    translator = Translator(bundle, SearchOptions(**bundle.config.decoding.model_dump()))
+    translator = Translator(bundle, SearchOptions.from_settings(bundle.config.decoding))
     with pytest.raises(DataError, match=words):
         translate_and_score(translator, sources, references, metrics=["bleu"], tgt_lang="de")

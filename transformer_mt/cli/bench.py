@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 from transformer_mt.cli.command import examples
-from transformer_mt.cli.model_loading import load_on_devices, search_options_of
+from transformer_mt.cli.model_loading import load_on_devices
 from transformer_mt.cli.options import (
     AsJson,
     BatchTokens,
-    Compile,
     ConfigArgument,
     ConfigName,
-    Device,
+    DecodingOverrides,
     Devices,
     ModelPath,
     NumWorkers,
     Overrides,
     Precision,
     either,
+    search_options_of,
 )
 from transformer_mt.config.loading import find_config, load_config
 from transformer_mt.locations import find_bundle
@@ -121,9 +121,8 @@ def decode(
     precision: Precision = "fp32",
     num_workers: NumWorkers = None,
     batch_tokens: BatchTokens = None,
-    compile: Compile = False,
-    device: Device = "auto",
-    devices: Devices = None,
+    device: Devices = "auto",
+    settings: DecodingOverrides = [],  # noqa: B006 - typer reads the default; nothing changes it
     seconds: SecondsOfPasses = 30,
     num_singles: Singles = 100,
     as_json: AsJson = False,
@@ -134,7 +133,8 @@ def decode(
     """
     from transformer_mt.text.lines import read_lines
 
-    lines = list(read_lines(input))  # a wrong name is told before torch is loaded
+    given = search_options_of(ctx)
+    lines = list(read_lines(input))  # a wrong name is reported before torch is loaded
     path = find_bundle(model)
 
     import torch
@@ -145,10 +145,10 @@ def decode(
 
     started = time.perf_counter()
     bundle, copies = load_on_devices(
-        [path], None, device=device, devices=devices, num_workers=num_workers, precision=precision
+        [path], None, device=device, num_workers=num_workers, precision=precision
     )
     place = next(bundle.model.parameters()).device
-    translator = make_translator(bundle, search_options_of(ctx), copies=copies)
+    translator = make_translator(bundle, given, copies=copies)
     load_seconds = time.perf_counter() - started
     logger.info("loaded in %.2f s; measuring", load_seconds)
     if copies:
@@ -162,7 +162,7 @@ def decode(
         "beam_size": translator.options.beam_size,
         "batch_tokens": translator.options.batch_tokens,
         "precision": precision,
-        "compile": compile,
+        "compile": translator.options.compile,
         "device": ",".join(name for name, _ in copies) or str(place),
         "threads": torch.get_num_threads(),
         "workers": translator.options.num_workers,

@@ -113,12 +113,16 @@ class Command(TyperCommand):
         name = error.option_name.lstrip("-").replace("-", "_")
         own = [option for p in self.params for option in p.opts if p.param_type_name == "option"]
         near = difflib.get_close_matches(error.option_name, own, n=1, cutoff=CLOSE)
+        error.possibilities = []
+        sets_decoding = any((p.metavar or "").startswith("decoding.") for p in self.params)
+        if sets_decoding and (spelling := _moved(name)):
+            error.message = f"{error.option_name} is now {spelling}"
+            return
         hint = ELSEWHERE.get(name, "")
         if near:
             hint = f"did you mean {near[0]}?"
-        elif "--set" in own:
+        elif "--set" in own and not sets_decoding:
             hint = hint or _as_setting(name)
-        error.possibilities = []
         error.message += f"; {hint}" if hint else ""
 
     def _about_extra(self, rest: list[str]) -> str:
@@ -152,6 +156,16 @@ def _as_setting(name: str) -> str:
     found = settings_called(name)
     found.sort(key=lambda path: not path.startswith("training."))
     return f"give --set {found[0]}=.." if found else ""
+
+
+def _moved(name: str) -> str:
+    """Return the new spelling of an option that is a decoding setting now; nothing if it is not."""
+    from transformer_mt.config.decoding import DecodingSettings
+
+    if name == "devices":
+        return "--device"
+    setting = {"samples": "mbr_samples"}.get(name, name)
+    return f"--set decoding.{setting}=.." if setting in DecodingSettings.model_fields else ""
 
 
 def examples(*lines: str) -> str:

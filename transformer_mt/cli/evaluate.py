@@ -9,12 +9,11 @@ import typer
 
 from transformer_mt.cli.command import examples
 from transformer_mt.cli.input_lines import parallel_lines
-from transformer_mt.cli.model_loading import load_on_devices, search_options_of
+from transformer_mt.cli.model_loading import load_on_devices
 from transformer_mt.cli.options import (
     BatchTokens,
     BeamSize,
-    Compile,
-    Device,
+    DecodingOverrides,
     Devices,
     EnsembleWeights,
     LengthPenalty,
@@ -24,6 +23,7 @@ from transformer_mt.cli.options import (
     References,
     Sources,
     given_options,
+    search_options_of,
 )
 from transformer_mt.cli.output_files import check_output, progress_bar, results_to
 from transformer_mt.cli.scoring_options import (
@@ -134,11 +134,10 @@ def evaluate(
     beam_size: BeamSize = None,
     length_penalty: LengthPenalty = None,
     batch_tokens: BatchTokens = None,
-    compile: Compile = False,
-    device: Device = "auto",
-    devices: Devices = None,
+    device: Devices = "auto",
     precision: Precision = "fp32",
     num_workers: NumWorkers = None,
+    settings: DecodingOverrides = [],  # noqa: B006
 ) -> None:
     """Translate and score test sets, or score translations.
 
@@ -153,6 +152,7 @@ def evaluate(
     if src is not None or ref:
         _check_files("--src", ref if src else [], {"--test-set"} if test_set else set())
     edges = check_length_options(by_length, length_edges, figure)
+    given = search_options_of(ctx)
 
     from transformer_mt.data.test_sets import TestSet, read_test_sets
 
@@ -163,14 +163,14 @@ def evaluate(
         test_sets = [TestSet(src.name, sources, references, tuple(more))]
     bundle, copies = load_on_devices(
         model, ensemble_weights,
-        device=device, devices=devices, num_workers=num_workers, precision=precision,
+        device=device, num_workers=num_workers, precision=precision,
     )  # fmt: skip
     test_sets = test_sets or read_test_sets(
         bundle.config, test_set, run=bundle.directory and bundle.directory.parent
     )
     _check_kept(output, test_sets, src, *ref)
     buckets = _score_test_sets(
-        make_translator(bundle, search_options_of(ctx), copies=copies),
+        make_translator(bundle, given, copies=copies),
         test_sets,
         metrics=metrics,
         tgt_lang=tgt_lang or bundle.config.data.tgt_lang,

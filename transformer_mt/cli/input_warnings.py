@@ -1,4 +1,4 @@
-"""What `tmt translate` notes of its input: told once, not for each line."""
+"""Warnings about the input of `tmt translate`, once each and not for every line."""
 
 import logging
 import re
@@ -23,7 +23,7 @@ _END_INSIDE = re.compile(
 
 
 class LineNote(Protocol):
-    """Something to say about lines of the input."""
+    """A warning about lines of the input."""
 
     def add(
         self, sources: Sequence[str], translations: "Sequence[Translation]", *, first_line: int
@@ -31,8 +31,8 @@ class LineNote(Protocol):
         """Look at some lines."""
         ...
 
-    def tell(self) -> None:
-        """Say it, at the end of the run."""
+    def report(self) -> None:
+        """Log it at the end of the run."""
         ...
 
 
@@ -51,7 +51,7 @@ class SeveralSentences:
     def add(
         self, sources: Sequence[str], translations: "Sequence[Translation]", *, first_line: int
     ) -> None:
-        """Count them; the first is told at once, as the input may have no end."""
+        """Count them; the first is reported at once, as the input may have no end."""
         from transformer_mt.text.sentences import split_sentences
 
         for number, source in enumerate(sources, start=first_line):
@@ -73,8 +73,8 @@ class SeveralSentences:
                 )
             self._num_lines += 1
 
-    def tell(self) -> None:
-        """Say how many there were, if more than the one that was told."""
+    def report(self) -> None:
+        """Log how many there were, if more than the one that was reported."""
         if self._num_lines > 1:
             level = logging.INFO if self._is_split else logging.WARNING
             logger.log(level, "%s of several sentences", counted(self._num_lines, "line"))
@@ -110,7 +110,7 @@ class AddedTerms:
             if found := added_to(translations[i].terms, translations[i].text, usual.text):
                 self._found[first_line + i] = found
 
-    def tell(self) -> None:
+    def report(self) -> None:
         """Warn of them, and name some."""
         if not self._found:
             return
@@ -149,7 +149,7 @@ class UnseenCharacters:
                     c for c in source if c not in self._tokenizer.alphabet and not c.isspace()
                 )
 
-    def tell(self) -> None:
+    def report(self) -> None:
         """Warn of them, and name some."""
         if not self._num_lines:
             return

@@ -5,7 +5,6 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -57,22 +56,25 @@ def read_ensemble_weights(text: str | None) -> list[float] | None:
     return weights
 
 
+def has_several_devices(device: str) -> bool:
+    """Return whether the value of --device names several, or torchrun started several processes."""
+    return device == "all" or "," in device or has_several_ranks()
+
+
 def load_on_devices(
     models: Sequence[Path] | None,
     ensemble_weights: str | None,
     *,
     device: str,
-    devices: str | None,
     num_workers: int | None,
     precision: str,
 ) -> tuple["Bundle", Copies]:
-    """Load models as `load_models`, on the first device, and say how others load them.
+    """Load models on the first of the devices, and say how others load them.
 
     Args:
         models: See `load_models`.
         ensemble_weights: Value of --ensemble-weights.
         device: Value of --device.
-        devices: Value of --devices.
         num_workers: Value of --workers.
         precision: Value of --precision.
 
@@ -84,21 +86,22 @@ def load_on_devices(
         ModelError: See `load_models`.
         typer.Exit: In processes of `torchrun` other than the first.
     """
-    device, devices = _shared_devices(device, devices)
+    several = has_several_devices(device)
+    device = f"cuda:{device}" if device.isdecimal() else device
+    if has_several_ranks():
+        device = _devices_of_torchrun(device)
     weights = read_ensemble_weights(ensemble_weights)
-    if devices is None:
+    if not several:
         return load_models(models or [], weights, device=device, precision=precision), ()
-    for option, is_given in {"--device": device != "auto", "--workers": num_workers}.items():
-        if is_given:
-            raise ConfigError(
-                f"--devices does not go with {option}: it names all devices, as torchrun does, and "
-                "each gets a process; drop one"
-            )
+    if num_workers is not None:
+        raise ConfigError(
+            "--workers does not go with several devices, each of which gets a process: drop one"
+        )
     paths = [find_bundle(path) for path in models] if models else [find_bundle(None)]
 
     from transformer_mt.devices import choose_devices
 
-    places = [str(place) for place in choose_devices(devices, setting="--devices")]
+    places = [str(place) for place in choose_devices(device, setting="--device")]
     bundle = load_models(paths, weights, device=places[0], precision=precision)
     logger.info("devices: %s", ", ".join(places))
     load = partial(_load_copy, paths, weights, precision=precision, fingerprint=bundle.fingerprint)
@@ -109,22 +112,18 @@ def load_on_devices(
     return bundle, [(place, partial(load, device=place)) for place in places]
 
 
-def _shared_devices(device: str, devices: str | None) -> tuple[str, str | None]:
-    """Return values of --device and --devices; where `torchrun` started several, its share of them.
+def _devices_of_torchrun(device: str) -> str:
+    """Return as many devices as `torchrun` started processes.
 
-    The first process then shares the input among as many devices as it was to have processes, as
-    only one can read it; the others end here.
+    The first process shares the input among them, as only one can read it; the others end here.
 
     Args:
         device: Value of --device.
-        devices: Value of --devices.
 
     Raises:
         ConfigError: If there are processes on several machines, or several devices in each, or
             something other than `torchrun` says that there are several.
     """
-    if not has_several_ranks():
-        return device, devices
     given = {name: os.environ.get(name, "") for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE", "RANK")}
     if not all(value.isdecimal() for value in given.values()):
         found = ", ".join(f"{name}={value}" for name, value in given.items())
@@ -136,17 +135,12 @@ def _shared_devices(device: str, devices: str | None) -> tuple[str, str | None]:
     if num_here != num_ranks:
         raise ConfigError(
             "torchrun on several machines: only one process can read the input, so split it, and "
-            "translate the parts with --devices all on each machine"
+            "translate the parts with --device all on each machine"
         )
-    if devices is not None:
+    if ":" in device or "," in device or device == "all":
         raise ConfigError(
-            "--devices does not go with torchrun, which gives a device to each of its processes: "
-            "leave out one of them"
-        )
-    if ":" in device:
-        raise ConfigError(
-            f"--device {device} does not go with torchrun, which gives a device of its own to each "
-            f"of its processes: set --device {device.partition(':')[0]}"
+            f"--device {device} does not go with torchrun, which gives a device to each of its "
+            "processes: give --device cuda, or leave out torchrun"
         )
     if rank > 0:
         raise typer.Exit
@@ -155,8 +149,7 @@ def _shared_devices(device: str, devices: str | None) -> tuple[str, str | None]:
     from transformer_mt.devices import choose_device
 
     kind = choose_device(device, setting="--device").type
-    names = [f"cuda:{i}" if kind == "cuda" else kind for i in range(num_ranks)]
-    return "auto", ",".join(names)
+    return ",".join(f"cuda:{i}" if kind == "cuda" else kind for i in range(num_ranks))
 
 
 def _load_copy(
@@ -176,11 +169,3 @@ def _load_copy(
             "translate with a copy of the folder"
         )
     return bundle
-
-
-def search_options_of(ctx: typer.Context) -> dict[str, object]:
-    """Return the values of the options of a command that are fields of `SearchOptions`, by name."""
-    from transformer_mt.translation.options import SearchOptions
-
-    names = [field.name for field in fields(SearchOptions)]
-    return {name: ctx.params[name] for name in names if name in ctx.params}

@@ -1,13 +1,14 @@
 """Options that several commands share, and how their values are read."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, TypeVar
 
 import typer
 
-from transformer_mt.config.schema import LengthPenaltyKind as Kind
+from transformer_mt.config.decoding import DecodingSettings
+from transformer_mt.config.loading import read_decoding
 from transformer_mt.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ References: TypeAlias = Annotated[
 ]
 
 
-SEARCH, LENGTH = "Search", "Length"
+SEARCH = "Search"
 
 
 ModelPath: TypeAlias = Annotated[
@@ -68,137 +69,88 @@ ModelPath: TypeAlias = Annotated[
     typer.Option(
         "--model",
         metavar="DIR",
-        help="Model folder or run. Default: $TMT_MODEL, else the newest run's best model.",
+        help="Model or run directory. Default: $TMT_MODEL, else the best model of the newest run.",
     ),
 ]
-
-
 ModelPaths: TypeAlias = Annotated[
     list[Path] | None,
     typer.Option(
         "--model",
         metavar="DIR",
-        help="Model folder or run; repeatable, for an ensemble of models with one vocabulary. "
-        "Default: $TMT_MODEL, else the newest run's best model.",
+        help="Model or run directory; repeat for an ensemble of models with one vocabulary. "
+        "Default: $TMT_MODEL, else the best model of the newest run.",
     ),
 ]
-
-
 EnsembleWeights: TypeAlias = Annotated[
     str | None,
     typer.Option(
         metavar="X,Y,..",
-        help="How much each --model counts in the mean of their probabilities. Default: equally.",
+        help="Weights of the models of an ensemble, one for each --model. Default: equal.",
     ),
 ]
-
-
 Device: TypeAlias = Annotated[
     str,
     typer.Option(
-        metavar="auto|cuda|cuda:N|mps|cpu",
-        help="Where to compute; auto takes the first that is there.",
+        metavar="auto|cuda|cuda:N|mps|cpu", help="Device; auto: the first of these that exists."
     ),
 ]
-
-
+Devices: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--device",
+        metavar="auto|cuda|mps|cpu|A,B,..|all",
+        help="Device; auto: the first of cuda, mps, cpu that exists. Several share the input, one "
+        "process each: cuda:0,cuda:1 or 0,1, or all CUDA devices.",
+    ),
+]
 Precision: TypeAlias = Annotated[
     Literal["fp32", "bf16", "fp16", "int8"],
     typer.Option(help="Type of weights and activations; fp16 is for GPUs, int8 for CPUs."),
 ]
-
-
 BeamSize: TypeAlias = Annotated[
     int | None,
     typer.Option(
         metavar="N",
         min=1,
         rich_help_panel=SEARCH,
-        help="Hypotheses kept for each sentence; 1 is greedy search. Default: the model's config.",
+        help="Beam width; 1 is greedy search. Default: the model's config.",
     ),
 ]
-
-
 LengthPenalty: TypeAlias = Annotated[
     float | None,
     typer.Option(
         metavar="X",
         min=0.0,
-        rich_help_panel=LENGTH,
-        help="Strength of the length penalty, for gnmt the exponent alpha of Wu et al. 2016; 0 "
-        "ranks by plain log-probability. Default: the model's config.",
+        rich_help_panel=SEARCH,
+        help="Strength of the length penalty (alpha of Wu et al. 2016); 0: none. Default: the "
+        "model's config.",
     ),
 ]
-
-
-LengthPenaltyKind: TypeAlias = Annotated[
-    Kind | None,
-    typer.Option(
-        rich_help_panel=LENGTH,
-        help="gnmt divides by ((5 + length) / 6)^strength, average by length^strength, reward adds "
-        "strength for each token. Default: the model's config.",
-    ),
-]
-
-
-MaxLengthFactor: TypeAlias = Annotated[
-    float | None,
-    typer.Option(
-        metavar="X",
-        min=0.0,
-        rich_help_panel=LENGTH,
-        help="An output has at most factor * source length + offset tokens. Default: the model's "
-        "config.",
-    ),
-]
-
-
-MaxLengthOffset: TypeAlias = Annotated[
-    int | None,
-    typer.Option(metavar="N", min=1, rich_help_panel=LENGTH, help="See --max-length-factor."),
-]
-
-
 BatchTokens: TypeAlias = Annotated[
     int | None,
     typer.Option(
         metavar="N",
         min=1,
-        help="Source tokens times beam translated at once. Default: the model's config.",
+        help="Batch size: source tokens times beam width. Default: the model's config.",
     ),
 ]
-
-
-Compile: TypeAlias = Annotated[
-    bool,
-    typer.Option(
-        "--compile",
-        help="On a GPU: put the step of a Transformer's decoder through torch.compile, which takes "
-        "some ten seconds before the first line.",
-    ),
-]
-
-
 NumWorkers: TypeAlias = Annotated[
     int | None,
     typer.Option(
         "--workers",
         metavar="N",
         min=1,
-        help="On the CPU: processes of one thread each that share the batches. Default: one for "
-        "each thread of torch.",
+        help="CPU processes of one thread each that share the batches. Default: one per thread of "
+        "torch.",
     ),
 ]
-
-
-Devices: TypeAlias = Annotated[
-    str | None,
+DecodingOverrides: TypeAlias = Annotated[
+    list[str],
     typer.Option(
-        "--devices",
-        metavar="A,B,..|all",
-        help="Devices that share the input, in place of --device: cuda:0,cuda:1 or 0,1, or all "
-        "CUDA devices. A process for each holds its own copy of the model; the order of the lines "
-        "stays.",
+        "--set",
+        metavar="decoding.NAME=VALUE",
+        help="Override a decoding setting of the model's config, such as "
+        "decoding.no_repeat_ngram=3 (all of them: docs/configuration.md); repeatable.",
     ),
 ]
 
@@ -250,6 +202,40 @@ def given_options(ctx: typer.Context) -> list[str]:
         for parameter in ctx.command.params
         if parameter.name in ctx.params
         and ctx.params[parameter.name] not in ((), parameter.get_default(ctx))
+    ]
+
+
+def search_options_of(ctx: typer.Context) -> dict[str, object]:
+    """Return the decoding settings that a command was given, by its options and by --set.
+
+    Returns:
+        Values by name, as `translation.load.make_translator` takes them.
+
+    Raises:
+        ConfigError: If a setting is unknown, out of its bounds, or given twice.
+    """
+    overrides = ctx.params.get("settings", [])
+    given = {} if not overrides else read_decoding(overrides)
+    names = (*DecodingSettings.model_fields, "n_best", "num_workers")
+    options = {name: ctx.params[name] for name in names if name in ctx.params}
+    for name in given:
+        if options.get(name) is not None:
+            raise ConfigError(f"--set decoding.{name} and its option are both given: drop one")
+    return {**options, **given}
+
+
+def changed_settings(ctx: typer.Context, given: Mapping[str, object]) -> list[str]:
+    """Name the decoding settings that differ from their defaults, by their option if they have one.
+
+    Args:
+        ctx: Of the command.
+        given: See `search_options_of`.
+    """
+    options = {parameter.name: parameter.opts[0] for parameter in ctx.command.params}
+    return [
+        options.get(name, f"decoding.{name}")
+        for name, field in DecodingSettings.model_fields.items()
+        if given.get(name) is not None and given[name] != field.default
     ]
 
 

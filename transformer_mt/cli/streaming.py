@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-from transformer_mt.config.schema import DecodingSettings
+from transformer_mt.config.decoding import DecodingSettings
 from transformer_mt.errors import DataError
 
 # The first chunks are small, so that output begins soon; later ones are large enough for batches

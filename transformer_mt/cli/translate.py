@@ -2,12 +2,13 @@
 
 import logging
 import sys
+from collections.abc import Collection, Mapping
 from contextlib import nullcontext
-from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 
-from transformer_mt.cli.combinations import check_together
 from transformer_mt.cli.command import examples
 from transformer_mt.cli.constraint_inputs import with_demands
 from transformer_mt.cli.input_lines import (
@@ -24,69 +25,207 @@ from transformer_mt.cli.input_warnings import (
     SeveralSentences,
     UnseenCharacters,
 )
-from transformer_mt.cli.model_loading import has_several_ranks, load_on_devices, search_options_of
+from transformer_mt.cli.model_loading import has_several_devices, load_on_devices
 from transformer_mt.cli.options import (
     BatchTokens,
     BeamSize,
-    Compile,
-    Device,
+    DecodingOverrides,
     Devices,
     EnsembleWeights,
     LengthPenalty,
-    LengthPenaltyKind,
-    MaxLengthFactor,
-    MaxLengthOffset,
     ModelPaths,
     NumWorkers,
     OutputFile,
     Precision,
+    changed_settings,
     given_options,
+    search_options_of,
 )
 from transformer_mt.cli.output_files import check_output, progress_bar, results_to
-from transformer_mt.cli.search_options import (
-    BeamGroups,
-    CoveragePenalty,
-    DiversityPenalty,
-    GlossaryFile,
-    MaxLength,
-    MinLength,
-    MinLengthRatio,
-    NBest,
-    NoRepeatNgram,
-    Phrases,
-    Prefix,
-    RepetitionPenalty,
-    Sample,
-    Seed,
-    ShortlistFile,
-    Suppress,
-    Tab,
-    Temperature,
-    TopK,
-    TopP,
-)
-from transformer_mt.cli.text_options import (
-    AlignmentLayer,
-    Alignments,
-    Alternatives,
-    AsJson,
-    Attention,
-    BadBytes,
-    FilesOrText,
-    Input,
-    Mbr,
-    Protect,
-    Samples,
-    SplitSentences,
-    Timings,
-)
 from transformer_mt.cli.translation_output import Details, Job
 from transformer_mt.errors import ConfigError
-from transformer_mt.translation.load import make_translator
+from transformer_mt.translation.load import decoding_settings, make_translator
+
+if TYPE_CHECKING:
+    from transformer_mt.bundle import Bundle
 
 logger = logging.getLogger(__name__)
 
-MBR_SAMPLES = 64
+SEARCH, CONSTRAINTS, TEXT = "Search", "Constraints", "Text"
+
+FilesOrText: TypeAlias = Annotated[
+    list[str], typer.Argument(metavar="FILE|TEXT", help="Same as --input; or a text, in quotes.")
+]
+Input: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--input", "--src", metavar="FILE", help="Lines to translate. Default: stdin."),
+]
+AsJson: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--json",
+        help="One JSON object per line: text, tokens, log_prob, score, and n_best with --n-best.",
+    ),
+]
+BadBytes: TypeAlias = Annotated[
+    Literal["strict", "replace"],
+    typer.Option(help="Input that is not UTF-8: stop, or read it as U+FFFD."),
+]
+NBest: TypeAlias = Annotated[
+    int,
+    typer.Option(
+        metavar="N",
+        min=1,
+        rich_help_panel=SEARCH,
+        help="Write the N best translations of each line: "
+        "NUMBER ||| TEXT ||| LogProb= X ||| SCORE; lines are counted from 0.",
+    ),
+]
+Sample: TypeAlias = Annotated[
+    bool | None,
+    typer.Option(
+        "--sample",
+        rich_help_panel=SEARCH,
+        help="Sample at random instead of beam search; --n-best N gives N samples. Equal sentences "
+        "get equal samples.",
+    ),
+]
+Temperature: TypeAlias = Annotated[
+    float | None,
+    typer.Option(
+        metavar="X",
+        min=0.001,
+        rich_help_panel=SEARCH,
+        help="Sampling temperature; below 1 favours probable tokens. Default: 1.",
+    ),
+]
+Seed: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N", min=0, rich_help_panel=SEARCH, help="Random seed of samples. Default: 1."
+    ),
+]
+Prefix: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        rich_help_panel=CONSTRAINTS,
+        help="Target prefixes: line N begins the translation of input line N; blank lines leave "
+        "it free. End at a word boundary.",
+    ),
+]
+Phrases: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--constraints",
+        metavar="FILE",
+        rich_help_panel=CONSTRAINTS,
+        help="Phrases that outputs must contain, in any order (Post and Vilar 2018): line N for "
+        "input line N, separated by tabs.",
+    ),
+]
+Tab: TypeAlias = Annotated[
+    Literal["prefix", "constraints"] | None,
+    typer.Option(
+        rich_help_panel=CONSTRAINTS,
+        help="What follows a tab in each input line: its target prefix, or its phrases. Default: "
+        "the tab is part of the text.",
+    ),
+]
+GlossaryFile: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--glossary",
+        metavar="FILE",
+        rich_help_panel=CONSTRAINTS,
+        help="Terms with their translations, separated by a tab, that outputs must contain where "
+        "the source has the term.",
+    ),
+]
+SplitSentences: TypeAlias = Annotated[
+    bool | None,
+    typer.Option(
+        "--split-sentences/--no-split-sentences",
+        rich_help_panel=TEXT,
+        help="Translate each sentence of a line by itself, or the whole line at once. Default: "
+        "each by itself, unless --prefix, --constraints or --tab refer to whole lines.",
+    ),
+]
+Protect: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--protect",
+        rich_help_panel=TEXT,
+        help="Keep placeholders ({name}, %s, %(x)d), tags, entities, URLs and e-mail addresses "
+        "unchanged, and check that the output has the same ones.",
+    ),
+]
+Alignments: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        rich_help_panel=TEXT,
+        help="Write word alignments: pairs SOURCE-TARGET of words counted from 0 (Pharaoh format). "
+        "With --json also in the records.",
+    ),
+]
+
+SETTINGS_FOR_JSON = ("decoding.attention", "decoding.alternatives")
+NEEDS: Mapping[str, tuple[str, ...]] = {
+    "decoding.mbr_samples": ("decoding.mbr",),
+    "decoding.alignment_layer": ("--alignments", "decoding.attention"),
+    **dict.fromkeys(SETTINGS_FOR_JSON, ("--json",)),
+}
+"""Options and settings that have an effect only with one of these."""
+
+PHRASES = ("--constraints", "--glossary", "--tab constraints")
+SAMPLES = ("--sample", "decoding.mbr")
+CLASHES: tuple[tuple[tuple[str, ...], tuple[str, ...], str], ...] = (
+    (("--sample",), ("decoding.mbr",), "it samples by itself"),
+    (("--beam-size",), ("--sample",), "--n-best N gives N samples"),
+    (("--beam-size",), ("decoding.mbr",), "decoding.mbr_samples is the number of samples"),
+    (("decoding.beam_groups",), SAMPLES, "samples do not avoid each other"),
+    (
+        ("--length-penalty", "decoding.length_penalty_kind", "decoding.coverage_penalty"),
+        ("decoding.mbr",),
+        "samples are ranked by what they have in common",
+    ),
+    (
+        ("decoding.shortlist",),
+        (*SAMPLES, "a second --model"),
+        "it needs beam search and one model",
+    ),
+    (
+        PHRASES,
+        (*SAMPLES, "decoding.beam_groups"),
+        "only plain beam search can enforce phrases",
+    ),
+    (
+        ("--alignments", "decoding.attention"),
+        ("--protect",),
+        "they count words of the text that the model saw, which it changes",
+    ),
+)
+"""Options and settings that exclude each other, and why."""
+
+
+def check_together(used: Collection[str]) -> None:
+    """Refuse options and settings that do not go together.
+
+    Args:
+        used: Names of those that were given; others than those above do not matter.
+
+    Raises:
+        ConfigError: Names two of them.
+    """
+    for name, needed in NEEDS.items():
+        if name in used and not any(other in used for other in needed):
+            raise ConfigError(f"{name} has no effect without {' or '.join(needed)}: add it")
+    for names, others, reason in CLASHES:
+        for name in names:
+            for other in others:
+                if name in used and other in used:
+                    raise ConfigError(f"{name} does not go with {other}: {reason}; drop one")
 
 
 def register(app: typer.Typer) -> None:
@@ -96,170 +235,134 @@ def register(app: typer.Typer) -> None:
             "tmt translate < input.txt > output.txt",
             "tmt translate -m runs/base -i input.txt -o output.txt",
             "tmt translate 'A dog runs.'",
-            "tmt translate --devices all < input.txt > output.txt",
+            "tmt translate --device all < input.txt > output.txt",
             "tmt translate --beam-size 8 --n-best 8 < input.txt",
-            "tmt translate --sample --n-best 5 --top-p 0.9 < input.txt",
+            "tmt translate --sample --n-best 5 --set decoding.top_p=0.9 < input.txt",
             "tmt translate --glossary terms.tsv < input.txt",
-            "tmt translate --mbr chrf --samples 64 < input.txt",
             "tmt translate --split-sentences --protect < page.txt",
             "tmt translate --model runs/a --model runs/b --ensemble-weights 2,1 < input.txt",
             "tmt translate --alignments links.txt < input.txt",
-            "echo 'A dog runs.' | tmt translate --json --alternatives 5",
         ),
     )(translate)
 
 
 def translate(
-    ctx: typer.Context,  # tells the options of the search, which no line below names
+    ctx: typer.Context,  # holds the options of the search, which no line below names
     files_or_text: FilesOrText = [],  # noqa: B006 - typer reads the default; nothing changes it
     model: ModelPaths = None,
     ensemble_weights: EnsembleWeights = None,
     input: Input = None,
     output: OutputFile = None,
+    as_json: AsJson = False,
+    batch_tokens: BatchTokens = None,
+    device: Devices = "auto",
+    precision: Precision = "fp32",
+    num_workers: NumWorkers = None,
+    errors: BadBytes = "strict",
+    settings: DecodingOverrides = [],  # noqa: B006
     beam_size: BeamSize = None,
     n_best: NBest = 1,
-    beam_groups: BeamGroups = None,
-    diversity_penalty: DiversityPenalty = None,
-    coverage_penalty: CoveragePenalty = None,
-    shortlist: ShortlistFile = None,
     length_penalty: LengthPenalty = None,
-    length_penalty_kind: LengthPenaltyKind = None,
-    max_length_factor: MaxLengthFactor = None,
-    max_length_offset: MaxLengthOffset = None,
-    max_length: MaxLength = None,
-    min_length: MinLength = None,
-    min_length_ratio: MinLengthRatio = None,
-    sample: Sample = False,
+    sample: Sample = None,
     temperature: Temperature = None,
-    top_k: TopK = None,
-    top_p: TopP = None,
     seed: Seed = None,
-    no_repeat_ngram: NoRepeatNgram = None,
-    repetition_penalty: RepetitionPenalty = None,
-    suppress: Suppress = [],  # noqa: B006
     prefix: Prefix = None,
     constraints: Phrases = None,
     tab: Tab = None,
     glossary: GlossaryFile = None,
-    mbr: Mbr = None,
-    samples: Samples = None,
     split_sentences: SplitSentences = None,
     protect: Protect = False,
     alignments: Alignments = None,
-    alignment_layer: AlignmentLayer = None,
-    attention: Attention = False,
-    alternatives: Alternatives = 0,
-    timings: Timings = False,
-    as_json: AsJson = False,
-    batch_tokens: BatchTokens = None,
-    compile: Compile = False,
-    device: Device = "auto",
-    devices: Devices = None,
-    precision: Precision = "fp32",
-    num_workers: NumWorkers = None,
-    errors: BadBytes = "strict",
 ) -> None:
-    """Translate text, one sentence on a line.
+    """Translate text, one sentence per line.
 
     Line N of the output translates line N of the input; blank lines come back as they are. Output
     begins while later lines are still being read, and at a terminal every line is answered at once.
     A line too long for the model is translated in parts, with a warning.
     """
-    more = {"a second --model": len(model or []) > 1, "--tab constraints": tab == "constraints"}
-    check_together([*given_options(ctx), *(name for name, is_so in more.items() if is_so)])
-    num_samples = samples or MBR_SAMPLES
-    if mbr and n_best > num_samples:
-        raise ConfigError(f"--n-best {n_best} needs --samples {n_best} or more; got {num_samples}")
-    if beam_size is not None and n_best > beam_size:
-        raise ConfigError(f"--n-best {n_best} needs --beam-size {n_best} or more; got {beam_size}")
+    given = search_options_of(ctx)
+    _check_options(ctx, given)
     inputs, text = files_and_text(files_or_text, input)
-    files = (*inputs, prefix, constraints, glossary, shortlist)
+    files = (*inputs, prefix, constraints, glossary)
     check_inputs(*files)
     check_output(output, *files)
     check_output(alignments, output, *files)
     from_stdin = text is None and inputs in ([], [STDIN])
     at_terminal = from_stdin and sys.stdin is not None and sys.stdin.isatty()
-    chunks = with_demands(
-        input_chunks(
-            inputs,
-            errors,
-            batch_tokens=batch_tokens,
-            for_many=devices is not None or has_several_ranks(),
-        )
+    for_many = has_several_devices(device)
+    texts = (
+        input_chunks(inputs, errors, batch_tokens=batch_tokens, for_many=for_many)
         if text is None
-        else [[text]],
-        prefix=prefix,
-        phrases=constraints,
-        tab=tab,
+        else [[text]]
     )
+    chunks = with_demands(texts, prefix=prefix, phrases=constraints, tab=tab)
     bundle, copies = load_on_devices(
-        model,
-        ensemble_weights,
-        device=device,
-        devices=devices,
-        num_workers=num_workers,
-        precision=precision,
+        model, ensemble_weights, device=device, num_workers=num_workers, precision=precision
     )
-    details = Details(
-        alignments is not None, attention, alternatives, alignment_layer, timings, n_best > 1
-    )
-    details.check(
-        num_layers=bundle.config.model.num_attention_layers,
-        others={"--protect": protect, "--coverage-penalty": coverage_penalty},
-    )
-    choose = None
-    if mbr is not None:
-        from transformer_mt.translation.mbr import by_expected_utility
-
-        tgt_lang = bundle.config.data.tgt_lang
-        choose = partial(by_expected_utility, utility=mbr, tgt_lang=tgt_lang, n_best=n_best)
-    speaks_of_lines = any(given is not None for given in (prefix, constraints, tab))
-    is_split = split_sentences
-    if is_split is None:
-        is_split = bundle.config.data.document is None and not speaks_of_lines
-    search_options = search_options_of(ctx)
+    details = _details(ctx, bundle, given)
+    is_split = _splits_sentences(ctx, bundle)
     translator = make_translator(
-        bundle,
-        {
-            **search_options,
-            "n_best": num_samples if mbr else n_best,
-            "sample": sample or mbr is not None,
-        },
-        glossary=glossary,
-        split_sentences=is_split,
-        shortlist=shortlist,
-        choose=choose,
-        copies=copies,
+        bundle, given, glossary=glossary, split_sentences=is_split, copies=copies
     )
     if at_terminal:
         logger.info("type a sentence and press Enter; Ctrl-D ends")
         chunks = prompted(chunks)
-
-    from transformer_mt.translation.markup.protection import Protector
-
-    protector = Protector(translator) if protect else None
-    translate_lines = (protector or translator).translate
-    num_lines = count_lines(inputs) if sys.stderr.isatty() else None
     notes: list[LineNote] = [UnseenCharacters(translator.tokenizers.src)]
     if split_sentences is None and not translator.reads_documents:
         notes.append(SeveralSentences(bundle.config.data.src_lang, is_split=is_split))
     if glossary is not None:
-        plain = {**search_options, "n_best": 1, "num_workers": 1}
+        plain = {**given, "n_best": 1, "num_workers": 1}
         notes.append(AddedTerms(lambda: make_translator(bundle, plain, split_sentences=is_split)))
-    job = Job(
-        translator, translate_lines, details, as_json=as_json, num_lines=num_lines, notes=notes
-    )
+    num_lines = count_lines(inputs) if sys.stderr.isatty() else None
+    job = Job(translator, details, protect=protect, num_lines=num_lines, notes=notes)
     # Beside lines that appear on the same screen, a bar would only be in the way.
     with (
         results_to(output) as results,
         results_to(alignments) if alignments else nullcontext() as links,
         progress_bar("translate", " lines", wanted=not results.isatty()) as show,
     ):
-        totals = job.run(chunks, results, links, show)
-    totals.tell()
-    for note in notes:
-        note.tell()
-    if protector is not None:
-        logger.info("protected: %s", protector.counts)
-    if glossary is not None:
-        totals.tell_terms()
+        job.run(chunks, results, links, show)
+    job.report(has_glossary=glossary is not None)
+
+
+def _splits_sentences(ctx: typer.Context, bundle: "Bundle") -> bool:
+    """Return whether each sentence of a line is translated by itself."""
+    wanted: bool | None = ctx.params["split_sentences"]
+    if wanted is not None:
+        return wanted
+    concerns_lines = any(ctx.params[name] is not None for name in ("prefix", "constraints", "tab"))
+    return bundle.config.data.document is None and not concerns_lines
+
+
+def _check_options(ctx: typer.Context, given: Mapping[str, object]) -> None:
+    """Refuse options that do not go together, before anything is loaded."""
+    more = {
+        "a second --model": len(ctx.params["model"] or []) > 1,
+        "--tab constraints": ctx.params["tab"] == "constraints",
+    }
+    names = [*given_options(ctx), *changed_settings(ctx, given)]
+    check_together([*names, *(name for name, is_so in more.items() if is_so)])
+    n_best, beam_size = ctx.params["n_best"], given.get("beam_size")
+    if isinstance(beam_size, int) and n_best > beam_size:
+        raise ConfigError(f"--n-best {n_best} needs --beam-size {n_best} or more; got {beam_size}")
+
+
+def _details(ctx: typer.Context, bundle: "Bundle", given: Mapping[str, object]) -> Details:
+    """Return what to write beyond the text, and refuse what the model cannot serve."""
+    settings, params = decoding_settings(bundle, given), ctx.params
+    details = Details(
+        as_json=params["as_json"],
+        alignment=params["alignments"] is not None,
+        attention=settings.attention and params["as_json"],
+        alternatives=settings.alternatives,
+        layer=settings.alignment_layer,
+        n_best=params["n_best"] > 1,
+    )
+    details.check(
+        num_layers=bundle.config.model.num_attention_layers,
+        others={
+            "--protect": params["protect"],
+            "decoding.coverage_penalty": settings.coverage_penalty,
+        },
+    )
+    return details

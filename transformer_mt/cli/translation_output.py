@@ -18,47 +18,50 @@ if TYPE_CHECKING:
     from transformer_mt.translation.results import Candidate, Translation
     from transformer_mt.translation.translator import Translator
 
+logger = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True)
 class Details:
-    """What is told of a translation beyond its text.
+    """Output beyond the text of the best translation.
 
     Attributes:
-        alignment: Which words belong together.
-        attention: The weights of attention.
-        alternatives: So many tokens at each place.
-        layer: Of the decoder, from 1, for both of the first; None: the mean of all.
-        timings: How long it took.
-        n_best: The list of translations, for blank lines too.
+        as_json: JSON records.
+        alignment: Word alignments.
+        attention: Weights of cross-attention, in JSON.
+        alternatives: Number of probable tokens at each position, in JSON.
+        layer: Decoder layer, from 1, of alignments and attention; None: the mean of all.
+        n_best: N-best lists, for blank lines too.
     """
 
-    alignment: bool
-    attention: bool
-    alternatives: int
-    layer: int | None
-    timings: bool = False
+    as_json: bool = False
+    alignment: bool = False
+    attention: bool = False
+    alternatives: int = 0
+    layer: int | None = None
     n_best: bool = False
 
     def check(self, *, num_layers: int, others: Mapping[str, object]) -> None:
-        """Refuse options that the model cannot serve.
+        """Refuse what the model cannot serve.
 
         Args:
-            num_layers: Layers of the decoder that attend to the source.
-            others: Options, with their values, that need its attention as well.
+            num_layers: Decoder layers with cross-attention.
+            others: Options, with their values, that need cross-attention as well.
 
         Raises:
             ConfigError: Names them.
         """
-        needing = {"--alignments": self.alignment, "--attention": self.attention, **others}
+        needing = {"--alignments": self.alignment, "decoding.attention": self.attention, **others}
         used = [name for name, value in needing.items() if value]
         if used and not num_layers:
             raise ConfigError(
-                f"{' and '.join(used)}: where a model looks in the source must be known for this, "
-                f"and this one has no attention (model.attention: none); leave it out"
+                f"{' and '.join(used)}: needs cross-attention, which this model does not have "
+                "(model.attention: none); leave it out"
             )
         if self.layer is not None and self.layer > num_layers:
             raise ConfigError(
-                f"--alignment-layer {self.layer}: the model has {counted(num_layers, 'layer')}"
+                f"decoding.alignment_layer {self.layer}: the model has "
+                f"{counted(num_layers, 'layer')}"
             )
 
 
@@ -77,8 +80,6 @@ def json_lines(
     translations: Sequence["Translation"],
     attentions: Sequence["Attention"],
     details: Details,
-    *,
-    seconds: float,
 ) -> list[str]:
     """Return a JSON object for each translation.
 
@@ -86,8 +87,7 @@ def json_lines(
         translator: The one that made them.
         translations: Of some lines.
         attentions: Of the best candidate of each; none if it is not wanted.
-        details: What to tell.
-        seconds: How long all of them took together.
+        details: What to write.
     """
     best = [translation.n_best[0] for translation in translations]
     records = [_record(candidate) for candidate in best]
@@ -104,8 +104,6 @@ def json_lines(
     for record, translation in zip(records, translations, strict=True):
         if details.n_best:
             record["n_best"] = [_record(candidate) for candidate in translation.n_best]
-        if details.timings:
-            record["timings"] = {"seconds": round(seconds, 6), "lines": len(records)}
     return [json.dumps(record, ensure_ascii=False) for record in records]
 
 
@@ -138,122 +136,9 @@ def _alternatives(
     ]
 
 
-logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Job:
-    """Chunks of lines to results, one after the other.
-
-    Attributes:
-        translator: Tells the details.
-        translate: Its method, or that of what protects parts of the text.
-        details: What is told beyond the text.
-        as_json: Whether as JSON.
-        num_lines: How many there are, for the bar; None: nobody knows.
-        notes: Look at all lines.
-    """
-
-    translator: "Translator"
-    translate: "Callable[..., list[Translation]]"
-    details: Details
-    as_json: bool
-    num_lines: int | None = None
-    notes: Sequence[LineNote] = ()
-
-    def run(
-        self,
-        chunks: "Iterable[Sequence[str | Line]]",
-        results: TextIO,
-        links: TextIO | None,
-        show: Callable[[int, int | None], None],
-    ) -> "Totals":
-        """Translate and write all chunks, each as soon as it is there.
-
-        Args:
-            chunks: The lines, with what is wanted of their translations.
-            results: Where translations go.
-            links: Where alignments go; None: nowhere.
-            show: Told after each chunk how many lines are done.
-
-        Raises:
-            LineError: If a line cannot become what is wanted; those before it are written.
-        """
-        from transformer_mt.translation.requests import LineError
-
-        totals = Totals()
-        for chunk in chunks:
-            first = totals.num_lines + 1
-            try:
-                self._add(chunk, totals, results, links)
-            except LineError as error:
-                if before := chunk[: error.number - first]:
-                    self._add(before, totals, results, links)
-                raise
-            show(totals.num_lines, self.num_lines)
-        return totals
-
-    def _add(
-        self,
-        chunk: "Sequence[str | Line]",
-        totals: "Totals",
-        results: TextIO,
-        links: TextIO | None,
-    ) -> None:
-        """Translate and write lines, and add them to the totals."""
-        from transformer_mt.translation.alignment import attention_of
-
-        begun = time.monotonic()
-        translations = self.translate(chunk, first_line=totals.num_lines + 1)
-        attentions: Sequence[Attention] = []
-        if self.details.alignment or self.details.attention:
-            best = [translation.n_best[0] for translation in translations]
-            attentions = attention_of(self.translator, best, layer=self.details.layer)
-        if self.as_json:
-            spent = time.monotonic() - begun
-            lines = json_lines(
-                self.translator, translations, attentions, self.details, seconds=spent
-            )
-        elif self.details.n_best:
-            lines = n_best_lines(translations, first=totals.num_lines)
-        else:
-            lines = [translation.text for translation in translations]
-        results.writelines(f"{line}\n" for line in lines)
-        results.flush()
-        if links is not None:
-            links.writelines(f"{of_line.pharaoh()}\n" for of_line in attentions)
-            links.flush()
-        sources = [line if isinstance(line, str) else line.text for line in chunk]
-        first_line = totals.num_lines + 1
-        _tell_misplaced(sources, translations, first_line=first_line)
-        for note in self.notes:
-            note.add(sources, translations, first_line=first_line)
-        totals.add(translations, time.monotonic() - begun)
-
-
-def _tell_misplaced(
-    sources: Sequence[str], translations: "Sequence[Translation]", *, first_line: int
-) -> None:
-    """Warn of terms of a glossary that are in the output, but hardly as a translation."""
-    from transformer_mt.translation.glossary import misplaced
-
-    for number, (source, translation) in enumerate(
-        zip(sources, translations, strict=True), start=first_line
-    ):
-        if not translation.terms:
-            continue
-        if found := misplaced(translation.terms, source, translation.text):
-            logger.warning(
-                "line %d: the model does not seem to know these terms, which stand behind the "
-                "sentence or too often: %s",
-                number,
-                ", ".join(found),
-            )
-
-
 @dataclass
 class Totals:
-    """What is counted of all translations, and told at the end."""
+    """Counts of all translations, reported at the end."""
 
     num_lines: int = 0
     seconds: float = 0.0
@@ -269,18 +154,135 @@ class Totals:
         self.num_terms += sum(len(translation.terms) for translation in translations)
         self.num_terms_met += sum(translation.num_terms_met for translation in translations)
 
-    def tell(self) -> None:
-        """Log how many lines there were."""
+    def report(self, *, has_glossary: bool) -> None:
+        """Log the number of lines, and of glossary terms in the output."""
         cut = f"; {counted(self.num_cut, 'sentence')} too long for one piece, translated in parts"
         lines = counted(self.num_lines, "line")
         logger.info("%s in %.1f s%s", lines, self.seconds, cut if self.num_cut else "")
+        if has_glossary:
+            share = f" ({self.num_terms_met / self.num_terms:.1%})" if self.num_terms else ""
+            logger.info(
+                "glossary terms in the output: %d of %d%s",
+                self.num_terms_met,
+                self.num_terms,
+                share,
+            )
 
-    def tell_terms(self) -> None:
-        """Log how many terms of the glossary are in the output."""
-        share = f" ({self.num_terms_met / self.num_terms:.1%})" if self.num_terms else ""
-        logger.info(
-            "terms of the glossary in the output: %d of %d%s",
-            self.num_terms_met,
-            self.num_terms,
-            share,
-        )
+
+class Job:
+    """Translation of chunks of lines, each written as soon as it is there.
+
+    Args:
+        translator: The translator.
+        details: What to write.
+        protect: Keep placeholders and markup: see `Protector`.
+        num_lines: How many there are, for the bar; None: unknown.
+        notes: Warnings about the input.
+    """
+
+    def __init__(
+        self,
+        translator: "Translator",
+        details: Details,
+        *,
+        protect: bool = False,
+        num_lines: int | None = None,
+        notes: Sequence[LineNote] = (),
+    ) -> None:
+        self._translator = translator
+        self._details = details
+        self._num_lines = num_lines
+        self._notes = notes
+        self._protector = None
+        if protect:
+            from transformer_mt.translation.markup.protection import Protector
+
+            self._protector = Protector(translator)
+        self.totals = Totals()
+
+    def run(
+        self,
+        chunks: "Iterable[Sequence[str | Line]]",
+        results: TextIO,
+        links: TextIO | None,
+        show: Callable[[int, int | None], None],
+    ) -> None:
+        """Translate and write all chunks.
+
+        Args:
+            chunks: The lines, with their constraints.
+            results: Where translations go.
+            links: Where alignments go; None: nowhere.
+            show: Called after each chunk with the number of finished lines, and of all.
+
+        Raises:
+            LineError: If the constraints of a line cannot be met; lines before it are written.
+        """
+        from transformer_mt.translation.requests import LineError
+
+        for chunk in chunks:
+            first = self.totals.num_lines + 1
+            try:
+                self._add(chunk, results, links)
+            except LineError as error:
+                if before := chunk[: error.number - first]:
+                    self._add(before, results, links)
+                raise
+            show(self.totals.num_lines, self._num_lines)
+
+    def report(self, *, has_glossary: bool) -> None:
+        """Log the totals and what was found in the input."""
+        self.totals.report(has_glossary=has_glossary)
+        for note in self._notes:
+            note.report()
+        if self._protector is not None:
+            logger.info("protected: %s", self._protector.counts)
+
+    def _add(self, chunk: "Sequence[str | Line]", results: TextIO, links: TextIO | None) -> None:
+        """Translate and write lines, and add them to the totals."""
+        from transformer_mt.translation.alignment import attention_of
+
+        begun = time.monotonic()
+        first_line, details = self.totals.num_lines + 1, self._details
+        translate = (self._protector or self._translator).translate
+        translations = translate(chunk, first_line=first_line)
+        attentions: Sequence[Attention] = []
+        if details.alignment or details.attention:
+            best = [translation.n_best[0] for translation in translations]
+            attentions = attention_of(self._translator, best, layer=details.layer)
+        if details.as_json:
+            lines = json_lines(self._translator, translations, attentions, details)
+        elif details.n_best:
+            lines = n_best_lines(translations, first=first_line - 1)
+        else:
+            lines = [translation.text for translation in translations]
+        results.writelines(f"{line}\n" for line in lines)
+        results.flush()
+        if links is not None:
+            links.writelines(f"{of_line.pharaoh()}\n" for of_line in attentions)
+            links.flush()
+        sources = [line if isinstance(line, str) else line.text for line in chunk]
+        _warn_of_misplaced_terms(sources, translations, first_line=first_line)
+        for note in self._notes:
+            note.add(sources, translations, first_line=first_line)
+        self.totals.add(translations, time.monotonic() - begun)
+
+
+def _warn_of_misplaced_terms(
+    sources: Sequence[str], translations: "Sequence[Translation]", *, first_line: int
+) -> None:
+    """Warn of glossary terms that are in the output, but hardly as a translation."""
+    from transformer_mt.translation.glossary import misplaced
+
+    for number, (source, translation) in enumerate(
+        zip(sources, translations, strict=True), start=first_line
+    ):
+        if not translation.terms:
+            continue
+        if found := misplaced(translation.terms, source, translation.text):
+            logger.warning(
+                "line %d: the model does not seem to know these terms, which are appended after "
+                "the sentence or repeated: %s",
+                number,
+                ", ".join(found),
+            )

@@ -15,9 +15,18 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
+from transformer_mt.config.decoding import DecodingSettings
 from transformer_mt.config.mistakes import explain
 from transformer_mt.config.overrides import override
-from transformer_mt.config.reader import Mistake, UnreadableError, read_scalar, read_yaml
+from transformer_mt.config.reader import (
+    Document,
+    Mark,
+    Mistake,
+    Place,
+    UnreadableError,
+    read_scalar,
+    read_yaml,
+)
 from transformer_mt.config.schema import Config
 from transformer_mt.errors import ConfigError, reason_of
 
@@ -91,6 +100,34 @@ def parse_config(text: str, source: str, overrides: Sequence[str] = ()) -> Confi
     if mistakes:
         raise ConfigError(_message(mistakes))
     return config
+
+
+def read_decoding(overrides: Sequence[str]) -> dict[str, Any]:
+    """Read overrides of decoding settings, each `decoding.NAME=VALUE`.
+
+    Returns:
+        The values by name.
+
+    Raises:
+        ConfigError: With all mistakes.
+    """
+    mark = Mark(Place(0, 0, "--set"), Place(0, 0, "--set"))
+    document = Document({"decoding": {}}, {(): mark, ("decoding",): mark})
+    mistakes = document.mistakes
+    for assignment in overrides:
+        if assignment.startswith("decoding."):
+            mistakes += override(document, assignment)
+        else:
+            place = Place(0, 0, f"--set {assignment}")
+            mistakes.append((place, "expected decoding.NAME=VALUE: a trained model keeps the rest"))
+    values: dict[str, Any] = document.value["decoding"]
+    try:
+        DecodingSettings.model_validate(values)
+    except ValidationError as error:
+        mistakes += explain(error, document, inside=("decoding",))
+    if mistakes:
+        raise ConfigError(_message(mistakes))
+    return values
 
 
 def read_text(path: Path) -> str:

@@ -27,11 +27,17 @@ SYNONYMS = {
 MOST_PLACES = 3
 
 
-def explain(error: ValidationError, document: Document) -> list[Mistake]:
-    """Translate all errors of a validation of `document.value` to places and messages."""
+def explain(error: ValidationError, document: Document, inside: Path = ()) -> list[Mistake]:
+    """Translate all errors of a validation to places and messages.
+
+    Args:
+        error: Of a validation of `document.value`, or of a group in it.
+        document: Settings as written.
+        inside: Path of the group that was validated.
+    """
     found: dict[tuple[Place, Path, str], list[str]] = {}
     for detail in error.errors(include_url=False):
-        for place, path, problem, got in _explain(detail, document):
+        for place, path, problem, got in _explain(detail, document, inside):
             found.setdefault((place, path, got), []).append(problem)
     return [
         located(place, path, text)
@@ -67,9 +73,11 @@ def suggestion(word: object, known: Sequence[str]) -> str:
     return f"; did you mean '{near[0]}'?" if near else ""
 
 
-def _explain(detail: ErrorDetails, document: Document) -> Iterator[tuple[Place, Path, str, str]]:
+def _explain(
+    detail: ErrorDetails, document: Document, above: Path
+) -> Iterator[tuple[Place, Path, str, str]]:
     """Yield places, paths of settings, problems, and what was written."""
-    path, annotation, group, siblings = _follow(detail["loc"])
+    path, annotation, group, siblings = _follow((*above, *detail["loc"]))
     mark, value, context = document.nearest(path), detail["input"], detail.get("ctx", {})
     got = f", got {_shown(value, mark)}"
     words = [name for inner in groups(annotation) for name in type_names(inner)]

@@ -5,14 +5,15 @@ The groups live in `config.data`, `config.families` and `config.training`.
 
 import re
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any
 
 from pydantic import Field, field_validator
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
-from transformer_mt.config.base import PositiveInt, Settings
+from transformer_mt.config.base import Settings
 from transformer_mt.config.data import DataSettings, TokenizerSettings
+from transformer_mt.config.decoding import DecodingSettings
 from transformer_mt.config.families import ModelSettings
 from transformer_mt.config.model import TransformerSettings
 from transformer_mt.config.patterns import patterns_of
@@ -21,27 +22,6 @@ from transformer_mt.config.training import TrainingSettings
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 # File systems allow 255 bytes; the names of folders put aside and of temporary ones are longer.
 LONGEST_NAME = 200
-
-LengthPenaltyKind: TypeAlias = Literal["gnmt", "average", "reward"]
-
-
-class DecodingSettings(Settings):
-    """How translations are searched."""
-
-    beam_size: PositiveInt = 4
-    """Hypotheses kept for each sentence; 1 is greedy search."""
-    length_penalty: Annotated[float, Field(ge=0, le=100)] = 0.6
-    """Strength of the length penalty: for `gnmt` the exponent alpha of Wu et al. 2016, equation 14;
-    0 = none: plain sum of log-probabilities."""
-    length_penalty_kind: LengthPenaltyKind = "gnmt"
-    """gnmt: divides by ((5 + length) / 6)^strength; average: by length^strength, where 1 gives the
-    mean of the tokens; reward: adds strength for each token."""
-    max_length_factor: Annotated[float, Field(ge=0, le=1000)] = 1.0
-    """Greatest output length = factor * source length + offset, in tokens."""
-    max_length_offset: Annotated[int, Field(ge=1, le=1_000_000)] = 50
-    """See `max_length_factor`; the paper has factor 1 and offset 50."""
-    batch_tokens: PositiveInt = 8192
-    """Source tokens times beam translated at once; a longer sentence is translated alone."""
 
 
 class Config(Settings):

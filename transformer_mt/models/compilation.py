@@ -28,7 +28,7 @@ def compile_steps(model: nn.Module, try_out: Callable[[], object]) -> bool:
     """
     layers = [module for module in model.modules() if isinstance(module, DecoderLayer)]
     if not layers:
-        logger.warning("--compile has no effect: this model has no Transformer decoder")
+        logger.warning("decoding.compile has no effect: this model has no Transformer decoder")
         return False
     for layer in layers:
         layer.step = torch.compile(layer.step, dynamic=True)  # type: ignore[method-assign]
@@ -39,7 +39,7 @@ def compile_steps(model: nn.Module, try_out: Callable[[], object]) -> bool:
             del layer.step
         reason = getattr(error, "inner_exception", error)  # torch wraps what its backends raise
         logger.warning(
-            "--compile: torch.compile failed, so translation goes on without it: %s", brief(reason)
+            "decoding.compile: torch.compile failed; translating without it: %s", brief(reason)
         )
         return False
     return True

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from transformer_mt.config.schema import LengthPenaltyKind
+from transformer_mt.config.decoding import LengthPenaltyKind
 
 
 @dataclass(frozen=True)

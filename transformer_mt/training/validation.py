@@ -181,6 +181,6 @@ def validate_on_main(
 
 def validation_search(config: Config) -> SearchOptions:
     """Return how validation sets are translated: as all else, but perhaps with another beam."""
-    options = SearchOptions(**config.decoding.model_dump())
+    options = SearchOptions.from_settings(config.decoding)
     beam_size = config.training.validation.beam_size
     return options if beam_size is None else replace(options, beam_size=beam_size)

@@ -7,6 +7,7 @@ import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -14,9 +15,10 @@ from transformer_mt.errors import ConfigError, ModelError
 from transformer_mt.locations import find_bundle
 
 if TYPE_CHECKING:
+    import torch
+
     from transformer_mt.bundle import Bundle
-    from transformer_mt.config.schema import DecodingSettings
-    from transformer_mt.translation.detokenize import Choice
+    from transformer_mt.config.decoding import DecodingSettings
     from transformer_mt.translation.translator import Translator
 
 logger = logging.getLogger(__name__)
@@ -122,21 +124,17 @@ def make_translator(
     *,
     glossary: Path | None = None,
     split_sentences: bool = False,
-    shortlist: Path | None = None,
-    choose: "Choice | None" = None,
     copies: Copies = (),
 ) -> "Translator":
     """Make a translator.
 
     Args:
         bundle: The model.
-        given: Some of the fields of `SearchOptions`. What is missing or None is as in the model's
-            config, or the default where a config does not have it; for `num_workers`, None is as
-            many as fit the machine.
+        given: Decoding settings by name that override those of the model's config, and `n_best`
+            and `num_workers` of `SearchOptions`; for `num_workers`, None is as many as fit the
+            machine.
         glossary: A file of terms.
         split_sentences: See `Translator`.
-        shortlist: A file of `tmt shortlist`.
-        choose: See `Translator`.
         copies: See `Translator`.
 
     Raises:
@@ -147,43 +145,70 @@ def make_translator(
     from transformer_mt.data.lexicon import Lexicon
     from transformer_mt.text.lines import read_lines
     from transformer_mt.translation.glossary import read_glossary
+    from transformer_mt.translation.mbr import by_expected_utility
     from transformer_mt.translation.options import SearchOptions
     from transformer_mt.translation.translator import Translator
-    from transformer_mt.translation.workers import fitting_num_workers
 
-    place = next(bundle.model.parameters()).device
-    if copies:
-        given = {**given, "num_workers": len(copies)}
-    elif given.get("num_workers") not in (None, 1) and place.type != "cpu":
-        raise ConfigError(f"--workers is for the CPU, not for {place}: leave it out")
-    elif "num_workers" in given and given["num_workers"] is None:
-        given = {**given, "num_workers": fitting_num_workers(place)}
-    if given.get("compile") and place.type == "cpu":
-        raise ConfigError("--compile is for GPUs, not for cpu, which it makes slower: leave it out")
-    given = {name: value for name, value in given.items() if value is not None}
-    settings = bundle.config.decoding
-    changes = {name: given[name] for name in given if name in type(settings).model_fields}
-    arguments: dict[str, Any] = {**given, **_checked(settings, changes).model_dump()}
+    settings = decoding_settings(bundle, given)
+    device = next(bundle.model.parameters()).device
+    more: dict[str, Any] = {"num_workers": _num_workers(given, device, num_copies=len(copies))}
+    if "n_best" in given:
+        more["n_best"] = given["n_best"]
+    if settings.compile and device.type == "cpu":
+        logger.warning("decoding.compile has no effect on the CPU, where it would be slower")
+        more["compile"] = False
+    choose = None
+    if settings.mbr is not None:
+        n_best = more.get("n_best", 1)
+        if n_best > settings.mbr_samples:
+            raise ConfigError(
+                f"n_best {n_best} needs decoding.mbr_samples {n_best} or more, got "
+                f"{settings.mbr_samples}"
+            )
+        tgt_lang = bundle.config.data.tgt_lang
+        choose = partial(
+            by_expected_utility, utility=settings.mbr, tgt_lang=tgt_lang, n_best=n_best
+        )
+        more |= {"n_best": settings.mbr_samples, "sample": True}
     terms = None if glossary is None else read_glossary(read_lines(glossary), str(glossary))
-    options = SearchOptions(**arguments)
+    shortlist = settings.shortlist
     return Translator(
         bundle,
-        options,
+        SearchOptions.from_settings(settings, **more),
         glossary=terms,
         split_sentences=split_sentences,
-        lexicon=None if shortlist is None else Lexicon.load(shortlist, bundle.tokenizers),
+        lexicon=None if shortlist is None else Lexicon.load(Path(shortlist), bundle.tokenizers),
         choose=choose,
         copies=copies,
     )
 
 
-def _checked(settings: "DecodingSettings", given: Mapping[str, object]) -> "DecodingSettings":
-    """Replace settings by options, within the same bounds as in a config."""
+def decoding_settings(bundle: "Bundle", given: Mapping[str, object]) -> "DecodingSettings":
+    """Return the decoding settings of a model, those given by name overridden.
+
+    Raises:
+        ConfigError: If a value is out of its bounds.
+    """
     from pydantic import ValidationError
 
+    settings = bundle.config.decoding
+    names = type(settings).model_fields
+    changes = {name: value for name, value in given.items() if name in names and value is not None}
     try:
-        return settings.model_validate({**settings.model_dump(), **given})
+        return settings.model_validate({**settings.model_dump(), **changes})
     except ValidationError as error:
         first = error.errors()[0]
-        option = "--" + "-".join(str(part) for part in first["loc"]).replace("_", "-")
-        raise ConfigError(f"{option} {first['input']}: {first['msg'].lower()}") from error
+        problem = first["msg"].replace("Input should be", "must be")
+        raise ConfigError(f"{first['loc'][0]}: {problem}, got {first['input']}") from error
+
+
+def _num_workers(given: Mapping[str, object], device: "torch.device", *, num_copies: int) -> object:
+    """Return the number of processes that share the batches."""
+    from transformer_mt.translation.workers import fitting_num_workers
+
+    wanted = given.get("num_workers", 1)
+    if num_copies:
+        return num_copies
+    if wanted not in (None, 1) and device.type != "cpu":
+        raise ConfigError(f"--workers is for the CPU, not for {device}: leave it out")
+    return fitting_num_workers(device) if wanted is None else wanted

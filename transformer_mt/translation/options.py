@@ -1,12 +1,13 @@
 """How translations are searched: what is the same for all sentences of a run."""
 
 from dataclasses import dataclass, fields
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from transformer_mt.config.schema import LengthPenaltyKind
+from transformer_mt.config.decoding import DecodingSettings, LengthPenaltyKind
 from transformer_mt.errors import ConfigError
 from transformer_mt.search.length_penalty import LengthPenalty
 
@@ -72,6 +73,14 @@ class SearchOptions:
     num_workers: int = 1
     compile: bool = False
 
+    @classmethod
+    def from_settings(cls, settings: DecodingSettings, **others: Any) -> Self:
+        """Take the settings `decoding` of a config, and other fields by name."""
+        names = {field.name for field in fields(cls)}
+        values = {name: getattr(settings, name) for name in type(settings).model_fields}
+        own = {name: value for name, value in values.items() if name in names}
+        return cls(**{**own, "suppress": tuple(settings.suppress), **others})
+
     @property
     def num_slots(self) -> int:
         """Hypotheses that a sentence has at a time."""
@@ -86,24 +95,24 @@ class SearchOptions:
         """
         self._check_numbers()
         if not all(word.strip() for word in self.suppress):
-            raise ConfigError("--suppress: expected a word or phrase, got blank text")
+            raise ConfigError("suppress: expected a word or phrase, got blank text")
         if self.max_length is not None and self.min_length > self.max_length:
             raise ConfigError(
-                f"--min-length {self.min_length} is more than --max-length {self.max_length}"
+                f"min_length {self.min_length} is more than max_length {self.max_length}"
             )
         if self.beam_groups == 1:
-            self._check_useless("--beam-groups", "diversity_penalty")
+            self._check_useless("beam_groups", "diversity_penalty")
         elif self.sample:
-            raise ConfigError("--beam-groups has no effect on samples (--sample, --mbr)")
+            raise ConfigError("beam_groups has no effect on samples (sample, mbr)")
         if not self.sample:
-            self._check_useless("--sample", "temperature", "top_k", "top_p", "seed")
+            self._check_useless("sample", "temperature", "top_k", "top_p", "seed")
             self._check_beam(vocab_size)
 
     def _check_beam(self, vocab_size: int) -> None:
         if self.beam_size % self.beam_groups:
             raise ConfigError(
                 f"a beam of {self.beam_size} does not divide into {self.beam_groups} groups: make "
-                f"--beam-size a multiple of --beam-groups"
+                f"beam_size a multiple of beam_groups"
             )
         if self.beam_size > vocab_size:
             raise ConfigError(
@@ -112,7 +121,7 @@ class SearchOptions:
         if self.n_best > self.beam_size:
             raise ConfigError(
                 f"a beam of {self.beam_size} cannot give {self.n_best} translations: "
-                f"add --beam-size {self.n_best}"
+                f"set beam_size to {self.n_best} or more"
             )
 
     @property
@@ -141,14 +150,10 @@ class SearchOptions:
             value = getattr(self, field.name)
             most = {int: MOST_COUNT, float: MOST_STRENGTH}.get(type(value))
             if most is not None and not abs(value) <= most:
-                raise ConfigError(f"{_option(field.name)} {value}: expected at most {most:,}")
+                raise ConfigError(f"{field.name} {value}: expected at most {most:,}")
 
     def _check_useless(self, needed: str, *names: str) -> None:
         defaults = {field.name: field.default for field in fields(self)}
-        useless = [_option(name) for name in names if getattr(self, name) != defaults[name]]
+        useless = [name for name in names if getattr(self, name) != defaults[name]]
         if useless:
             raise ConfigError(f"{', '.join(useless)}: no effect without {needed}")
-
-
-def _option(name: str) -> str:
-    return "--" + name.replace("_", "-")

@@ -126,8 +126,8 @@ def requests_for(
             raise LineError(
                 number,
                 f"the prefix and the phrases have {wanted} tokens, but its translation may have "
-                f"{free}: shorten them, or allow longer outputs with --max-length-offset and "
-                f"--max-length",
+                f"{free}: shorten them, or allow longer outputs with decoding.max_length_offset "
+                f"and decoding.max_length",
             )
         found = _fitting(own_terms, phrases, cut, room=free - wanted, number=number)
         requests.append(Request(part.tokens, prefix, (*phrases, *found)))

@@ -170,12 +170,12 @@ class _OnDevices:
             return pool.submit(function, batch).result()
         except BrokenProcessPool as error:
             raise TmtError(
-                f"--devices: the process of {name} was killed, maybe for want of memory"
+                f"--device: the process of {name} was killed, maybe for want of memory"
             ) from error
         except TmtError as error:
             raise type(error)(f"{name}: {error}") from error
         except RuntimeError as error:  # of CUDA, which names no device
-            raise TmtError(f"--devices: {name}: {brief(error)}") from error
+            raise TmtError(f"--device: {name}: {brief(error)}") from error
         finally:
             self._free.put((name, pool))
 

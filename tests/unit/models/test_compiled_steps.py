@@ -81,7 +81,7 @@ def test_where_compiling_fails_one_warning_says_why_and_plain_steps_stay(
         found = translations(bundle, tiny_text[0][:3], compiled=True)
     (record,) = caplog.records
     assert record.message == (
-        "--compile: torch.compile failed, so translation goes on without it: RuntimeError: no "
+        "decoding.compile: torch.compile failed; translating without it: RuntimeError: no "
         "compiler here"
     )
     assert found == expected
@@ -92,4 +92,4 @@ def test_a_model_without_a_transformer_decoder_is_told_that_nothing_is_compiled(
     copying = replace(bundle, model=CopyModel(bundle.tokenizers.tgt.vocab_size).eval())
     with caplog.at_level(logging.WARNING, logger="transformer_mt"):
         Translator(copying, replace(OPTIONS, compile=True))
-    assert "--compile has no effect" in caplog.text
+    assert "decoding.compile has no effect" in caplog.text

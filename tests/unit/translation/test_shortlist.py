@@ -148,7 +148,8 @@ def test_the_command_learns_and_translate_uses_it(tiny_bundle, made):
     lexicon = Lexicon.load(made, load_bundle(tiny_bundle).tokenizers)
     assert lexicon.candidates.shape == (400, 5)
     assert lexicon.frequent.shape == (10,)
-    result = run("translate", "--model", tiny_bundle, "--shortlist", made, data=b"A dog.\n")
+    options = ("--model", tiny_bundle, "--set", f"decoding.shortlist={made}")
+    result = run("translate", *options, data=b"A dog.\n")
     assert result.exit_code == 0, result.stderr
     (expected,) = make(load_bundle(tiny_bundle), lexicon).translate(["A dog."])
     assert result.stdout == f"{expected.text}\n"
@@ -158,12 +159,20 @@ def test_the_command_learns_and_translate_uses_it(tiny_bundle, made):
     ("options", "words"),
     [
         (["--sample"], "one model"),
-        (["--mbr", "chrf"], "one model"),
+        (["--set", "decoding.mbr=chrf"], "one model"),
         (["--model", "again"], "one model"),
     ],
 )
 def test_what_does_not_go_with_a_shortlist_is_refused(tiny_bundle, made, options, words):
-    result = run("translate", "--model", tiny_bundle, "--shortlist", made, *options, data=b"x\n")
+    result = run(
+        "translate",
+        "--model",
+        tiny_bundle,
+        "--set",
+        f"decoding.shortlist={made}",
+        *options,
+        data=b"x\n",
+    )
     assert result.exit_code == 2
     assert words in result.stderr
 

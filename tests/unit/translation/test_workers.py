@@ -118,7 +118,7 @@ def test_each_device_has_a_process_and_results_keep_the_order_of_the_batches(qui
 @pytest.mark.parametrize(
     ("function", "error", "words"),
     [
-        (die_at_three, TmtError, "--devices: the process of gpu1 was killed"),
+        (die_at_three, TmtError, "--device: the process of gpu1 was killed"),
         (fail_at_three, DataError, "^gpu1: three$"),
         (fail_like_cuda_at_three, TmtError, "gpu1: RuntimeError: CUDA error: device-side assert$"),
     ],
