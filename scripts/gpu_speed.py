@@ -28,8 +28,8 @@ from gpu_workload import (
 )
 
 from transformer_mt.benchmarks.machine import reset_peak_memory
+from transformer_mt.data.batch_stream import BatchStream
 from transformer_mt.data.mixture import Mixture
-from transformer_mt.data.stream import BatchStream
 from transformer_mt.models.build import build_model
 from transformer_mt.models.compilation import compile_steps
 from transformer_mt.models.seq2seq import Seq2Seq

@@ -13,7 +13,7 @@ from transformer_mt import __version__
 from transformer_mt.bundle import FORMAT_VERSION, KIND, count_parameters
 from transformer_mt.config.loading import load_recorded
 from transformer_mt.config.training import MetricName
-from transformer_mt.data.test_sets import TestSet, read_test_sets
+from transformer_mt.data.evaluation_sets import TestSet, read_test_sets
 from transformer_mt.errors import UNREADABLE_JSON, ConfigError, DataError, TmtError
 from transformer_mt.log import read_metrics
 from transformer_mt.metrics.by_length import Bucket, score_by_length

@@ -34,7 +34,7 @@ from transformer_mt.text.tokenizer import Tokenizers, to_utf8
 from transformer_mt.text.tokenizer_training import train_tokenizers
 
 if TYPE_CHECKING:
-    from transformer_mt.data.stream import BatchStream
+    from transformer_mt.data.batch_stream import BatchStream
 
 ROOT = Path(__file__).resolve().parents[2]
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -132,7 +132,7 @@ def load_random(directory: Path) -> Row:
 def stream_of(corpus: Corpus, pair: int) -> "BatchStream":
     """Return the batches of the first epoch from a pair on."""
     # Here, so that the processes that tokenize need no torch.
-    from transformer_mt.data.stream import BatchStream, Position
+    from transformer_mt.data.batch_stream import BatchStream, Position
 
     start = Position(0, pair, 0)
     return BatchStream(Mixture([corpus], seed=1), max_tokens=MAX_TOKENS, start=start)

@@ -18,10 +18,10 @@ import torch
 import torch._dynamo
 
 from transformer_mt.config.model import TransformerSettings
+from transformer_mt.data.batch_stream import BatchStream
 from transformer_mt.data.batches import Batch
 from transformer_mt.data.mixture import Mixture
 from transformer_mt.data.pairs import pack_pairs
-from transformer_mt.data.stream import BatchStream
 from transformer_mt.models.build import build_model
 from transformer_mt.nn import loss
 from transformer_mt.packing import Segments

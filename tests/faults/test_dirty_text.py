@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from transformer_mt.bundle import load_bundle
 from transformer_mt.cli.constraint_inputs import with_demands
 from transformer_mt.config.loading import parse_config
+from transformer_mt.data.arrow_sources import ParquetPairs
 from transformer_mt.data.line_sources import CsvPairs, JsonlPairs, TextPairs, TsvPairs
-from transformer_mt.data.sources import PairSource
-from transformer_mt.data.table_sources import ParquetPairs
+from transformer_mt.data.pair_source import PairSource
 from transformer_mt.errors import ConfigError, DataError, ModelError
 from transformer_mt.storage.folders import read_manifest
 from transformer_mt.text.lines import read_lines

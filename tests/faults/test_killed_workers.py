@@ -14,9 +14,9 @@ import pytest
 
 from tests.conftest import small_text
 from tests.tiny_runs import metrics_without_times, tiny_config
-from transformer_mt.data import encoding
-from transformer_mt.data.encoding import encode_pairs
+from transformer_mt.data import tokenization
 from transformer_mt.data.filters import Filters
+from transformer_mt.data.tokenization import encode_pairs
 from transformer_mt.text.tokenizer import Tokenizers
 from transformer_mt.text.tokenizer_training import train_tokenizers
 from transformer_mt.training.run_directory import RunDirectory
@@ -32,7 +32,7 @@ def tokenizers() -> Tokenizers:
 def test_processes_that_tokenize_are_killed_and_the_tokens_are_the_same(
     tokenizers: Tokenizers, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(encoding, "_CHUNK_PAIRS", 50)
+    monkeypatch.setattr(tokenization, "_CHUNK_PAIRS", 50)
     pairs = list(zip(*small_text(20_000), strict=True))
 
     def murderous() -> Iterator[tuple[str, str]]:

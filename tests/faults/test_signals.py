@@ -16,7 +16,7 @@ from tests.faults.dying import at_line, run_in_child, run_ranks
 from tests.faults.test_crashes import assert_same_outcome
 from transformer_mt.__main__ import main
 from transformer_mt.config.schema import Config
-from transformer_mt.data import encoding
+from transformer_mt.data import tokenization
 from transformer_mt.errors import InterruptedRun
 from transformer_mt.training.signals import Interrupted, stop_request
 from transformer_mt.training.trainer import train
@@ -231,16 +231,16 @@ def test_a_signal_to_a_run_and_the_processes_that_tokenize_for_it_exits_with_75(
         "training__max_steps": 2,
     }
     whole = Path(train(run_config("whole", **changes)).run_dir)
-    monkeypatch.setattr(encoding, "_CHUNK_PAIRS", 10)
+    monkeypatch.setattr(tokenization, "_CHUNK_PAIRS", 10)
     corpus_dir = tmp_path / "own"
     settings = run_config(
         "stopped", data__corpus_dir=str(corpus_dir), data__num_workers=2, **changes
     )
-    run = partial(ranks_signalled_at, size=1, files=[encoding.__file__])
+    run = partial(ranks_signalled_at, size=1, files=[tokenization.__file__])
     numbers = range(5, 80, 6)
     for number in numbers:
         shutil.rmtree(corpus_dir, ignore_errors=True)
-        assert run(number, settings, ranks=[0]) == [75], f"line {number} of {encoding.__name__}"
+        assert run(number, settings, ranks=[0]) == [75], f"line {number} of {tokenization.__name__}"
     print(f"{len(numbers)} points")
     assert run(0, settings, ranks=[]) == [0]
     assert_same_outcome(Path(settings.training.runs_dir) / "tiny", whole, 2)

@@ -25,8 +25,8 @@ from transformer_mt.benchmarks.machine import (
 )
 from transformer_mt.benchmarks.phases import PhaseClock, forward_passes
 from transformer_mt.config.schema import Config
+from transformer_mt.data.batch_stream import Position
 from transformer_mt.data.batches import Batch
-from transformer_mt.data.stream import Position
 from transformer_mt.devices import check_precision, choose_device, choose_precision, multiply_fast
 from transformer_mt.models.costs import count_flops, weight_matrices
 from transformer_mt.training.allocator import keep_freed_memory

@@ -30,7 +30,7 @@ from transformer_mt.translation.load import load_model, make_translator
 
 if TYPE_CHECKING:
     from transformer_mt.comparison import ComparedRun
-    from transformer_mt.data.test_sets import TestSet
+    from transformer_mt.data.evaluation_sets import TestSet
     from transformer_mt.metrics.by_length import Bucket
     from transformer_mt.metrics.significance import SureScore
 
@@ -98,7 +98,7 @@ def compare(
         compare_runs,
         read_facts,
     )
-    from transformer_mt.data.test_sets import TestSet
+    from transformer_mt.data.evaluation_sets import TestSet
     from transformer_mt.training.run_directory import RunDirectory
 
     found = [*map(RunDirectory, folders)]

@@ -42,7 +42,7 @@ from transformer_mt.errors import ConfigError
 from transformer_mt.translation.load import make_translator
 
 if TYPE_CHECKING:
-    from transformer_mt.data.test_sets import TestSet
+    from transformer_mt.data.evaluation_sets import TestSet
     from transformer_mt.metrics.by_length import Bucket
     from transformer_mt.metrics.scores import Score
     from transformer_mt.translation.translator import Translator
@@ -154,7 +154,7 @@ def evaluate(
     edges = check_length_options(by_length, length_edges, figure)
     given = search_options_of(ctx)
 
-    from transformer_mt.data.test_sets import TestSet, read_test_sets
+    from transformer_mt.data.evaluation_sets import TestSet, read_test_sets
 
     test_sets = []
     if src is not None:  # read before the model: a wrong name fails at once

@@ -15,7 +15,7 @@ from transformer_mt.processors import num_processors
 
 if TYPE_CHECKING:
     from transformer_mt.config.data import Source
-    from transformer_mt.data.recipe import Plan, TextFacts
+    from transformer_mt.data.recipe_writer import Plan, TextFacts
 
 logger = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ def init(
         _check_output(output)
     source, named = _find_source(src, tgt, (src_lang, tgt_lang))
 
-    from transformer_mt.data.recipe import measure_text, plan, write_recipe
+    from transformer_mt.data.recipe_writer import measure_text, plan, write_recipe
     from transformer_mt.data.sources import open_source
 
     facts = measure_text(open_source(source, src_lang=src_lang or "", tgt_lang=tgt_lang or ""))
@@ -97,7 +97,7 @@ def _find_source(
     src: Path, tgt: Path | None, wanted: tuple[str | None, str | None]
 ) -> tuple["Source", tuple[str | None, str | None]]:
     """Return how the files are read, and what their names say of the languages."""
-    from transformer_mt.data.columns import find_columns
+    from transformer_mt.data.table_columns import find_columns
     from transformer_mt.text.languages import language_of_name
 
     if tgt is None:

@@ -77,12 +77,12 @@ def _sentence_pairs(bundle: "Bundle", run: Path) -> "list[Pairs]":
 
     With those before it, their translations would be taken for its own.
     """
-    from transformer_mt.data.cleaning import cleaned
     from transformer_mt.data.corpus import prepare_corpus
-    from transformer_mt.data.documents import LastSentences, with_context
+    from transformer_mt.data.document_pairs import LastSentences, with_context
+    from transformer_mt.data.evaluation_sets import HELD_OUT
     from transformer_mt.data.held_out import read_held_out, remaining
+    from transformer_mt.data.pair_source import cleaned
     from transformer_mt.data.sources import filters_of, open_source
-    from transformer_mt.data.test_sets import HELD_OUT
 
     data, tokenizers = bundle.config.data, bundle.tokenizers
     sources = [open_source(s, src_lang=data.src_lang, tgt_lang=data.tgt_lang) for s in data.train]

@@ -245,7 +245,7 @@ def _from_config(
     name: str, settings: list[str]
 ) -> tuple[TokenizerSettings, Iterable[str], Iterable[str]]:
     """Take tokenizer settings and the texts of both sides from a config."""
-    from transformer_mt.data.cleaning import cleaned
+    from transformer_mt.data.pair_source import cleaned
     from transformer_mt.data.sources import open_source
 
     config = load_config(find_config(name), settings)

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from transformer_mt.data.encoding import EncodedPairs
+from transformer_mt.data.tokenization import EncodedPairs
 from transformer_mt.data.filters import FilterReport
 from transformer_mt.data.pairs import BLOCK_SIZE
 from transformer_mt.errors import UNREADABLE_JSON

@@ -16,7 +16,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from transformer_mt.data.order import permute, permute_blocks
+from transformer_mt.data.permutation import permute, permute_blocks
 from transformer_mt.data.pairs import Ids, Ints, TokenPairs, ragged_index
 
 _WINDOW_PAIRS = 1 << 20

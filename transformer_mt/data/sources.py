@@ -1,4 +1,4 @@
-"""Where sentence pairs come from: every kind of source of the settings, behind one protocol.
+"""Sources of sentence pairs by their settings.
 
 Formats whose texts may hold line breaks (CSV, JSON lines, Parquet, hub) get a space for them, since
 a sentence is one line everywhere else; their missing values (null) are empty texts, which the
@@ -8,40 +8,20 @@ filters count.
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from transformer_mt.config import data as config
 from transformer_mt.data.filters import Filters
-from transformer_mt.data.fingerprints import hash_values
+from transformer_mt.data.pair_source import PairSource, hash_values
 from transformer_mt.data.line_sources import CsvPairs, JsonlPairs, TextPairs, TsvPairs
-from transformer_mt.data.table_sources import HubPairs, ParquetPairs
+from transformer_mt.data.arrow_sources import HubPairs, ParquetPairs
 from transformer_mt.errors import DataError
 from transformer_mt.log import counted
 from transformer_mt.storage.hashes import NO_HASHES, FileHashes
 
 logger = logging.getLogger(__name__)
-
-
-class PairSource(Protocol):
-    """Sentence pairs in a fixed order, readable any number of times."""
-
-    def __iter__(self) -> Iterator[tuple[str, str]]:
-        """Yield (source, target) texts; DataError with the place where reading fails."""
-        ...
-
-    def describe(self) -> str:
-        """Name the source in messages."""
-        ...
-
-    def fingerprint(self, hashes: FileHashes = NO_HASHES) -> str:
-        """Identify the content: it changes when the pairs change, not when files are moved.
-
-        Args:
-            hashes: May know the hashes of large files.
-        """
-        ...
 
 
 class ReversePairs:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from transformer_mt.config.schema import Config
 from transformer_mt.data.held_out import HeldOut, hold_out, read_held_out, remaining, save_held_out
-from transformer_mt.data.sources import PairSource
+from transformer_mt.data.pair_source import PairSource
 from transformer_mt.errors import ConfigError
 from transformer_mt.training.checkpoint import list_checkpoints
 from transformer_mt.training.run_directory import RunDirectory

@@ -16,8 +16,8 @@ import torch
 
 from transformer_mt.config.schema import Config
 from transformer_mt.config.training import BatchWarmupSettings, TrainingSettings
+from transformer_mt.data.batch_stream import BatchStream, Position
 from transformer_mt.data.batches import Batch, check_budget, uniform_batch
-from transformer_mt.data.stream import BatchStream, Position
 from transformer_mt.data.subword_noise import SubwordSampler
 from transformer_mt.errors import ConfigError
 from transformer_mt.training.distributed import World

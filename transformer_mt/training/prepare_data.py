@@ -11,15 +11,15 @@ import xxhash
 
 from transformer_mt.config.schema import Config
 from transformer_mt.data.batches import check_budget
-from transformer_mt.data.checks import check_text
-from transformer_mt.data.cleaning import cleaned, source_cleaner
 from transformer_mt.data.corpus import HASHES, Corpus, prepare_corpus
-from transformer_mt.data.documents import in_context, with_context
+from transformer_mt.data.document_pairs import in_context, with_context
+from transformer_mt.data.evaluation_sets import VALIDATION
 from transformer_mt.data.held_out import open_held_out
 from transformer_mt.data.mixture import Mixture, temperature_weights
+from transformer_mt.data.pair_source import PairSource, cleaned, source_cleaner
 from transformer_mt.data.pairs import TokenPairs, tokenize_pairs
-from transformer_mt.data.sources import PairSource, filters_of, open_each, read_pairs
-from transformer_mt.data.test_sets import VALIDATION
+from transformer_mt.data.sources import filters_of, open_each, read_pairs
+from transformer_mt.data.text_checks import check_text
 from transformer_mt.errors import UNREADABLE_JSON, ConfigError, DataError, ModelError
 from transformer_mt.log import counted
 from transformer_mt.metrics.scores import build_metric

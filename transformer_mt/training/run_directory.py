@@ -15,7 +15,7 @@ import torch
 
 from transformer_mt.config.loading import config_differences, dump_config, load_recorded
 from transformer_mt.config.schema import Config
-from transformer_mt.data.test_sets import HELD_OUT
+from transformer_mt.data.evaluation_sets import HELD_OUT
 from transformer_mt.errors import UNREADABLE_JSON, ConfigError, TmtError
 from transformer_mt.locations import CONFIG, METRICS
 from transformer_mt.log import JsonValue

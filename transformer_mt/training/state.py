@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from transformer_mt.data.stream import Position
+from transformer_mt.data.batch_stream import Position
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from typing import NoReturn
 
 from transformer_mt.bundle import weights_of
 from transformer_mt.config.schema import Config
+from transformer_mt.data.batch_stream import Position
 from transformer_mt.data.batches import Batch
-from transformer_mt.data.stream import Position
 from transformer_mt.errors import DivergedError, InterruptedRun, TmtError
 from transformer_mt.training.attention import keep_attention
 from transformer_mt.training.averaging import take_average

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from transformer_mt.bundle import Bundle, bundle_scores, load_bundle
 from transformer_mt.data.corpus import Corpus
-from transformer_mt.data.test_sets import VALIDATION, read_test_sets
+from transformer_mt.data.evaluation_sets import VALIDATION, read_test_sets
 from transformer_mt.errors import ModelError, TmtError
 from transformer_mt.evaluation import translate_and_score
 from transformer_mt.locations import WEIGHTS

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from transformer_mt.text.documents import Context, join_sentences
+from transformer_mt.text.document_context import Context, join_sentences
 from transformer_mt.text.tokenizer import Tokenizer
 
 

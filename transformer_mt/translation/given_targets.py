@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from transformer_mt.bundle import Bundle
-from transformer_mt.data.cleaning import source_cleaner
+from transformer_mt.data.pair_source import source_cleaner
 from transformer_mt.out_of_memory import halving
 from transformer_mt.text.special_ids import EOS_ID
 from transformer_mt.translation.batching import batches_of_pairs

@@ -8,8 +8,8 @@ from functools import partial
 import torch
 
 from transformer_mt.bundle import Bundle
-from transformer_mt.data.cleaning import source_cleaner
 from transformer_mt.data.lexicon import Lexicon
+from transformer_mt.data.pair_source import source_cleaner
 from transformer_mt.errors import ConfigError
 from transformer_mt.out_of_memory import halving
 from transformer_mt.search.beams import Hypothesis

@@ -12,8 +12,8 @@ from transformer_mt.data import mixture as mixture_module
 from transformer_mt.data.batches import Batch, eval_batches
 from transformer_mt.data.mixture import Mixture, temperature_weights
 from transformer_mt.data.pairs import TokenPairs, pack_pairs, tokenize_pairs
-from transformer_mt.data.prefetch import prefetch
-from transformer_mt.data.stream import BatchStream, Position
+from transformer_mt.data.batch_stream import prefetch
+from transformer_mt.data.batch_stream import BatchStream, Position
 from transformer_mt.data.subword_noise import SubwordSampler
 from transformer_mt.errors import DataError
 from transformer_mt.text.special_ids import BOS_ID, EOS_ID, PAD_ID

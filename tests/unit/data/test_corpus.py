@@ -22,7 +22,7 @@ import pytest
 from numpy.typing import NDArray
 
 from transformer_mt.data import corpus as corpus_module
-from transformer_mt.data import corpus_writer, encoding
+from transformer_mt.data import corpus_writer, tokenization
 from transformer_mt.data.corpus import Corpus, prepare_corpus
 from transformer_mt.data.filters import FilterReport, Filters
 from transformer_mt.data.line_sources import TextPairs
@@ -69,7 +69,7 @@ def tokenizers() -> Tokenizers:
 @pytest.fixture(autouse=True)
 def workers_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else small corpora are done before there are any."""
-    monkeypatch.setattr(encoding._Workers, "are_up", lambda self: bool(wait(self._starting)))
+    monkeypatch.setattr(tokenization._Workers, "are_up", lambda self: bool(wait(self._starting)))
 
 
 def prepare(
@@ -152,14 +152,14 @@ def test_a_pair_takes_two_bytes_a_token_and_little_more(
 
 
 def test_large_vocabularies_get_wider_numbers() -> None:
-    assert encoding.token_type(65_536) == np.uint16
-    assert encoding.token_type(65_537) == np.uint32
+    assert tokenization.token_type(65_536) == np.uint16
+    assert tokenization.token_type(65_537) == np.uint32
 
 
 def test_workers_change_nothing(
     tmp_path: Path, tokenizers: Tokenizers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(encoding, "_CHUNK_PAIRS", 50)
+    monkeypatch.setattr(tokenization, "_CHUNK_PAIRS", 50)
     pairs = made_up(1500) + [("", "x"), ("same", "same"), ("a " * 99, "b"), ("new", "y")] * 10
     limits = {"drop_duplicates": True, "max_length": 64, "max_length_ratio": 4.0}
     alone = prepare(Pairs(pairs), tokenizers, tmp_path / "alone", num_workers=1, **limits)
@@ -334,7 +334,7 @@ def test_leftovers_are_removed_and_young_unfinished_corpora_stay(
 def test_place_of_bad_text_passes_through_the_workers(
     tmp_path: Path, tokenizers: Tokenizers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(encoding, "_CHUNK_PAIRS", 20)
+    monkeypatch.setattr(tokenization, "_CHUNK_PAIRS", 20)
     src, tgt = tmp_path / "x.en", tmp_path / "x.de"
     src.write_text("a dog\n" * 500)
     tgt.write_bytes(b"ein Hund\n" * 400 + b"ein\0Hund\n" + b"ein Hund\n" * 99)
@@ -361,7 +361,7 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(
 
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encoding, "_CHUNK_PAIRS", 10)
+    monkeypatch.setattr(tokenization, "_CHUNK_PAIRS", 10)
     monkeypatch.setattr(corpus_writer, "_PART_PAIRS", 40)
 
 
@@ -427,14 +427,14 @@ def test_after_a_kill_the_same_command_goes_on_and_makes_the_same_bytes(
         with pytest.raises(DataError, match="repeat the command that made it"):
             Corpus.open(left)
     num_encoded = 0
-    encode = encoding._Encoder.encode
+    encode = tokenization._Encoder.encode
 
     def counted(self: object, texts: list[object], report: FilterReport) -> object:
         nonlocal num_encoded
         num_encoded += report.num_pairs
         return encode(self, texts, report)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(encoding._Encoder, "encode", counted)
+    monkeypatch.setattr(tokenization._Encoder, "encode", counted)
     corpus = prepare(source, tokenizers, tmp_path / "killed", **limits)
     assert {path.name: path.read_bytes() for path in corpus.directory.iterdir()} == whole
     assert num_encoded == 205 - num_done
@@ -508,7 +508,7 @@ def test_two_processes_make_a_corpus_once(tmp_path: Path, tokenizers: Tokenizers
 def test_memory_does_not_grow_with_the_corpus(
     tmp_path: Path, tokenizers: Tokenizers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(encoding, "_CHUNK_PAIRS", 50)
+    monkeypatch.setattr(tokenization, "_CHUNK_PAIRS", 50)
     pair = made_up(1)[0]
 
     class Lazy(Pairs):
@@ -547,8 +547,8 @@ def die(*_: object) -> None:
 def test_a_dead_worker_is_one_line(
     tmp_path: Path, tokenizers: Tokenizers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(encoding, "_CHUNK_PAIRS", 5)
-    monkeypatch.setattr(encoding, "_start_worker", die)
+    monkeypatch.setattr(tokenization, "_CHUNK_PAIRS", 5)
+    monkeypatch.setattr(tokenization, "_start_worker", die)
     with pytest.raises(DataError, match=r"end unexpectedly.*data\.num_workers lower"):
         prepare(Pairs(made_up(100)), tokenizers, tmp_path, num_workers=2)
     assert list(tmp_path.iterdir()) == []

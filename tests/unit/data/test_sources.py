@@ -14,8 +14,9 @@ import pytest
 from pydantic import TypeAdapter
 
 from transformer_mt.config.data import Source
-from transformer_mt.data.cleaning import CleanPairs
-from transformer_mt.data.sources import PairSource, open_source, read_pairs
+from transformer_mt.data.pair_source import CleanPairs
+from transformer_mt.data.pair_source import PairSource
+from transformer_mt.data.sources import open_source, read_pairs
 from transformer_mt.errors import DataError
 
 EN_DE = [

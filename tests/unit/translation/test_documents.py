@@ -14,14 +14,14 @@ from transformer_mt.bundle import Bundle, load_bundle
 from transformer_mt.cli.main import app
 from transformer_mt.config.data import TextSource
 from transformer_mt.config.loading import parse_config
-from transformer_mt.data import documents
+from transformer_mt.data import document_pairs
 from transformer_mt.data.corpus import Corpus
-from transformer_mt.data.documents import DocumentPairs, LastSentences, in_context
+from transformer_mt.data.document_pairs import DocumentPairs, LastSentences, in_context
 from transformer_mt.data.lexicon import Lexicon, learn_lexicon
 from transformer_mt.data.line_sources import TextPairs
 from transformer_mt.data.pairs import tokenize_pairs
 from transformer_mt.errors import ConfigError
-from transformer_mt.text.documents import join_sentences
+from transformer_mt.text.document_context import join_sentences
 from transformer_mt.text.tokenizer_training import train_tokenizers
 from transformer_mt.training.prepare_data import open_sources, prepare_data
 from transformer_mt.training.run_directory import RunDirectory
@@ -79,7 +79,7 @@ def test_last_sentences_are_those_that_were_put_in_context(bundle, monkeypatch) 
     )
     separator = bundle.tokenizers.src.ids[SEPARATOR]
     found = LastSentences(pairs, (separator, separator))
-    monkeypatch.setattr(documents, "_PAIRS_AT_ONCE", 16)
+    monkeypatch.setattr(document_pairs, "_PAIRS_AT_ONCE", 16)
     for rows in (np.arange(40), np.array([7, 0, 7]), np.array([], dtype=int)):
         np.testing.assert_array_equal(found.lengths(rows), expected.lengths(rows))
         for own, other in zip(found.gather(rows), expected.gather(rows), strict=True):

@@ -3,7 +3,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from transformer_mt.data.order import permute
+from transformer_mt.data.permutation import permute
 
 
 @pytest.mark.parametrize("size", [*range(1, 70), 127, 128, 1000, 4096, 65_537, 1_000_003])

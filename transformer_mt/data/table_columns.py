@@ -99,7 +99,7 @@ def _kind(path: Path) -> str:
 
 
 def _parquet_fields(path: Path) -> list[str]:
-    from transformer_mt.data.table_sources import text_fields
+    from transformer_mt.data.arrow_sources import text_fields
 
     return text_fields(path)
 

@@ -12,7 +12,7 @@ from tests.commands import tmt
 from transformer_mt.config.data import TextSource
 from transformer_mt.config.loading import load_config, parse_config
 from transformer_mt.config.unused import unused_settings
-from transformer_mt.data.recipe import TextFacts, plan, write_recipe
+from transformer_mt.data.recipe_writer import TextFacts, plan, write_recipe
 from transformer_mt.data.sources import open_source
 from transformer_mt.text.languages import language_of_name, language_of_text
 

@@ -8,7 +8,7 @@ from itertools import islice
 
 from transformer_mt.config.data import DataSettings, TextSource, TokenizerSettings
 from transformer_mt.config.language_codes import doubt_about, plain_code
-from transformer_mt.data.sources import PairSource
+from transformer_mt.data.pair_source import PairSource
 from transformer_mt.errors import DataError
 from transformer_mt.text.languages import language_of_name, language_of_text
 from transformer_mt.text.tokenizer_training import suggested_vocab_size

@@ -5,22 +5,26 @@ place in the data is one number, and a random order needs no sorting by length: 
 random batches waste 70%; packed, they are within one sentence of the budget.
 """
 
-from collections.abc import Generator, Iterator
+import threading
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import islice
+from queue import SimpleQueue
+from typing import TypeVar
 
 import numpy as np
 
 from transformer_mt.data.batches import Batch, check_budget, collate, cuts
 from transformer_mt.data.mixture import Mixture, Rows
 from transformer_mt.data.pairs import Ints, pack_pairs
-from transformer_mt.data.prefetch import prefetch
 from transformer_mt.data.subword_noise import SubwordSampler
 
 _WINDOW_PAIRS = 4096
 _SAMPLING_MARGIN = 1.02
 _NUM_AHEAD = 2
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -178,3 +182,42 @@ class _Plan:
     rows: Rows
     lengths: Ints
     after: Position
+
+
+def prefetch(items: Iterable[T], depth: int) -> Generator[T, None, None]:
+    """Yield the items in order, up to `depth` of them made ahead by a thread.
+
+    An exception of the maker reaches the consumer after the items before it. Closing the iterator
+    ends the thread. With depth 0 there is no thread.
+    """
+    if depth == 0:
+        yield from items
+        return
+    # A result is one item in a tuple, or what ended them: an exception or None.
+    ready: SimpleQueue[tuple[T] | BaseException | None] = SimpleQueue()
+    room = threading.Semaphore(depth)
+    stopped = threading.Event()
+
+    def make() -> None:
+        """Make items ahead until there are no more, or nobody wants them."""
+        try:
+            iterator = iter(items)
+            while room.acquire() and not stopped.is_set():
+                ready.put((next(iterator),))
+        except StopIteration:
+            ready.put(None)
+        except BaseException as error:
+            ready.put(error)
+
+    thread = threading.Thread(target=make, name="prefetch", daemon=True)
+    thread.start()
+    try:
+        while isinstance(result := ready.get(), tuple):
+            room.release()
+            yield result[0]
+        if result is not None:
+            raise result
+    finally:
+        stopped.set()
+        room.release()
+        thread.join()
