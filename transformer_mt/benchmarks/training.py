@@ -1,4 +1,4 @@
-"""How fast training is, and where its time goes: updates as a run makes them, on its own data.
+"""Training speed: updates as a run makes them, on its own data, and the phases of an update.
 
 A run from the first weights, of which nothing is kept: no folder, no checkpoints, no validation.
 Everything else is what `tmt train` uses.
@@ -28,7 +28,8 @@ from transformer_mt.config.schema import Config
 from transformer_mt.data.batch_stream import Position
 from transformer_mt.data.batches import Batch
 from transformer_mt.devices import check_precision, choose_device, choose_precision, multiply_fast
-from transformer_mt.models.costs import count_flops, weight_matrices
+from transformer_mt.models.build import build_model
+from transformer_mt.models.costs import FORWARD_AND_BACKWARD, count_costs
 from transformer_mt.training.allocator import keep_freed_memory
 from transformer_mt.training.build import build_first_model, build_updater
 from transformer_mt.training.distributed import World
@@ -99,9 +100,10 @@ class TrainingSpeed:
         padding_share: Share of the positions in all layers that are no tokens. On the CPU
             attention has some of its own: see `nn.kernels.cpu_attention`.
         peak_memory_bytes: On a GPU what tensors took, else all memory of the process.
-        mfu: Share of the step that the products of the weights would take alone, at the speed that
-            was measured for their shapes on this machine; attention's own products not counted,
-            and no layer left out: with `model.layer_dropout` it may be more than one.
+        mfu: Model FLOPs utilisation: operations of the products with weights, per second, as a
+            share of the rate that was measured for matrices of their shapes on this machine.
+            Attention's own products are not counted, and no layer is left out: with
+            `model.layer_dropout` it may be more than one.
         flops_per_second: Operations of these products in the time of the updates.
         matrix_flops_per_second: The measured rate of these products alone.
         precision: Of matrix products.
@@ -162,33 +164,28 @@ def measure_training(config: Config, *, seconds: float) -> TrainingSpeed:
         logger.info("measuring updates for %.0f s", seconds)
         done, elapsed = run_for(updates, seconds=seconds, at_least=LEAST_UPDATES, device=device)
     peak = peak_memory_bytes(device)
-    logger.info("measuring the parts of updates")
+    logger.info("measuring the phases of updates")
     phases = bench.phase_seconds(seconds=PHASES_SHARE * seconds)
     logger.info("measuring matrix products")
     work, steps = sum(done, Work()), len(done)
-    flops = count_flops(bench.model, config.model, length=1)
-    num_flops = flops.source * work.src_tokens + flops.target * work.tgt_tokens
-    alone = seconds_of_products(
+    matrix_rate = rate_of_products(
         bench.model,
-        work,
         num_rows=max(1, work.tgt_tokens // (steps * bench.accumulation)),
         dtype=DTYPES[precision],
         device=device,
         seconds=PRODUCTS_SHARE * seconds,
     )
+    flops_rate = num_flops(config, data, work) / elapsed
     return TrainingSpeed(
         tokens_per_second=work.tgt_tokens / elapsed,
         src_tokens_per_second=work.src_tokens / elapsed,
         step_seconds=elapsed / steps,
-        data_seconds=phases["data"],
-        forward_seconds=phases["forward"],
-        backward_seconds=phases["backward"],
-        optimizer_seconds=phases["optimizer"],
+        **{f"{phase}_seconds": phases[phase] for phase in PHASES},
         padding_share=work.padding_share,
         peak_memory_bytes=peak,
-        mfu=alone / elapsed,
-        flops_per_second=num_flops / elapsed,
-        matrix_flops_per_second=num_flops / alone,
+        mfu=flops_rate / matrix_rate,
+        flops_per_second=flops_rate,
+        matrix_flops_per_second=matrix_rate,
         precision=precision,
         weights=config.training.weights,
         device=str(device),
@@ -289,35 +286,42 @@ def work_of(micro_batches: Iterable[Batch]) -> Work:
     )
 
 
-def seconds_of_products(
+def num_flops(config: Config, data: Data, work: Work) -> int:
+    """Count the operations of the products with weights, forward and backward."""
+    with torch.device("meta"):
+        model = build_model(
+            config.model,
+            src_vocab_size=data.tokenizers.src.vocab_size,
+            tgt_vocab_size=data.tokenizers.tgt.vocab_size,
+        )
+    costs = count_costs(model, length=1)
+    return costs.source * work.src_tokens + costs.target * work.tgt_tokens
+
+
+def rate_of_products(
     model: nn.Module,
-    work: Work,
     *,
     num_rows: int,
     dtype: torch.dtype,
     device: torch.device,
     seconds: float,
 ) -> float:
-    """Measure how long the products of all weights with all tokens would take alone.
+    """Measure the rate, in FLOP/s, of the products of each weight matrix with as many tokens.
 
     Args:
-        model: Its shapes count.
-        work: How many tokens.
+        model: The shapes of its matrices count.
         num_rows: Tokens of a micro-batch; fewer where a product would take more than a gigabyte.
         dtype: Of the products.
         device: Where to compute.
         seconds: For how long to measure each product of each shape.
     """
-    tokens = {"source": work.src_tokens, "target": work.tgt_tokens}
-    rows_of_shapes: Counter[tuple[int, int]] = Counter()
-    for side, weight in weight_matrices(model):
-        num_out, num_in = weight.shape
-        rows_of_shapes[num_out, num_in] += tokens[side]
-    total = 0.0
-    for (num_out, num_in), num_all in rows_of_shapes.items():
+    shapes = Counter(tuple(weight.shape) for weight in model.parameters() if weight.dim() == 2)
+    flops = taken = 0.0
+    for (num_out, num_in), number in shapes.items():
         num_at_once = max(1, min(num_rows, _LARGEST_PRODUCT // max(num_out, num_in)))
         measured = product_seconds(
             num_out, num_in, num_rows=num_at_once, dtype=dtype, device=device, seconds=seconds
         )
-        total += measured * num_all / num_at_once
-    return total
+        flops += 2 * FORWARD_AND_BACKWARD * num_out * num_in * number
+        taken += measured * number / num_at_once
+    return flops / taken

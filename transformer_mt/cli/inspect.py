@@ -1,9 +1,9 @@
-"""`tmt inspect`: what a model is made of, and what it costs."""
+"""`tmt inspect`: parameters, floating-point operations and memory of a model."""
 
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -22,9 +22,8 @@ from transformer_mt.errors import ConfigError
 from transformer_mt.locations import find_bundle
 
 if TYPE_CHECKING:
-    from torch import nn
-
-    from transformer_mt.models.costs import Flops, TrainingMemory
+    from transformer_mt.models.costs import TokenCosts
+    from transformer_mt.models.seq2seq import Seq2Seq
 
 
 def register(app: typer.Typer) -> None:
@@ -65,21 +64,21 @@ def inspect(
         resolved = load_config(path, settings)
         network = _untrained(resolved)
 
-    from transformer_mt.models.costs import count_flops, count_parameters, estimate_memory
+    from transformer_mt.models.costs import count_costs, count_parameters
 
-    num_tokens = resolved.training.largest_batch
     parameters = count_parameters(network)
-    flops = count_flops(network, resolved.model, length=length)
-    memory = estimate_memory(network, resolved.model, num_tokens=num_tokens, length=length)
+    num_tokens = resolved.training.largest_batch
+    report = _report(
+        parameters, count_costs(network, length=length), num_tokens=num_tokens, length=length
+    )
     if as_json:
-        report = _as_dict(parameters, flops, memory, num_tokens=num_tokens, length=length)
         typer.echo(json.dumps(report))
         return
-    for line in _table(parameters, flops, memory, num_tokens=num_tokens, length=length):
+    for line in _table(parameters, report):
         typer.echo(line)
 
 
-def _trained(path: Path | None) -> "tuple[Config, nn.Module]":
+def _trained(path: Path | None) -> "tuple[Config, Seq2Seq]":
     found = find_bundle(path)
 
     from transformer_mt.bundle import load_bundle
@@ -88,7 +87,7 @@ def _trained(path: Path | None) -> "tuple[Config, nn.Module]":
     return bundle.config, bundle.model
 
 
-def _untrained(config: Config) -> "nn.Module":
+def _untrained(config: Config) -> "Seq2Seq":
     """Build a model without memory for its weights."""
     import torch
 
@@ -103,15 +102,30 @@ def _untrained(config: Config) -> "nn.Module":
         return build_model(config.model, src_vocab_size=sizes[0], tgt_vocab_size=sizes[1])
 
 
-def _table(
-    parameters: dict[str, int],
-    flops: "Flops",
-    memory: "TrainingMemory",
-    *,
-    num_tokens: int,
-    length: int,
-) -> Iterator[str]:
-    total = sum(parameters.values())
+def _report(
+    parameters: dict[str, int], costs: "TokenCosts", *, num_tokens: int, length: int
+) -> dict[str, Any]:
+    """Return the report as JSON values; memory in fp32 with the two running means of Adam."""
+    num_bytes = 4 * sum(parameters.values())
+    return {
+        "num_parameters": sum(parameters.values()),
+        "parameters": parameters,
+        "flops_per_source_token": costs.source,
+        "flops_per_target_token": costs.target,
+        "flops_per_pair": costs.pair,
+        "attention_flops_per_source_token": costs.source_attention,
+        "attention_flops_per_target_token": costs.target_attention,
+        "sentence_length": length,
+        "micro_batch_tokens": num_tokens,
+        "weights_bytes": num_bytes,
+        "gradients_bytes": num_bytes,
+        "optimizer_bytes": 2 * num_bytes,
+        "activations_bytes_estimate": round(costs.activations * num_tokens),
+    }
+
+
+def _table(parameters: dict[str, int], report: dict[str, Any]) -> Iterator[str]:
+    total = report["num_parameters"]
     width = max(len(part) for part in parameters)
     yield "Parameters"
     for part, count in parameters.items():
@@ -119,54 +133,32 @@ def _table(
     yield f"  {'total':<{width}}  {total:>13,}"
     yield ""
     yield "Training on a token, forward and backward, MFLOP"
+    source, target = (report[f"attention_flops_per_{side}_token"] for side in ("source", "target"))
     for what, products, attention in (
-        ("source token", flops.source, flops.source_attention),
-        ("target token", flops.target, flops.target_attention),
-        ("pair", flops.pair, flops.source_attention + flops.target_attention),
+        ("source token", report["flops_per_source_token"], source),
+        ("target token", report["flops_per_target_token"], target),
+        ("pair", report["flops_per_pair"], source + target),
     ):
         yield (
             f"  {what:<13} {_digits(products / 1e6):>8}  + {_digits(attention / 1e6)} "
-            f"for attention in sentences of {length} tokens"
+            f"for attention in sentences of {report['sentence_length']} tokens"
         )
     yield ""
-    unit, name = (1e6, "MB") if memory.total >= 1e8 else (1e3, "kB")
+    sizes = {
+        "weights": report["weights_bytes"],
+        "gradients": report["gradients_bytes"],
+        "Adam": report["optimizer_bytes"],
+        "activations": report["activations_bytes_estimate"],
+    }
+    sizes["total"] = sum(sizes.values())
+    unit, name = (1e6, "MB") if sizes["total"] >= 1e8 else (1e3, "kB")
+    num_tokens = report["micro_batch_tokens"]
     yield f"Memory of training in fp32, {num_tokens:,} source and target tokens at once, {name}"
-    for what, size in (
-        ("weights", memory.weights),
-        ("gradients", memory.gradients),
-        ("Adam", memory.optimizer),
-        ("activations", memory.activations),
-        ("total", memory.total),
-    ):
+    for what, size in sizes.items():
         is_estimate = what in ("activations", "total")
         yield f"  {what:<13} {size / unit:>8,.0f}{'  (estimate)' if is_estimate else ''}"
 
 
 def _digits(value: float) -> str:
-    """Write a number with one digit behind the point, or with three that say something."""
+    """Format a number with one decimal, or with three significant digits below 10."""
     return f"{value:,.1f}" if value >= 10 else f"{value:.3g}"
-
-
-def _as_dict(
-    parameters: dict[str, int],
-    flops: "Flops",
-    memory: "TrainingMemory",
-    *,
-    num_tokens: int,
-    length: int,
-) -> dict[str, object]:
-    return {
-        "num_parameters": sum(parameters.values()),
-        "parameters": parameters,
-        "flops_per_source_token": flops.source,
-        "flops_per_target_token": flops.target,
-        "flops_per_pair": flops.pair,
-        "attention_flops_per_source_token": flops.source_attention,
-        "attention_flops_per_target_token": flops.target_attention,
-        "sentence_length": length,
-        "micro_batch_tokens": num_tokens,
-        "weights_bytes": memory.weights,
-        "gradients_bytes": memory.gradients,
-        "optimizer_bytes": memory.optimizer,
-        "activations_bytes_estimate": memory.activations,
-    }

@@ -1,68 +1,51 @@
-"""What a model costs: parameters, arithmetic, memory. All from shapes; nothing is run.
+"""Cost of a model: parameters, floating-point operations, memory of training.
 
-A weight matrix takes part in one product with each token: 2 operations (multiply, add) for each of
-its elements forward, and twice as many backward.
+torch counts while the model reads sentences on the meta device, where tensors have shapes and no
+values: nothing is computed. The backward pass takes twice the operations of the forward pass.
 """
 
-import re
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
 
-from transformer_mt.config.families import ModelSettings
-from transformer_mt.models.family_costs import COSTS
+from transformer_mt.models.seq2seq import Seq2Seq
+from transformer_mt.packing import Segments
 
 FORWARD_AND_BACKWARD = 3
 BYTES_FP32 = 4
-
-# An embedding is looked up; a bridge acts once for each sentence.
-_NO_PRODUCT_WITH_TOKENS = re.compile(r"\.(embedding|bridge)\.")
+_NUM_SENTENCES = 2
+_PRODUCTS = (torch.ops.aten.mm, torch.ops.aten.addmm)
 
 
 @dataclass(frozen=True)
-class Flops:
-    """Floating-point operations of training on one token, forward and backward.
+class TokenCosts:
+    """Cost of training for one source token and one target token; no layer is dropped.
 
     Attributes:
-        source: For each source token: encoder, and keys and values of cross-attention.
-        target: For each target token: decoder and output projection.
-        source_attention: Scores and mixing of values for each source token; grows with length.
-        target_attention: The same for each target token.
+        source: Operations, forward and backward, of the products with weights for a source token:
+            encoder, and keys and values of cross-attention.
+        target: The same for a target token: decoder and output projection.
+        source_attention: Operations of attention in the encoder for a source token; grows with the
+            length. Masked scores count, as they are computed.
+        target_attention: The same in the decoder for a target token.
+        activations: Bytes in fp32 that the forward pass keeps for the backward pass, for one token
+            of either side together. Attention computes as on a CPU, but padded; the loss keeps
+            little and is not counted.
     """
 
     source: int
     target: int
     source_attention: int
     target_attention: int
+    activations: float
 
     @property
     def pair(self) -> int:
-        """Matrix products of one source and one target token."""
+        """Operations of the products with weights for one source and one target token."""
         return self.source + self.target
-
-
-@dataclass(frozen=True)
-class TrainingMemory:
-    """Bytes that training takes on one device, in fp32.
-
-    Attributes:
-        weights: All parameters.
-        gradients: As many.
-        optimizer: The two running means of Adam.
-        activations: What the forward pass keeps for the backward pass: an estimate.
-    """
-
-    weights: int
-    gradients: int
-    optimizer: int
-    activations: int
-
-    @property
-    def total(self) -> int:
-        """All together."""
-        return self.weights + self.gradients + self.optimizer + self.activations
 
 
 def count_parameters(model: nn.Module) -> dict[str, int]:
@@ -79,66 +62,85 @@ def count_parameters(model: nn.Module) -> dict[str, int]:
     return counts
 
 
-def weight_matrices(
-    model: nn.Module,
-) -> Iterator[tuple[Literal["source", "target"], Tensor]]:
-    """Yield each use of a weight matrix (out, in) in a product, and with which tokens it is."""
-    for name, weight in model.named_parameters(remove_duplicate=False):
-        if weight.dim() == 2 and not _NO_PRODUCT_WITH_TOKENS.search(name):
-            reads_source = name.startswith("encoder.") or (
-                ".key" in name and ".self_attention." not in name
-            )
-            yield "source" if reads_source else "target", weight
-
-
-def count_flops(model: nn.Module, settings: ModelSettings, *, length: int) -> Flops:
-    """Return the arithmetic of training on a token, with no layer left out.
-
-    Args:
-        model: As built from `settings`.
-        settings: The model part of a config.
-        length: Tokens of a sentence, for the part that grows with it.
-    """
-    matrices = {"source": 0, "target": 0}
-    for side, weight in weight_matrices(model):
-        matrices[side] += weight.numel()
-    operations = 2 * FORWARD_AND_BACKWARD
-    costs = COSTS[settings.type]
-    source, target = (round(operations * number) for number in costs.attention(settings, length))
-    return Flops(
-        source=operations * matrices["source"],
-        target=operations * matrices["target"],
-        source_attention=source,
-        target_attention=target,
-    )
-
-
-def estimate_memory(
-    model: nn.Module, settings: ModelSettings, *, num_tokens: int, length: int
-) -> TrainingMemory:
-    """Return the memory of training in fp32, activations of the CPU's way to compute estimated.
-
-    Args:
-        model: As built from `settings`.
-        settings: The model part of a config.
-        num_tokens: Source tokens, and target tokens, of one micro-batch.
-        length: Tokens of a sentence, for attention weights.
-    """
-    weights = sum(parameter.numel() for parameter in model.parameters()) * BYTES_FP32
-    per_token = sum(COSTS[settings.type].values_kept(settings, length))
-    return TrainingMemory(
-        weights=weights,
-        gradients=weights,
-        optimizer=2 * weights,
-        activations=round(per_token * num_tokens * BYTES_FP32),
-    )
-
-
 def _part(name: str) -> str:
-    """Return the part of the model that a parameter belongs to, such as `encoder.feed_forward`."""
-    layer = re.fullmatch(r"(\w+)\.layers\.\d+\.(\w+)\..*", name)
-    if layer:
-        side, block = layer.groups()
-        return f"{side}.norms" if block.endswith("_norm") else f"{side}.{block}"
-    block, _, _ = name.rpartition(".")
-    return block.replace("final_norm", "norms")
+    """Return the side and the block of a parameter, such as `encoder.feed_forward`."""
+    side, block, *_ = (part for part in name.split(".") if part != "layers" and not part.isdigit())
+    return f"{side}.norms" if block.endswith("_norm") else f"{side}.{block}"
+
+
+def count_costs(model: Seq2Seq, *, length: int) -> TokenCosts:
+    """Return the cost of training on a token in sentences of a length.
+
+    Args:
+        model: Loses its weights: it is moved to the meta device.
+        length: Tokens of the sentences of both sides.
+    """
+    model.to("meta").train()
+    try:
+        return _count(model, length, "meta")
+    except NotImplementedError:  # a recurrent model reads the lengths
+        onednn = torch.backends.mkldnn.enabled
+        torch.backends.mkldnn.enabled = False  # type: ignore[assignment] # its LSTM is not counted
+        try:
+            return _count(model.to_empty(device="cpu"), length, "cpu")
+        finally:
+            torch.backends.mkldnn.enabled = onednn
+
+
+def _count(model: Seq2Seq, length: int, device: str) -> TokenCosts:
+    # The products with weights are the same at any length. What acts once for each sentence is in
+    # all three passes and cancels out.
+    once, more_source, more_target = (
+        _Pass(model, lengths, device).products for lengths in ((1, 1), (2, 1), (1, 2))
+    )
+    at_length = _Pass(model, (length, length), device)
+    num_tokens = _NUM_SENTENCES * length
+    encoder, decoder = at_length.attention
+    return TokenCosts(
+        source=FORWARD_AND_BACKWARD * (more_source - once) // _NUM_SENTENCES,
+        target=FORWARD_AND_BACKWARD * (more_target - once) // _NUM_SENTENCES,
+        source_attention=FORWARD_AND_BACKWARD * encoder // num_tokens,
+        target_attention=FORWARD_AND_BACKWARD * decoder // num_tokens,
+        activations=at_length.kept_bytes / num_tokens,
+    )
+
+
+class _Pass:
+    """Counts of a forward pass over a few sentences of equal lengths.
+
+    Attributes:
+        products: Operations of the products with weights.
+        attention: Other operations: of the encoder, and of the decoder.
+        kept_bytes: Memory kept for the backward pass, weights left out, each block once.
+    """
+
+    def __init__(self, model: Seq2Seq, lengths: tuple[int, int], device: str) -> None:
+        src, tgt = (Segments.of([n] * _NUM_SENTENCES).to(device) for n in lengths)
+        weights = {weight.untyped_storage()._cdata for weight in model.parameters()}
+        kept: dict[int, torch.UntypedStorage] = {}
+
+        def keep(tensor: Tensor) -> Tensor:
+            # Floats, and the int8 of dropout; other integers are places, which all layers share.
+            block = tensor.untyped_storage()
+            counts = tensor.is_floating_point() or tensor.dtype == torch.int8
+            if counts and block._cdata not in weights:
+                kept[block._cdata] = block
+            return tensor
+
+        of_encoder, of_decoder = (FlopCounterMode(display=False) for _ in range(2))
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            with of_encoder:
+                memory = model.encode(_tokens(src, device), src)
+            with of_decoder:
+                states = model.decoder(_tokens(tgt, device), tgt, memory)
+                F.linear(states, *model.decoder.output_weight())
+        counts = [mode.get_flop_counts().get("Global", {}) for mode in (of_encoder, of_decoder)]
+        self.products = sum(of_side.get(op, 0) for of_side in counts for op in _PRODUCTS)
+        self.attention = [
+            sum(n for op, n in of_side.items() if op not in _PRODUCTS) for of_side in counts
+        ]
+        self.kept_bytes = sum(block.nbytes() for block in kept.values())
+
+
+def _tokens(segments: Segments, device: str) -> Tensor:
+    return torch.zeros(segments.num_tokens, dtype=torch.int64, device=device)

@@ -55,7 +55,7 @@ class Dropout(nn.Module):
 
 def _has_own_mask(x: Tensor) -> bool:
     # A compiled layer cannot draw bits in place, and has its own way to draw many at once.
-    return x.device.type == "cpu" and not torch.compiler.is_compiling()
+    return x.device.type in ("cpu", "meta") and not torch.compiler.is_compiling()
 
 
 def scaled_mask(x: Tensor, p: float) -> Tensor:
@@ -74,7 +74,8 @@ def _draw(x: Tensor, p: float) -> tuple[Tensor, float]:
     """
     kept_levels = min(_LEVELS - 1, max(1, round((1 - p) * _LEVELS)))
     first_dropped = kept_levels - _LEVELS // 2
-    bits = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(1 << 63), None)
+    bits = torch.empty((x.numel() + 3) // 4, dtype=torch.int64, device=x.device)
+    bits.random_(-(1 << 63), None)
     levels = bits.view(torch.int16)[: x.numel()].view(x.shape)
     kept = levels.clamp_(first_dropped - 1, first_dropped).sub_(first_dropped)
     return kept.to(torch.int8), -_LEVELS / kept_levels

@@ -142,7 +142,7 @@ def attend_sparsely(
     if plan.order is not None:
         tokens = take_rows(tokens, plan.order)
     mixed = []
-    with torch.autocast(qkv.device.type, enabled=False):
+    with torch.autocast("cpu" if qkv.is_meta else qkv.device.type, enabled=False):
         for part, group in zip(torch.split(tokens, sizes), plan.groups, strict=True):
             block = unpack(part, group.segments).permute(2, 0, 3, 1, 4)
             of_group = _attend_in_group(block, group, pattern, causal=causal, dropout=dropout)
