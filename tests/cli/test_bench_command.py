@@ -113,7 +113,7 @@ def test_int8_on_a_gpu_is_refused(tiny_bundle: Path, text: Path, monkeypatch) ->
     )
     result = bench("decode", "--model", tiny_bundle, "--input", text, "--precision", "int8")
     assert result.exit_code == 2
-    assert "--precision int8 is for the CPU, not for cuda" in result.stderr
+    assert "precision int8 is for the CPU, not for cuda" in result.stderr
 
 
 def test_a_compiled_step_on_the_cpu_is_left_out_with_a_warning(

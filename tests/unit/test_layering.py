@@ -23,7 +23,7 @@ LAYERS = [
     {"translation"},
     {"evaluation", "explain"},
     {"training", "export", "serving"},
-    {"benchmarks", "comparison"},
+    {"benchmarks", "comparison", "api"},
     {"cli"},
     {"__main__"},
 ]

@@ -1,12 +1,16 @@
-"""What a clone needs to set itself up: exact versions that fit the ranges, and the make targets."""
+"""Packaging: exact versions inside their ranges, make targets, and a wheel that works alone."""
 
 import ast
+import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
+import zipfile
 from pathlib import Path
 
+import pytest
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -88,3 +92,67 @@ def test_every_package_that_is_imported_is_a_declared_dependency() -> None:
     imported = imported_packages() - set(sys.stdlib_module_names) - {"transformer_mt"}
     assert {"torch", "sentencex"} <= imported
     assert {DISTRIBUTIONS.get(name, name.lower()) for name in imported} <= declared
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of this checkout, built without a network."""
+    source, output = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "transformer_mt", source / "transformer_mt", ignore=ignored)
+    pip("wheel", "--no-build-isolation", "--wheel-dir", output, source)
+    (built,) = output.glob("*.whl")
+    return built
+
+
+def pip(command: str, *arguments: object) -> None:
+    options = ("-q", "--no-deps", "--no-index", "--disable-pip-version-check")
+    subprocess.run(
+        [sys.executable, "-m", "pip", command, *options, *map(str, arguments)], check=True
+    )
+
+
+def test_a_wheel_has_every_file_of_the_package(wheel: Path) -> None:
+    files = {
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "transformer_mt").rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    packed = zipfile.ZipFile(wheel).namelist()
+    assert {name for name in packed if ".dist-info/" not in name} == files
+    assert any(name.endswith("LICENSE") for name in packed)
+
+
+SNIPPET = """
+import transformer_mt as tmt
+
+model = tmt.load("bundle")
+(translation,) = model.translate(["The dog sees a house."])
+print(tmt.__file__, translation.text, sep="\n")
+"""
+
+
+@pytest.mark.slow
+def test_an_installed_wheel_works_in_an_empty_folder(wheel: Path, tmp_path: Path) -> None:
+    pip("install", "--target", tmp_path / "installed", wheel)
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    environment = os.environ | {"PYTHONPATH": str(tmp_path / "installed")}
+
+    def run(*command: str) -> str:
+        result = subprocess.run(
+            [sys.executable, *command],
+            cwd=folder, env=environment, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        return result.stdout
+
+    assert "translate" in run("-m", "transformer_mt", "--help")
+    assert run("-m", "transformer_mt", "config", "check", "multi30k_tiny").startswith(
+        "multi30k_tiny: settings ok"
+    )
+    shutil.copytree(ROOT / "tests" / "golden" / "0.1.0" / "bundle", folder / "bundle")
+    place, text = run("-c", SNIPPET).splitlines()
+    assert place.startswith(str(tmp_path / "installed"))
+    assert text == "Das hund sieht ein haus."

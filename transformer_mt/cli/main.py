@@ -7,9 +7,9 @@ Each command is a module `cli/NAME.py` with a function
 that adds its command (or its group of commands, with `app.add_typer`) to `app`. Modules are
 listed in `COMMANDS` with their summaries, in the order of the help page, and are imported when
 their command is used. At import such a module may load the standard library, `typer`, `errors`,
-`log`, `config`, `locations`, `translation.load`, and modules of `cli` that load no more: torch,
-numpy, sentencepiece, sacrebleu and datasets are imported inside the command's function, after what
-a user typed has been checked.
+`log`, `config`, `locations`, `translation.load`, `api`, and modules of `cli` that load no more:
+torch, numpy, sentencepiece, sacrebleu and datasets are imported inside the command's function,
+after what a user typed has been checked.
 Every command has examples: `epilog=examples(..)` of `cli.command`.
 
 A command raises `TmtError` and does not catch it: `CommandGroup` turns it into one line on stderr

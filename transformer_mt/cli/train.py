@@ -1,19 +1,16 @@
 """`tmt train`: train a model, or go on with a run that was interrupted."""
 
 import json
-import logging
 import os
 from typing import Annotated
 
 import typer
 
+from transformer_mt import api
 from transformer_mt.cli.command import examples
 from transformer_mt.cli.options import ConfigArgument, ConfigName, Overrides, either
 from transformer_mt.config.loading import find_config, load_config
-from transformer_mt.config.unused import unused_settings
 from transformer_mt.training.signals import stop_request
-
-logger = logging.getLogger(__name__)
 
 
 def register(app: typer.Typer) -> None:
@@ -47,19 +44,11 @@ def train(
     A run that was interrupted goes on exactly where it stopped when the same command is given
     again. The model is in runs/NAME/best, where `tmt translate` finds it.
     """
-    from transformer_mt.data.sources import check_files
-
     path = find_config(either(argument, config, "--config", "a config"))
     if deterministic:
         settings = [*settings, "training.deterministic=true"]
-    loaded = load_config(path, settings)
-    for warning in unused_settings(loaded):
-        logger.warning("%s: %s", path, warning)
-    check_files(loaded.data)  # before the seconds that torch takes
-    with stop_request():  # also while the seconds of this import pass
-        from transformer_mt.training.trainer import train as train_model
-
-        result = train_model(loaded, fresh=fresh)
+    with stop_request():  # a second signal ends the process
+        result = api.train(load_config(path, settings), fresh=fresh)
     if os.environ.get("RANK", "0") != "0":
         return  # torchrun started several processes: one of them speaks
     if as_json:

@@ -6,7 +6,7 @@ expected an integer, got '4000'`.
 
 import difflib
 import logging
-import os.path
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -100,6 +100,49 @@ def parse_config(text: str, source: str, overrides: Sequence[str] = ()) -> Confi
     if mistakes:
         raise ConfigError(_message(mistakes))
     return config
+
+
+def read_config(
+    config: str | os.PathLike[str] | Mapping[str, Any] | Config, overrides: Mapping[str, Any]
+) -> Config:
+    """Read a config that a program names or holds.
+
+    Args:
+        config: A path, or the name of a recipe; settings; or a config, which stays as it is.
+        overrides: Settings to put over it: values by path, such as `training.max_steps`, or groups.
+
+    Raises:
+        ConfigError: With all mistakes.
+    """
+    try:
+        assignments = [f"{path}={_flow(value)}" for path, value in _assigned(_plain(overrides))]
+        if isinstance(config, Config) and not assignments:
+            return config
+        if isinstance(config, Config | Mapping):
+            values = config.model_dump() if isinstance(config, Config) else _plain(config)
+            text = yaml.dump(values, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+            return parse_config(text, "config", assignments)
+    except yaml.representer.RepresenterError as error:
+        raise ConfigError(f"config: not a plain value: {error.args[-1]!r}") from error
+    return load_config(find_config(os.fspath(config)), assignments)
+
+
+def _assigned(values: Mapping[str, Any], group: str = "") -> Iterator[tuple[str, Any]]:
+    """Walk nested groups to the settings in them; a list is one value."""
+    for name, value in values.items():
+        if isinstance(value, Mapping) and value:
+            yield from _assigned(value, f"{group}{name}.")
+        else:
+            yield f"{group}{name}", value
+
+
+def _plain(value: Any) -> Any:
+    """Make plain values of paths, tuples and mappings."""
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def read_decoding(overrides: Sequence[str]) -> dict[str, Any]:
@@ -280,7 +323,11 @@ def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 def _word(value: Any) -> str:
     """Write a value in one line of YAML."""
-    if value is ABSENT:
-        return "(not there)"
-    text: str = yaml.dump(value, Dumper=_Dumper, allow_unicode=True, width=10**6)
+    return "(not there)" if value is ABSENT else _flow(value)
+
+
+def _flow(value: Any) -> str:
+    text: str = yaml.dump(
+        value, Dumper=_Dumper, allow_unicode=True, width=10**6, default_flow_style=True
+    )
     return text.removesuffix("...\n").strip()

@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 
 from transformer_mt.config.language_codes import WITHOUT_SPACES, plain_code
+from transformer_mt.text.tokenizer import to_utf8
 
 _DOT_AFTER_ORDINALS = frozenset(
     ("bs", "cs", "da", "de", "et", "fi", "fo", "hr", "hu", "is", "lv", "nb", "nn", "no", "pl", "sk",
@@ -47,7 +48,7 @@ def split_sentences(line: str, language: str) -> list[Sentence]:
         continued = _ORDINAL_AT_END  # `im 2. Weltkrieg`
     elif code == "en":
         continued = _ABBREVIATION_AT_END
-    segments = sentencex.segment(code, line)
+    segments = sentencex.segment(code, to_utf8(line).decode())  # which refuses half characters
     if "".join(segments) != line:  # no promise of the library
         segments = [line]
     for segment in segments:

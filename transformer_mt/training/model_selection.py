@@ -44,9 +44,14 @@ class RunResult:
     scores: Mapping[str, float] = field(default_factory=dict)
     averaged_steps: list[int] = field(default_factory=list)
 
+    @property
+    def model_dir(self) -> str:
+        """The folder of the best model."""
+        return str(RunDirectory(Path(self.run_dir)).best_dir)
+
     def as_dict(self) -> dict[str, Any]:
         """Return the result as JSON values."""
-        return asdict(self) | {"model_dir": str(RunDirectory(Path(self.run_dir)).best_dir)}
+        return asdict(self) | {"model_dir": self.model_dir}
 
     def as_lines(self) -> list[tuple[str, str]]:
         """Return the result for people, as (name, value)."""

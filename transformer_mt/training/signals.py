@@ -4,7 +4,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -39,7 +39,8 @@ class StopRequest:
         signal_name: Name of the signal that asked; None as long as nobody did.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, at_second: Callable[[int], None]) -> None:
+        self._at_second = at_second
         self.signal_name: str | None = None
         self._asked_at = 0.0
         self._may_raise = False
@@ -81,8 +82,7 @@ class StopRequest:
             # The system repeats SIGXCPU every second.
             is_repeat = signal.Signals(number).name == "SIGXCPU"
             if not is_repeat and time.monotonic() > self._asked_at + _ONE_REQUEST_SECONDS:
-                # Files are only ever replaced whole: leaving here damages nothing.
-                os._exit(128 + number)
+                self._at_second(number)
             return
         self.signal_name = signal.Signals(number).name
         self._asked_at = time.monotonic()
@@ -101,8 +101,22 @@ def hold_signals() -> None:
         _held.update(numbers - signal.pthread_sigmask(signal.SIG_BLOCK, numbers))
 
 
+def end_process(number: int) -> None:
+    """End this process at once; files are only ever replaced whole, so nothing is damaged."""
+    os._exit(128 + number)
+
+
+def raise_interrupt(number: int) -> None:
+    """Leave the run at once by an exception, for programs that live on after it.
+
+    Raises:
+        KeyboardInterrupt: Always.
+    """
+    raise KeyboardInterrupt
+
+
 @contextmanager
-def stop_request() -> Iterator[StopRequest]:
+def stop_request(at_second: Callable[[int], None] = end_process) -> Iterator[StopRequest]:
     """Watch within the block for the signals that ask a program to stop.
 
     They are SIGINT (Ctrl-C), SIGTERM, SIGUSR1, SIGUSR2, SIGHUP and SIGXCPU. One that is ignored
@@ -110,12 +124,15 @@ def stop_request() -> Iterator[StopRequest]:
     background.
 
     Within another such block it is the same request: a program can watch from its first moment on.
+
+    Args:
+        at_second: What to do with the number of a second signal.
     """
     watching = getattr(signal.getsignal(signal.SIGTERM), "__self__", None)
     if isinstance(watching, StopRequest):
         yield watching
         return
-    request = StopRequest()
+    request = StopRequest(at_second)
     if threading.current_thread() is not threading.main_thread():
         yield request
         return

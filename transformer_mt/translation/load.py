@@ -5,6 +5,7 @@ Torch is imported by the functions, after they have looked for what a user named
 
 import logging
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from transformer_mt.bundle import Bundle
     from transformer_mt.config.decoding import DecodingSettings
+    from transformer_mt.translation.glossary import Glossary
     from transformer_mt.translation.translator import Translator
 
 logger = logging.getLogger(__name__)
@@ -48,13 +50,13 @@ def load_model(model: Path | None, *, device: str, precision: str) -> "Bundle":
     from transformer_mt.nn.kernels.cpu_linear import prepack
 
     dtypes = {"bf16": torch.bfloat16, "fp16": torch.float16}
-    place = choose_device(device, setting="--device")
+    place = choose_device(device, setting="device")
     if precision == "int8" and place.type != "cpu":
-        raise ConfigError(f"--precision int8 is for the CPU, not for {place}: take bf16 or fp16")
+        raise ConfigError(f"precision int8 is for the CPU, not for {place}: take bf16 or fp16")
     logger.info("model: %s", path)
     if place.type == "cpu" and precision == "bf16" and not multiplies_fast(torch.bfloat16, place):
         logger.warning(
-            "--precision bf16: this processor has no bf16 instructions; fp32 is 3 to 6 times as "
+            "precision bf16: this processor has no bf16 instructions; fp32 is 3 to 6 times as "
             "fast here"
         )
     bundle = load_bundle(path, device=place, dtype=dtypes.get(precision))
@@ -122,7 +124,7 @@ def make_translator(
     bundle: "Bundle",
     given: Mapping[str, object],
     *,
-    glossary: Path | None = None,
+    glossary: "str | os.PathLike[str] | Mapping[str, str] | None" = None,
     split_sentences: bool = False,
     copies: Copies = (),
 ) -> "Translator":
@@ -133,7 +135,7 @@ def make_translator(
         given: Decoding settings by name that override those of the model's config, and `n_best`
             and `num_workers` of `SearchOptions`; for `num_workers`, None is as many as fit the
             machine.
-        glossary: A file of terms.
+        glossary: A file of terms, or the terms themselves.
         split_sentences: See `Translator`.
         copies: See `Translator`.
 
@@ -143,8 +145,6 @@ def make_translator(
         ConfigError: If a value is out of its bounds, or values do not fit each other.
     """
     from transformer_mt.data.lexicon import Lexicon
-    from transformer_mt.text.lines import read_lines
-    from transformer_mt.translation.glossary import read_glossary
     from transformer_mt.translation.mbr import by_expected_utility
     from transformer_mt.translation.options import SearchOptions
     from transformer_mt.translation.translator import Translator
@@ -170,17 +170,25 @@ def make_translator(
             by_expected_utility, utility=settings.mbr, tgt_lang=tgt_lang, n_best=n_best
         )
         more |= {"n_best": settings.mbr_samples, "sample": True}
-    terms = None if glossary is None else read_glossary(read_lines(glossary), str(glossary))
     shortlist = settings.shortlist
     return Translator(
         bundle,
         SearchOptions.from_settings(settings, **more),
-        glossary=terms,
+        glossary=None if glossary is None else _read_terms(glossary),
         split_sentences=split_sentences,
         lexicon=None if shortlist is None else Lexicon.load(Path(shortlist), bundle.tokenizers),
         choose=choose,
         copies=copies,
     )
+
+
+def _read_terms(glossary: "str | os.PathLike[str] | Mapping[str, str]") -> "Glossary":
+    from transformer_mt.text.lines import read_lines
+    from transformer_mt.translation.glossary import read_glossary
+
+    if isinstance(glossary, Mapping):
+        return read_glossary((f"{term}\t{target}" for term, target in glossary.items()), "glossary")
+    return read_glossary(read_lines(Path(glossary)), str(glossary))
 
 
 def decoding_settings(bundle: "Bundle", given: Mapping[str, object]) -> "DecodingSettings":
@@ -210,5 +218,5 @@ def _num_workers(given: Mapping[str, object], device: "torch.device", *, num_cop
     if num_copies:
         return num_copies
     if wanted not in (None, 1) and device.type != "cpu":
-        raise ConfigError(f"--workers is for the CPU, not for {device}: leave it out")
+        raise ConfigError(f"num_workers (--workers) is for the CPU, not for {device}: leave it out")
     return fitting_num_workers(device) if wanted is None else wanted

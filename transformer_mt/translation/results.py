@@ -72,16 +72,33 @@ class Translation:
         n_best: Candidates, best first; at least one. That of a blank line is the line.
         terms: Of the glossary, those that the source has.
         num_cut: How many of its sentences were too long to be translated in one piece.
+        alignment: Words of the source and of the best candidate that belong together, as pairs of
+            their numbers from 0, in the order of the target; None where nobody asked for it.
     """
 
     n_best: list[Candidate]
     terms: list[Term] = field(default_factory=list)
     num_cut: int = 0
+    alignment: list[tuple[int, int]] | None = None
+
+    def __str__(self) -> str:
+        """Return the best candidate's text."""
+        return self.text
 
     @property
     def text(self) -> str:
         """The best candidate's text."""
         return self.n_best[0].text
+
+    @property
+    def tokens(self) -> list[str]:
+        """The best candidate's pieces of the target vocabulary."""
+        return self.n_best[0].tokens
+
+    @property
+    def log_prob(self) -> float:
+        """Natural logarithm of the best candidate's probability."""
+        return self.n_best[0].log_prob
 
     @property
     def num_terms_met(self) -> int:

@@ -1,0 +1,472 @@
+"""Python interface: load a model, translate, score, evaluate, train.
+
+These names are reached through the package: `import transformer_mt as tmt`, then `tmt.load(..)`.
+Torch is imported by the functions, after they have looked for what a user named.
+"""
+
+import difflib
+import logging
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cache, partial
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, Unpack
+
+from transformer_mt.errors import ConfigError
+from transformer_mt.processors import set_thread_limit
+from transformer_mt.translation.load import decoding_settings, load_models, make_translator
+
+if TYPE_CHECKING:
+    from transformer_mt.bundle import Bundle
+    from transformer_mt.config.schema import Config
+    from transformer_mt.config.training import MetricName
+    from transformer_mt.evaluation import Evaluation
+    from transformer_mt.training.model_selection import RunResult
+    from transformer_mt.translation.requests import Line
+    from transformer_mt.translation.results import TargetScore, Translation
+    from transformer_mt.translation.translator import Translator
+
+logger = logging.getLogger(__name__)
+
+PathLike: TypeAlias = str | os.PathLike[str]
+Precision: TypeAlias = Literal["fp32", "bf16", "fp16", "int8"]
+Terms: TypeAlias = PathLike | Mapping[str, str]
+
+_Work: TypeAlias = "Callable[[Sequence[str | Line], int], list[Translation]]"
+
+LINES_ALIGNED_AT_ONCE = 256
+"""Bounds the memory that the attention of long lists takes."""
+
+
+class SearchKeywords(TypedDict, total=False):
+    """How to search: settings of `config.decoding`, where each is described, and two of one call.
+
+    What is not given is as in the model's config. `n_best` is the number of candidates to return,
+    `num_workers` that of the processes that share long lists on the CPU; None: one for each thread
+    of torch.
+    """
+
+    beam_size: int
+    length_penalty: float
+    length_penalty_kind: Literal["gnmt", "average", "reward"]
+    max_length_factor: float
+    max_length_offset: int
+    batch_tokens: int
+    n_best: int
+    sample: bool
+    temperature: float
+    top_k: int
+    top_p: float
+    seed: int
+    beam_groups: int
+    diversity_penalty: float
+    coverage_penalty: float
+    max_length: int | None
+    min_length: int
+    min_length_ratio: float
+    no_repeat_ngram: int
+    repetition_penalty: float
+    suppress: Sequence[str]
+    mbr: Literal["chrf", "bleu"] | None
+    mbr_samples: int
+    shortlist: PathLike | None
+    compile: bool
+    alignment_layer: int | None
+    num_workers: int | None
+
+
+def load(
+    path: PathLike | Sequence[PathLike] | None = None,
+    *,
+    weights: Sequence[float] | None = None,
+    device: str = "auto",
+    precision: Precision = "fp32",
+    threads: int | None = None,
+) -> "Model":
+    """Load a model.
+
+    Args:
+        path: The folder of a run or of a model; several are an ensemble. None: the model that
+            `$TMT_MODEL` names, else the best of the newest run in `runs/`.
+        weights: How much each model of an ensemble counts in the mean of their probabilities.
+            None: equally.
+        device: `cuda`, `cuda:N`, `mps`, `cpu`, or `auto`: the first that is there.
+        precision: Type of weights and activations: `fp16` is for GPUs, `int8` for CPUs.
+        threads: Threads of torch on the CPU, for the whole process. None: as torch has it.
+
+    Returns:
+        The model, ready to translate.
+
+    Raises:
+        ModelError: If there is no model, a file of it is damaged, or models of an ensemble have
+            different vocabularies.
+        ConfigError: If the device is not there, or does not have the precision.
+    """
+    paths = [] if path is None else [path] if isinstance(path, str | os.PathLike) else list(path)
+    if path is not None and not paths:
+        raise ValueError("expected at least one model, got an empty list")
+    if threads is not None and threads < 1:
+        raise ValueError(f"expected at least one thread, got {threads}")
+    set_thread_limit()
+    folders = [Path(os.path.expanduser(name)) for name in paths]
+    model = Model(load_models(folders, weights, device=device, precision=precision))
+    _prepare_torch(threads)
+    return model
+
+
+class Model:
+    """A trained model, or an ensemble of several, ready to translate; `load` makes it.
+
+    It does not change while it is used: threads may share it.
+
+    Attributes:
+        bundle: The network (`bundle.model`, a `torch.nn.Module`), the tokenizers and the settings.
+    """
+
+    def __init__(self, bundle: "Bundle") -> None:
+        self.bundle = bundle
+
+    def __repr__(self) -> str:
+        """Say which model it is, for people."""
+        data, place = self.config.data, next(self.bundle.model.parameters()).device
+        return f"<Model {self.bundle.directory}: {data.src_lang} to {data.tgt_lang}, on {place}>"
+
+    @property
+    def config(self) -> "Config":
+        """The settings it was trained with; those of the first model of an ensemble."""
+        return self.bundle.config
+
+    def translate(
+        self,
+        lines: "Iterable[str | Line]",
+        *,
+        prefixes: Sequence[str] | None = None,
+        glossary: Terms | None = None,
+        split_sentences: bool | None = None,
+        protect: bool = False,
+        alignments: bool = False,
+        **options: Unpack[SearchKeywords],
+    ) -> "list[Translation]":
+        """Translate lines of text; result N belongs to line N.
+
+        A blank line comes back as it is. A sentence that is longer than the model was trained for
+        is translated in parts, with a warning.
+
+        Args:
+            lines: Text, or `Line` objects, which say what a translation must hold.
+            prefixes: How each translation begins, one for each line; "" leaves it open.
+            glossary: Terms whose translations must be in the output where the source has the term:
+                a mapping, or a file with a term, a tab and its translation on each line.
+            split_sentences: Whether to translate each sentence of a line by itself. None: yes,
+                unless there are prefixes or the model reads documents.
+            protect: Bring placeholders, tags, URLs and addresses through unchanged.
+            alignments: Also find which words belong together: `Translation.alignment`.
+            **options: How to search, such as `beam_size=8` or `n_best=8`: see `SearchKeywords`.
+
+        Returns:
+            The translations; `text`, `score` and `tokens` of the best, and `n_best`.
+
+        Raises:
+            ConfigError: If an option is out of its bounds, or does not go with another or the
+                model.
+            DataError: If the glossary cannot be read, or a prefix or phrase does not fit.
+        """
+        wanted = list(_checked_lines(lines))
+        if prefixes is not None:
+            wanted = _with_prefixes(wanted, list(prefixes))
+            split_sentences = bool(split_sentences)
+        work = self._work(options, glossary, split_sentences, protect, alignments)
+        return work(wanted, 1)
+
+    def translate_iter(
+        self,
+        lines: "Iterable[str | Line]",
+        *,
+        chunk_size: int = 1024,
+        glossary: Terms | None = None,
+        split_sentences: bool | None = None,
+        protect: bool = False,
+        alignments: bool = False,
+        **options: Unpack[SearchKeywords],
+    ) -> "Iterator[Translation]":
+        """Translate a stream of any length, in memory that does not grow with it.
+
+        Args:
+            lines: As in `translate`; read as results are asked for, one chunk ahead.
+            chunk_size: How many lines are read and translated together: many are faster, with 1
+                each line is answered before the next is read.
+            glossary: See `translate`.
+            split_sentences: See `translate`.
+            protect: See `translate`.
+            alignments: See `translate`.
+            **options: See `translate`.
+
+        Yields:
+            The translation of each line, in order.
+
+        Raises:
+            ConfigError: As `translate`, at once.
+            DataError: As `translate`.
+        """
+        if chunk_size < 1:
+            raise ValueError(f"chunk_size: expected at least 1, got {chunk_size}")
+        work = self._work(options, glossary, split_sentences, protect, alignments)
+        return _in_chunks(work, _checked_lines(lines), chunk_size)
+
+    def score(
+        self, pairs: Iterable[tuple[str, str]], *, batch_tokens: int | None = None
+    ) -> "list[TargetScore]":
+        """Compute how probable given translations are (forced decoding).
+
+        Args:
+            pairs: A source and its translation each.
+            batch_tokens: Tokens in a batch, both sides together. None: as in the model's config.
+
+        Returns:
+            For each pair the natural logarithm of the probability of the translation given the
+            source, and of each of its tokens; NaN, with a warning, where one is too long.
+        """
+        from transformer_mt.translation.given_targets import GivenTargets
+
+        sources, targets = [], []
+        for number, pair in enumerate(pairs, start=1):
+            if not isinstance(pair, tuple | list) or [type(text) for text in pair] != [str, str]:
+                raise TypeError(f"pair {number}: expected a source and a translation, got {pair!r}")
+            sources.append(pair[0])
+            targets.append(pair[1])
+        given = GivenTargets(self.bundle, batch_tokens or self.config.decoding.batch_tokens)
+        return given.score(sources, targets)
+
+    def _work(
+        self,
+        options: Mapping[str, Any],
+        glossary: Terms | None,
+        split_sentences: bool | None,
+        protect: bool,
+        alignments: bool,
+    ) -> _Work:
+        """Return what translates lines, given the number of the first."""
+        given = _checked_options(options)
+        if alignments and not self.config.model.num_attention_layers:
+            raise ConfigError(
+                "alignments: this model has no attention (model.attention: none), which would tell "
+                "where it looks in the source; leave them out"
+            )
+        if split_sentences is None:
+            split_sentences = self.config.data.document is None
+        translator = make_translator(
+            self.bundle, given, glossary=glossary, split_sentences=split_sentences
+        )
+        layer = decoding_settings(self.bundle, given).alignment_layer
+        translate: Callable[..., list[Translation]] = translator.translate
+        if protect:
+            from transformer_mt.translation.markup.protection import Protector
+
+            translate = Protector(translator).translate
+
+        def work(lines: "Sequence[str | Line]", first_line: int) -> "list[Translation]":
+            """Translate, and align where that is wanted."""
+            found = translate(lines, first_line=first_line)
+            return _aligned(translator, found, layer) if alignments else found
+
+        return work
+
+
+def evaluate(
+    model: Model,
+    sources: Iterable[str],
+    references: Iterable[str],
+    *,
+    metrics: "Sequence[MetricName]" = ("bleu", "chrf"),
+    more_references: Sequence[Sequence[str]] = (),
+    tgt_lang: str | None = None,
+    confidence: bool = False,
+    **options: Unpack[SearchKeywords],
+) -> "Evaluation":
+    """Translate a test set and score the result.
+
+    Args:
+        model: The model.
+        sources: Lines to translate.
+        references: What they should become, as many.
+        metrics: Any of `bleu`, `chrf` and `ter`.
+        more_references: Other translations of the same lines, as many in each.
+        tgt_lang: Target language, such as `de` or `ja`, by which metrics tokenize. None: the
+            model's.
+        confidence: Also compute half of the 95% interval of each score, by bootstrap.
+        **options: See `Model.translate`.
+
+    Returns:
+        The scores from 0 to 100, each with its sacreBLEU signature, and the translations.
+
+    Raises:
+        DataError: If there are no lines, or their numbers differ.
+        ConfigError: As `Model.translate`.
+    """
+    given = _checked_options(options)
+    from transformer_mt.evaluation import translate_and_score
+    from transformer_mt.metrics.significance import with_intervals
+
+    language = tgt_lang or model.config.data.tgt_lang
+    lines = [_checked_text(line, number) for number, line in enumerate(_several(sources), 1)]
+    first = [_checked_text(line, number) for number, line in enumerate(_several(references), 1)]
+    found = translate_and_score(
+        make_translator(model.bundle, given),
+        lines,
+        first,
+        metrics=metrics,
+        tgt_lang=language,
+        more_references=more_references,
+    )
+    if not confidence:
+        return found
+    scores = with_intervals(
+        found.scores, found.hypotheses, first, tgt_lang=language, more_references=more_references
+    )
+    return replace(found, scores=scores)
+
+
+def train(
+    config: "PathLike | Mapping[str, Any] | Config",
+    overrides: Mapping[str, Any] | None = None,
+    *,
+    fresh: bool = False,
+    **settings: Any,
+) -> "RunResult":
+    """Train a model, or resume the run of this name where it stopped.
+
+    Ctrl-C and the signals that ask a program to stop save the run first.
+
+    Args:
+        config: A file, the name of a recipe (`multi30k_tiny`), a mapping of settings, or a
+            `Config`.
+        overrides: Settings to put over it, by path: `{"training.max_steps": 1000}`.
+        fresh: Put an older run of this name aside and start anew.
+        **settings: The same by group: `name="short", training={"max_steps": 1000}`.
+
+    Returns:
+        The folder of the run (`run_dir`), that of its best model (`model_dir`, for `load`), the
+        scores of that model on the validation set, and why the run ended.
+
+    Raises:
+        ConfigError: With all mistakes of the settings, or if they do not fit this machine or the
+            run that is resumed.
+        DataError: If the data cannot be read or used.
+        DivergedError: If the loss diverges again and again.
+        InterruptedRun: If a signal stopped the run; the same call resumes it.
+    """
+    from transformer_mt.config.loading import read_config
+    from transformer_mt.config.unused import unused_settings
+    from transformer_mt.data.sources import check_files
+    from transformer_mt.training.signals import raise_interrupt, stop_request
+
+    loaded = read_config(config, {**(overrides or {}), **settings})
+    for warning in unused_settings(loaded):
+        logger.warning("%s: %s", loaded.name, warning)
+    check_files(loaded.data)  # before the seconds that torch takes
+    set_thread_limit()
+    with stop_request(at_second=raise_interrupt):  # also during the seconds of this import
+        from transformer_mt.training.trainer import train as train_model
+
+        return train_model(loaded, fresh=fresh)
+
+
+def _prepare_torch(threads: int | None) -> None:
+    """Set the number of threads, and let processes that are forked from this one compute, too."""
+    import torch
+
+    if threads is not None:
+        torch.set_num_threads(threads)
+    _keep_forks_alive()
+
+
+@cache
+def _keep_forks_alive() -> None:
+    import torch
+
+    # The threads of OpenMP do not survive a fork; a child that waited for them would hang.
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=partial(torch.set_num_threads, 1))
+
+
+def _several(lines: Iterable[Any]) -> Iterable[Any]:
+    """Refuse one text where several are expected: its letters would be taken for lines."""
+    if isinstance(lines, str | bytes):
+        raise TypeError(f"expected a list of texts, got one text: [{lines[:40]!r}]?")
+    return lines
+
+
+def _checked_text(line: object, number: int) -> str:
+    if not isinstance(line, str):
+        raise TypeError(f"line {number}: expected text (str), got {line!r:.60}")
+    return line
+
+
+def _checked_lines(lines: "Iterable[str | Line]") -> "Iterator[str | Line]":
+    """Yield lines, up to the first that is none."""
+    from transformer_mt.translation.requests import Line
+
+    for number, line in enumerate(_several(lines), start=1):
+        yield line if isinstance(line, Line) else _checked_text(line, number)
+
+
+def _with_prefixes(lines: "Sequence[str | Line]", prefixes: Sequence[str]) -> "list[str | Line]":
+    from transformer_mt.translation.requests import Line
+
+    if len(prefixes) != len(lines):
+        raise ValueError(f"expected {len(lines)} prefixes, one for each line, got {len(prefixes)}")
+    return [
+        replace(line if isinstance(line, Line) else Line(line), prefix=prefix)
+        for line, prefix in zip(lines, prefixes, strict=True)
+    ]
+
+
+def _in_chunks(
+    work: _Work, lines: "Iterator[str | Line]", chunk_size: int
+) -> "Iterator[Translation]":
+    num_done = 0
+    while chunk := list(islice(lines, chunk_size)):
+        yield from work(chunk, num_done + 1)
+        num_done += len(chunk)
+
+
+def _checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Refuse unknown names, and the values that no setting of a config checks."""
+    known = SearchKeywords.__annotations__
+    for name in options:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean '{near[0]}'?" if near else f"there are: {', '.join(known)}"
+            raise TypeError(f"there is no option '{name}'; {hint}")
+    given = {
+        name: os.fspath(value) if isinstance(value, os.PathLike) else value
+        for name, value in options.items()
+        if value is not None or name == "num_workers"
+    }
+    for name in ("n_best", "num_workers"):
+        value = given.get(name)
+        if value is not None and (not isinstance(value, int) or value < 1):
+            raise ConfigError(f"{name}: expected a whole number from 1, got {value!r}")
+    if "suppress" in given:
+        given["suppress"] = list(_several(given["suppress"]))
+    return given
+
+
+def _aligned(
+    translator: "Translator", translations: "Sequence[Translation]", layer: int | None
+) -> "list[Translation]":
+    """Add which words of the best candidates belong together."""
+    from transformer_mt.translation.alignment import attention_of
+
+    found: list[Translation] = []
+    for start in range(0, len(translations), LINES_ALIGNED_AT_ONCE):
+        some = translations[start : start + LINES_ALIGNED_AT_ONCE]
+        best = [translation.n_best[0] for translation in some]
+        attentions = attention_of(translator, best, layer=layer)
+        found += [
+            replace(translation, alignment=attention.links())
+            for translation, attention in zip(some, attentions, strict=True)
+        ]
+    return found
