@@ -1,16 +1,19 @@
-"""Check and measure this machine's GPU in six minutes: equality, speed, memory, a real run.
+"""GPU check: correctness, speed and memory of this machine's GPU, and a real run, in six minutes.
 
     scripts/gpu_check.sh OUT_DIR [--dry-run]
 
-Every section has a time budget. OUT_DIR/results.json is rewritten after each of them, so whatever
-ends the program, what was found until then is kept. A section that fails is recorded, and the rest
-still runs. With --dry-run everything runs in small, on a CPU too: the program is tested that way.
+Every section has a time budget. OUT_DIR/results.json is rewritten after each section, so that a
+program that is killed has saved what it found. A section that fails is recorded, and the rest still
+runs. With --dry-run everything is small, runs on a CPU too, and takes the time that it takes: the
+program is tested that way.
 """
 
 import argparse
 import contextlib
+import dataclasses
 import gc
 import json
+import math
 import os
 import signal
 import subprocess
@@ -59,7 +62,10 @@ def run_section(section: Section, check: Check, seconds: float) -> Results:
 
 @contextlib.contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Raise OutOfTime in the block when the time is over."""
+    """Raise OutOfTime in the block when the time is over; it may be infinite."""
+    if math.isinf(seconds):
+        yield
+        return
 
     def expire(number: int, frame: FrameType | None) -> None:
         """Answer the alarm."""
@@ -81,13 +87,15 @@ def write_results(path: Path, results: Results) -> None:
     os.replace(temporary, path)
 
 
-def run_all(check: Check, sections: Sequence[Section]) -> Results:
+def run_all(
+    check: Check, sections: Sequence[Section], *, limit_seconds: float = LIMIT_SECONDS
+) -> Results:
     """Run all sections, as long as the time lasts, and keep what they find."""
     path = check.out_dir / "results.json"
     results: Results = {"dry_run": check.dry_run, "commit": _commit(), "sections": {}}
     started = time.perf_counter()
     for section in sections:
-        left = LIMIT_SECONDS - (time.perf_counter() - started)
+        left = limit_seconds - (time.perf_counter() - started)
         if left < min(10, section.budget_seconds):
             record: Results = {"status": "skipped", "reason": "no time left"}
         else:
@@ -127,7 +135,11 @@ def main(arguments: list[str] | None = None) -> int:
         out_dir=options.out_dir.resolve(),
         dry_run=options.dry_run,
     )
-    results = run_all(check, SECTIONS)
+    if options.dry_run:  # on a machine of any speed
+        sections = [dataclasses.replace(x, budget_seconds=math.inf) for x in SECTIONS]
+        results = run_all(check, sections, limit_seconds=math.inf)
+    else:
+        results = run_all(check, SECTIONS)
     print(check.out_dir / "results.json")
     return int(any(record["status"] == "failed" for record in results["sections"].values()))
 
