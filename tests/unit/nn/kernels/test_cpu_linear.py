@@ -1,10 +1,12 @@
 """Linear maps laid out for inference."""
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from transformer_mt.errors import ConfigError
+from transformer_mt.nn.kernels import capability
 from transformer_mt.nn.kernels import cpu_linear as prepacked
 from transformer_mt.nn.kernels.capability import has_vnni
 from transformer_mt.nn.kernels.cpu_linear import (
@@ -104,6 +106,71 @@ def test_int8_products_do_not_overflow_at_the_greatest_values(num_rows, sign):
     plain.weight.data.fill_(sign)
     found = Int8Linear(plain)(torch.ones(num_rows, 512))
     torch.testing.assert_close(found, torch.full((num_rows, 64), 512.0 * sign))
+
+
+def int8_sums(
+    rows: np.ndarray, weight: np.ndarray, *, zero_point: int, in_pairs: bool
+) -> np.ndarray:
+    """Sums of products of steps, as x86 processors compute them; see `_STEPS`.
+
+    Rows (M, K) and weight (N, K) are integers around 0. Rows are stored from 0 on, `zero_point`
+    being 0. With VNNI four products go into a sum of 32 bits; without it, pairs of products go
+    through 16 bits, which saturate.
+    """
+    stored = (rows + zero_point).astype(np.uint8)
+    assert (stored == rows + zero_point).all()
+    products = stored.astype(np.int32)[:, None, :] * weight.astype(np.int32)
+    if in_pairs:
+        pairs = products[..., ::2] + products[..., 1::2]
+        products = pairs.clip(-(1 << 15), (1 << 15) - 1)
+    exact = products.sum(-1, dtype=np.int64)
+    assert (abs(exact) < 1 << 31).all()
+    return exact - zero_point * weight.sum(-1, dtype=np.int64)
+
+
+def some_steps(row_steps: int, weight_steps: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows and a weight, among them those of the greatest sums."""
+    rng = np.random.default_rng(1)
+    rows = rng.integers(-row_steps, row_steps + 1, (6, 512))
+    weight = rng.integers(-weight_steps, weight_steps + 1, (8, 512))
+    rows[0], rows[1], weight[0], weight[1] = row_steps, -row_steps, weight_steps, -weight_steps
+    rows[2:, 0] = row_steps  # the greatest of each row, from which its scale is taken
+    return rows, weight
+
+
+@pytest.mark.parametrize(
+    ("steps", "in_pairs", "is_exact"),
+    [
+        (prepacked._STEPS, False, True),
+        (prepacked._STEPS, True, False),
+        (prepacked._STEPS_WITHOUT_VNNI, True, True),
+        (prepacked._STEPS_WITHOUT_VNNI, False, True),
+    ],
+)
+def test_int8_sums_are_exact_with_the_steps_for_a_processor(steps, in_pairs, is_exact):
+    rows, weight = some_steps(*steps)
+    found = int8_sums(rows, weight, zero_point=steps[0], in_pairs=in_pairs)
+    assert (found == rows @ weight.T).all() == is_exact
+
+
+@pytest.mark.skipif(not prepacked._has_fbgemm(), reason="needs fbgemm")
+@torch.inference_mode()
+@pytest.mark.parametrize("steps", [prepacked._STEPS, prepacked._STEPS_WITHOUT_VNNI])
+def test_products_of_fbgemm_are_those_of_the_emulation(steps):
+    in_pairs = not torch.cpu._is_vnni_supported()
+    rows, weight = some_steps(*steps)
+    multiply = prepacked._by_fbgemm(torch.tensor(weight, dtype=torch.int8), torch.ones(8), steps[0])
+    found = multiply(torch.tensor(rows / steps[0]).float()) * steps[0]
+    expected = int8_sums(rows, weight, zero_point=steps[0], in_pairs=in_pairs)
+    assert (found.double().round().numpy() == expected).all()
+
+
+def test_int8_takes_fewer_steps_where_fbgemm_was_told_to_do_without_vnni(monkeypatch):
+    monkeypatch.setattr(torch.cpu, "_is_vnni_supported", lambda: True)
+    monkeypatch.setattr(capability, "_may_use", lambda isa: True)
+    assert has_vnni()
+    monkeypatch.setenv("FBGEMM_ENABLE_INSTRUCTIONS", "avx2")
+    assert not has_vnni()
 
 
 @pytest.mark.skipif(not prepacked._has_fbgemm(), reason="needs fbgemm")
