@@ -33,12 +33,15 @@ def fresh_model(settings: Any) -> Seq2Seq:
 
 def updater_for(model: Seq2Seq, **changes: Any) -> Updater:
     """Plain Adam in fp32 on the CPU; `changes` are arguments of `Gradients`, or `clip_norm`."""
-    usual = {"device": torch.device("cpu"), "precision": "fp32", "label_smoothing": 0.1}
+    usual = {
+        "world": World(), "device": torch.device("cpu"), "precision": "fp32",
+        "label_smoothing": 0.1,
+    }  # fmt: skip
     clip_norm = changes.pop("clip_norm", None)
-    gradients = Gradients(model, world=World(), **usual | changes)
+    gradients = Gradients(model, **usual | changes)
     return Updater(
         gradients,
         build_adam(model.parameters(), "adam", beta1=0.9, beta2=0.98, eps=1e-9, weight_decay=0.0),
-        tally=Tally(World(), (usual | changes)["device"]),
+        tally=Tally((usual | changes)["world"], (usual | changes)["device"]),
         clip_norm=clip_norm,
     )

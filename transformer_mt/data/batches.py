@@ -208,13 +208,16 @@ def _segments(lengths: Ints, num_tail_rows: int, num_tail_parts: int) -> Segment
     )
 
 
-def check_budget(pairs: TokenPairs, max_tokens: int, *, name: str | None = None) -> None:
+def check_budget(
+    pairs: TokenPairs, max_tokens: int, *, name: str | None = None, num_ranks: int = 1
+) -> None:
     """Refuse pairs of which the longest is more than a batch may hold.
 
     Args:
         pairs: Of a corpus.
         max_tokens: Of a batch.
         name: The file that the user knows them by; None: that of the pairs.
+        num_ranks: How many of them share an update.
 
     Raises:
         DataError: Names the longest.
@@ -223,9 +226,10 @@ def check_budget(pairs: TokenPairs, max_tokens: int, *, name: str | None = None)
     if longest > max_tokens:
         index = pairs.longest_pair()
         src, tgt = pairs.lengths(np.array([index]))[0].tolist()
+        each = f" for each of {num_ranks} ranks" if num_ranks > 1 else ""
         raise DataError(
             f"{name or pairs.name}: pair {index} of those that are kept has {src} source and {tgt} "
             f"target tokens, more than a batch may hold ({max_tokens}): raise training.max_tokens "
-            f"(or micro_batch_tokens, batch_warmup.start_tokens) to {longest}, or lower "
+            f"(or micro_batch_tokens, batch_warmup.start_tokens) to {longest}{each}, or lower "
             f"data.filters.max_length to {max_tokens}"
         )

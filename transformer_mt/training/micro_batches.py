@@ -114,7 +114,7 @@ class Updates:
         steps = [sys.maxsize] if warmup is None else range(1, warmup.steps + 2)
         for num_tokens in {self.split(step).tokens for step in steps}:
             for pairs in data.mixture.corpora:
-                check_budget(pairs, num_tokens)
+                check_budget(pairs, num_tokens, num_ranks=world.size)
 
     def split(self, step: int) -> Split:
         """Return how update number `step`, from 1, is divided."""
