@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -130,6 +131,36 @@ def assert_same_run(found: Path, expected: Path) -> None:
     for name, tensor in weights_at(expected, STEPS).items():
         if not name.startswith("rng"):
             torch.testing.assert_close(weights[name], tensor, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
+def test_ranks_compile_their_layers_once(run_config, tmp_path, monkeypatch, one, parallel):
+    monkeypatch.chdir(tmp_path)
+    changes = {"training__parallel": parallel, "training__compile": "layers"}
+    write(run_config("several", **CHANGES, **changes))
+
+    def train_compiled(_: int) -> None:
+        graphs = []
+
+        def keep(graph, inputs):
+            graphs.append(graph)
+            return graph.forward
+
+        def show(updater: Updater) -> None:
+            print(f"compiled: {updater.gradients.with_loss.compiled}, {len(graphs)}", flush=True)
+
+        torch.compile = partial(torch.compile, backend=keep)
+        before_update(1, show)
+        before_update(STEPS, show)
+        tmt_train()
+
+    for rank in start_ranks(2, train_compiled, tmp_path):
+        assert rank.end() == 0, rank.stderr
+        first, last = (line for line in rank.stdout.splitlines() if "compiled: " in line)
+        assert first == "compiled: True, 3", rank.stderr
+        assert last == first
+    assert_same_run(tmp_path / "several" / "runs" / "tiny", one)
 
 
 @pytest.mark.parametrize(
