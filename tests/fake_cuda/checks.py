@@ -1,14 +1,18 @@
-"""What the program does on a CUDA device that is not there; prints one JSON object.
+"""Checks of training and search on a fake CUDA device; README.md explains the device.
 
-FAKE_CUDA_GUARD=guard.so python -m tests.fake_cuda.checks steps|compiled|search|sizes ..
+FAKE_CUDA_GUARD=guard.so python -m tests.fake_cuda.checks CHECK [ARGUMENT ..]
+
+Prints each case as soon as it is done, as a line of JSON: a pair of its name and what was found.
 """
 
 import json
 import logging
 import sys
 import warnings
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
+from unittest import mock
 
 from tests.fake_cuda.device import CUDA, Ledger, fake_device  # before torch
 
@@ -41,7 +45,9 @@ POSITIONS = (
     {"type": "sinusoidal"}, {"type": "learned", "max_length": 256}, {"type": "rotary"},
     {"type": "relative"}, {"type": "relative_bias"}, {"type": "alibi"}, {"type": "none"},
 )  # fmt: skip
+# Precision and compute capability. Attention is packed with 16 bits from 8.0 on, else padded.
 CARDS = (("bf16", (9, 0)), ("fp16", (9, 0)), ("fp32", (9, 0)), ("fp16", (7, 5)), ("fp32", (7, 5)))
+Found = Iterator[tuple[str, dict[str, Any]]]
 SIZES: dict[str, dict[str, Any]] = {
     "small": {
         "d_model": 64, "d_ff": 128, "num_heads": 4, "num_encoder_layers": 1,
@@ -92,9 +98,9 @@ def updater_of(
 
 
 def measured(updater: Updater, given: list[Batch], fake: Any) -> dict[str, Any]:
-    """Make an update with each batch; tell what the last one took, and all waits but the first's.
+    """Make an update with each batch; return the costs of the last, and all waits but the first's.
 
-    The first one makes what is kept, such as a table of positions, and waits for that.
+    The first update makes what is kept, such as a table of positions, and waits for that.
     """
     ledger = Ledger()
     for weight in updater.gradients.model.parameters():
@@ -107,80 +113,96 @@ def measured(updater: Updater, given: list[Batch], fake: Any) -> dict[str, Any]:
             updater([one], num_tokens=one.num_tgt_tokens, lr=1e-3)
             if number:
                 waits |= ledger.waits
-    in_loss = ledger.launches["nn/loss.py"]
     return {
-        "waits": waits, "launches": ledger.launches.total(), "launches_of_loss": in_loss,
-        "peak_mib": ledger.peak >> 20, "attention": ledger.operators["_varlen_attn"],
+        "waits": waits, "launches": ledger.launches.total(),
+        "launches_of_loss": ledger.launches["nn/loss.py"], "peak_mib": ledger.peak >> 20,
+        "packed_attention": ledger.operators["_varlen_attn"],
     }  # fmt: skip
 
 
-def steps() -> dict[str, Any]:
-    """Eager updates: all positions and precisions, cards with and without packed attention."""
-    found = {}
+def steps(*cases: str) -> Found:
+    """Eager updates by position scheme, precision and card."""
     given = batches(2, max_tokens=400, vocab_size=100)
-    for number, (precision, capability) in enumerate(CARDS):
+    for name, (precision, capability, positions) in _cases(cases).items():
         with fake_device(capability) as fake:
-            # What positions do depends on the kernel alone, packed or padded.
-            for positions in POSITIONS if number in (0, 3) else POSITIONS[:1]:
-                updater = updater_of("small", precision, vocab_size=100, positions=positions)
-                name = f"{positions['type']} {precision} {capability[0]}.{capability[1]}"
-                found[name] = measured(updater, given, fake)
-    return found
+            updater = updater_of("small", precision, vocab_size=100, positions=positions)
+            yield name, measured(updater, given, fake)
 
 
-def sizes() -> dict[str, Any]:
+def quick() -> Found:
+    """A few updates, and the search."""
+    yield from steps("sinusoidal bf16 9.0", "relative fp16 7.5")
+    yield from search()
+
+
+def sizes() -> Found:
     """Updates of base and big with 25,000 target tokens, on a large and a smaller card."""
-    found = {}
     given = batches(2, max_tokens=25_000, vocab_size=37_000)
     for size, gigabytes in (("base", 80), ("base", 24), ("big", 80)):
         with fake_device((9, 0), gigabytes=gigabytes) as fake:
             updater = updater_of(size, "bf16", vocab_size=37_000)
-            found[f"{size} {gigabytes} GB"] = measured(updater, given, fake)
-    return found
+            yield f"{size} {gigabytes} GB", measured(updater, given, fake)
 
 
-def compiled(backend: str, *names: str) -> dict[str, Any]:
-    """Whether it compiles, and what is compiled again over batches of other sizes."""
-    cases: dict[str, tuple[str, tuple[int, int], dict[str, Any]]] = {
-        f"{positions['type']} {precision} {capability[0]}.{capability[1]}": (
-            precision, capability, {"positions": positions},
-        )
-        for precision, capability in CARDS
-        for positions in POSITIONS
-    }  # fmt: skip
-    cases |= {f"recompute {which}": ("bf16", (9, 0), {"recompute": which})
-              for which in ("layers", "selective")}  # fmt: skip
-    found: dict[str, Any] = {}
+def compiled(backend: str, *cases: str) -> Found:
+    """Whether an update compiles, and what is compiled again over batches of other sizes."""
+    for name, (precision, capability, positions) in _cases(cases).items():
+        yield name, _compiled(backend, precision, capability, positions=positions)
+
+
+def recomputed(backend: str) -> Found:
+    """The same with activation checkpointing, without dropout.
+
+    A compiled backward pass that draws the same dropout again wants the random generator of the
+    device, which cannot be had for one that is not there.
+    """
+    for which in ("layers", "selective"):
+        yield which, _compiled(backend, "bf16", (9, 0), recompute=which, dropout=0.0)
+
+
+def _cases(names: tuple[str, ...]) -> dict[str, tuple[str, tuple[int, int], dict[str, Any]]]:
+    """Return precision, capability and positions of the named cases, of those of a card, or all."""
+    cases = {}
+    for precision, capability in CARDS:
+        card = f"{precision} {capability[0]}.{capability[1]}"
+        for positions in POSITIONS:
+            name = f"{positions['type']} {card}"
+            if not names or name in names or card in names:
+                cases[name] = precision, capability, positions
+    return cases
+
+
+def _compiled(
+    backend: str, precision: str, capability: tuple[int, int], **changes: Any
+) -> dict[str, Any]:
+    """Compile the layers of a small model and make updates with batches of unequal sizes."""
     given = batches(4, max_tokens=700, vocab_size=100)
     given += [given[0].halves()[0], *batches(1, max_tokens=900, vocab_size=100, static_shape=True)]
-    plain = torch.compile
-    for name in names or cases:
-        precision, capability, changes = cases[name]
-        graphs: list[Any] = []
+    graphs: list[Any] = []
 
-        def counted(graph: Any, inputs: Any, graphs: list[Any] = graphs) -> Any:
-            graphs.append(graph)
-            return torch._dynamo.lookup_backend(backend)(graph, inputs)
+    def counted(graph: Any, inputs: Any) -> Any:
+        graphs.append(graph)
+        return torch._dynamo.lookup_backend(backend)(graph, inputs)
 
-        torch._dynamo.reset()
-        loss._compiled.cache_clear()
-        torch.compile = partial(plain, backend=counted)
-        with fake_device(capability) as fake:
-            updater = updater_of("small", precision, vocab_size=100, compiled=True, **changes)
-            at_first = len(graphs)
-            # A ledger is a mode under which nothing is compiled; fake tensors refuse what waits.
-            for batch in given:
-                one = batch.map(fake.from_tensor)
-                updater([one], num_tokens=one.num_tgt_tokens, lr=1e-3)
-        torch.compile = plain
-        found[name] = {
-            "compiled": updater.gradients.with_loss.compiled, "graphs": at_first,
-            "graphs_later": len(graphs) - at_first,
-        }  # fmt: skip
-    return found
+    torch._dynamo.reset()
+    loss._compiled.cache_clear()
+    with (
+        mock.patch.object(torch, "compile", partial(torch.compile, backend=counted)),
+        fake_device(capability) as fake,
+    ):
+        updater = updater_of("small", precision, vocab_size=100, compiled=True, **changes)
+        at_first = len(graphs)
+        # A ledger is a mode under which nothing is compiled; fake tensors refuse what waits.
+        for batch in given:
+            one = batch.map(fake.from_tensor)
+            updater([one], num_tokens=one.num_tgt_tokens, lr=1e-3)
+    return {
+        "compiled": updater.gradients.with_loss.compiled, "graphs": at_first,
+        "graphs_later": len(graphs) - at_first,
+    }  # fmt: skip
 
 
-def search() -> dict[str, Any]:
+def search() -> Found:
     """Beam search: what waits besides its looks at the candidates of a step."""
     num_steps, most = [0], 8
     rng = np.random.default_rng(1)
@@ -194,18 +216,11 @@ def search() -> dict[str, Any]:
 
     Candidates.fetched = classmethod(fetched)  # type: ignore[assignment,method-assign]
     lengths = [9, 7, 5, 5, 3, 2]
-    found = {}
     for look_every in (1, 4):
         with fake_device((9, 0)) as fake, torch.no_grad():
             updater = updater_of("small", "bf16", vocab_size=100)
             model = updater.gradients.model.eval()
-            on_cpu = Segments.of(lengths)
-            segments = type(on_cpu)(
-                **{
-                    name: fake.from_tensor(x) if isinstance(x, torch.Tensor) else x
-                    for name, x in vars(on_cpu).items()
-                }
-            ).to(CUDA)
+            segments = Segments.of(lengths).map(fake.from_tensor).to(CUDA)
             src = torch.zeros(sum(lengths), dtype=torch.long, device=CUDA)
             ledger = Ledger()
             with torch.autocast("cuda", dtype=torch.bfloat16), ledger:
@@ -221,11 +236,10 @@ def search() -> dict[str, Any]:
                         look_every=look_every,
                     )  # fmt: skip
                 cache = model.decoder.init_state(memory, max_length=8).pasts[0].keys
-        found[f"look every {look_every}"] = {
+        yield f"look every {look_every}", {
             "steps": num_steps[0], "waits": dict(ledger.waits), "launches": ledger.launches.total(),
             "cache": str(cache.dtype),
         }  # fmt: skip
-    return found
 
 
 class _HostNumbers:
@@ -247,5 +261,8 @@ class _HostNumbers:
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
     logging.basicConfig(level=logging.WARNING)
-    chosen = {"steps": steps, "compiled": compiled, "search": search, "sizes": sizes}
-    print(json.dumps(chosen[sys.argv[1]](*sys.argv[2:]), indent=1))
+    checks = {
+        check.__name__: check for check in (quick, steps, sizes, compiled, recomputed, search)
+    }
+    for case in checks[sys.argv[1]](*sys.argv[2:]):
+        print(json.dumps(case), flush=True)

@@ -1,10 +1,6 @@
-"""A CUDA device that is not there: fake tensors in a build of torch for the CPU.
+"""The fake CUDA device of README.md, and a ledger of what it is asked for.
 
-They have types, sizes and devices and no numbers, so that a step of training takes the way that it
-takes on a GPU. What would wait for one, what it would be asked to launch and how much memory that
-takes is written down by `Ledger`. It says nothing about results or speed.
-
-To be imported before torch, in a process of its own: the device can not be taken away again.
+To be imported before torch, in a process of its own: the device cannot be unloaded.
 """
 
 import contextlib
@@ -32,7 +28,7 @@ CUDA = torch.device("cuda", 0)
 
 @contextlib.contextmanager
 def fake_device(capability: tuple[int, int], *, gigabytes: int = 80) -> Iterator[FakeTensorMode]:
-    """Let torch believe in a device, and let tensors be fake."""
+    """Let torch report a CUDA device, and make tensors fake."""
     properties = mock.Mock(total_memory=gigabytes * 10**9, multi_processor_count=132)
     properties.configure_mock(major=capability[0], minor=capability[1], name="a fake device")
     argument = dispatch.varlen_argument(varlen_attn)
@@ -63,12 +59,11 @@ _PER_LAUNCH = 60  # tensors of a list that one kernel takes
 
 
 class Ledger(TorchDispatchMode):
-    """Writes down what a device would be asked for.
+    """Counts what a device would be asked for.
 
     Attributes:
         waits: Where the host would wait for the device, and how often.
-        launches: Kernels by the file that asks for them, an operator being one. Most of them are
-            one; the norms of all gradients are one for each weight here and few on a GPU.
+        launches: Kernels by the file that asks for them; an operator counts as one.
         operators: Calls of each operator.
         peak: Most bytes held at once.
     """

@@ -1,4 +1,7 @@
-"""Training and search on a CUDA device that is not there: what waits, what compiles."""
+"""Training and search on a fake CUDA device: what waits, what compiles, what it takes.
+
+README.md explains the device, and what it cannot see.
+"""
 
 import importlib.util
 import json
@@ -13,6 +16,8 @@ import pytest
 
 HERE = Path(__file__).resolve().parent
 TORCH = Path(importlib.util.find_spec("torch").origin).parent  # type: ignore[union-attr,arg-type]
+CARDS = ("bf16 9.0", "fp16 9.0", "fp32 9.0", "fp16 7.5", "fp32 7.5")
+PACKED = CARDS[:2]  # that have attention without padding
 
 
 @pytest.fixture(scope="session")
@@ -35,54 +40,68 @@ def guard(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def found(guard: Path, *arguments: str) -> dict[str, dict[str, Any]]:
-    """What a check finds, in a process of its own: the device cannot be taken away again."""
-    result = subprocess.run(
+    """Run a check in a process of its own and return what it found, by case."""
+    results: dict[str, dict[str, Any]] = {}
+    with subprocess.Popen(
         [sys.executable, "-m", "tests.fake_cuda.checks", *arguments],
         cwd=HERE.parents[1],
         env=os.environ | {"FAKE_CUDA_GUARD": str(guard), "OMP_NUM_THREADS": "1"},
-        capture_output=True,
+        stdout=subprocess.PIPE,
         text=True,
-        check=False,
-    )
-    assert result.returncode == 0, result.stderr[-3000:]
-    parsed: dict[str, dict[str, Any]] = json.loads(result.stdout)
-    return parsed
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            print(line, end="", flush=True)
+            name, case = json.loads(line)
+            results[name] = case
+    assert process.returncode == 0
+    assert results
+    return results
 
 
-def test_an_update_never_waits_for_the_gpu(guard: Path) -> None:
-    results = found(guard, "steps")
-    assert len(results) > 15
-    assert {name: case["waits"] for name, case in results.items() if case["waits"]} == {}
-    packed = {name for name, case in results.items() if case["attention"]}
-    assert packed == {name for name in results if "9.0" in name and "fp32" not in name}
-
-
-def test_search_waits_for_its_looks_alone(guard: Path) -> None:
-    for case in found(guard, "search").values():
-        assert case["steps"] == 8
-        assert case["waits"] == {}
-        assert case["cache"] == "torch.bfloat16"
-
-
-def test_layers_compile_for_a_gpu_once_for_all_sizes(guard: Path) -> None:
-    """With the first half of the compiler; see the next test for more of it."""
-    results = found(guard, "compiled", "eager", "sinusoidal bf16 9.0", "recompute layers")
-    expected = {"compiled": True, "graphs": 3, "graphs_later": 0}
-    assert results == dict.fromkeys(results, expected)
-
-
-@pytest.mark.slow
-def test_all_positions_compile_for_a_gpu_with_their_gradients(guard: Path) -> None:
-    results = found(guard, "compiled", "aot_eager")
+def assert_compiled_once(results: dict[str, dict[str, Any]]) -> None:
     assert [name for name, case in results.items() if not case["compiled"]] == []
     assert [name for name, case in results.items() if case["graphs_later"]] == []
 
 
+def assert_no_waits(results: dict[str, dict[str, Any]]) -> None:
+    assert {name: case["waits"] for name, case in results.items() if case["waits"]} == {}
+
+
+def test_updates_and_search_do_not_wait_for_the_gpu(guard: Path) -> None:
+    results = found(guard, "quick")
+    assert_no_waits(results)
+    cases = [case for name, case in results.items() if name.startswith("look every")]
+    assert [(case["steps"], case["cache"]) for case in cases] == [(8, "torch.bfloat16")] * 2
+
+
+@pytest.mark.slow
+def test_updates_do_not_wait_with_any_positions_precision_and_card(guard: Path) -> None:
+    results = found(guard, "steps")
+    assert len(results) == 7 * len(CARDS)
+    assert_no_waits(results)
+    packed = {name for name, case in results.items() if case["packed_attention"]}
+    assert packed == {name for name in results if name.endswith(PACKED)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("card", CARDS)
+def test_layers_of_all_positions_compile_once_for_all_sizes(guard: Path, card: str) -> None:
+    results = found(guard, "compiled", "aot_eager", card)
+    assert len(results) == 7
+    assert_compiled_once(results)
+
+
+@pytest.mark.slow
+def test_layers_that_recompute_their_activations_compile_once_for_all_sizes(guard: Path) -> None:
+    assert_compiled_once(found(guard, "recomputed", "aot_eager"))
+
+
+@pytest.mark.slow
 def test_updates_of_base_and_big_keep_within_their_launches_and_memory(guard: Path) -> None:
     results = found(guard, "sizes")
-    for case in results.values():
-        assert case["waits"] == {}
-        assert case["attention"] == 18
+    assert_no_waits(results)
+    assert {case["packed_attention"] for case in results.values()} == {18}
     # A chunk of the loss has the same launches on every card; a large one takes fewer chunks.
     assert results["base 80 GB"]["launches_of_loss"] < 250
     assert results["base 24 GB"]["launches"] < 2_300
