@@ -15,7 +15,8 @@ from transformer_mt.models.build import build_model
 from transformer_mt.models.transformer import TransformerDecoder, TransformerEncoder
 from transformer_mt.nn.dropout import Dropout
 from transformer_mt.nn.kernels.cpu_attention import attend_in_groups
-from transformer_mt.nn.kernels.dispatch import Layout, attend
+from transformer_mt.nn.kernels.dispatch import PackedAttention, attend
+from transformer_mt.nn.masks import AttentionMask
 from transformer_mt.packing import Segments
 from transformer_mt.training.allocator import give_freed_memory_back, keep_freed_memory
 
@@ -89,9 +90,9 @@ def layer_step(
 
     def step() -> None:
         """Go through the layer, forward and backward."""
-        layout = Layout(segments, segments, causal=True, pattern=decoder.pattern)
+        mask = AttentionMask(segments, segments, causal=True, pattern=decoder.pattern)
         qkv = layer.qkv(x).view(length, 3, settings.num_heads, -1)
-        mixed = way((qkv,), layout, dropout=Dropout(0.0))
+        mixed = way((qkv,), mask, dropout=Dropout(0.0))
         torch.autograd.backward(layer.output(mixed.flatten(1)).sum())
 
     return step
@@ -109,9 +110,9 @@ def encoder_step(
     return lambda: torch.autograd.backward(encoder(tokens, segments).states.sum())
 
 
-def by_mask(projections: tuple[Tensor, ...], layout: Layout, *, dropout: Dropout) -> Tensor:
+def by_mask(projections: tuple[Tensor, ...], mask: AttentionMask, *, dropout: Dropout) -> Tensor:
     """Attend with scores of all queries and keys, whatever the pattern; on the CPU."""
-    return attend_in_groups(projections, layout.plan(projections), dropout=dropout)
+    return attend_in_groups(projections, PackedAttention(mask).plan(projections), dropout=dropout)
 
 
 def fitted_exponent(lengths: Sequence[int], costs: Sequence[float]) -> float:

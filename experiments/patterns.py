@@ -22,7 +22,8 @@ from experiments.lengths import (
     settings_for,
 )
 from transformer_mt.config.model import TransformerSettings
-from transformer_mt.nn.kernels.dispatch import attend, attend_padded
+from transformer_mt.nn.kernels.dispatch import attend
+from transformer_mt.nn.kernels.padded import attend_padded
 
 PATTERNS = ("full", "local", "strided", "fixed")
 CPU = torch.device("cpu")

@@ -19,16 +19,13 @@ from transformer_mt.models.batch_loss import batch_loss
 from transformer_mt.models.build import build_model
 from transformer_mt.nn.dropout import Dropout
 from transformer_mt.nn.kernels.block_sparse import attend_sparsely
-from transformer_mt.nn.kernels.dispatch import (
-    Layout,
-    attend,
-    attend_one_by_one,
-    attend_padded,
-    attend_varlen,
-)
+from transformer_mt.nn.kernels.dispatch import PackedAttention, attend
 from transformer_mt.nn.kernels.flex import attend_flex, flex_kernel_for
-from transformer_mt.nn.kernels.short_attention import has_triton
+from transformer_mt.nn.kernels.padded import attend_padded
+from transformer_mt.nn.kernels.short_attention import attend_one_by_one, has_triton
+from transformer_mt.nn.kernels.varlen import attend_varlen
 from transformer_mt.nn.loss import label_smoothed_linear_cross_entropy
+from transformer_mt.nn.masks import AttentionMask
 from transformer_mt.nn.patterns import Pattern, fixed, strided
 from transformer_mt.packing import Segments
 from transformer_mt.training.distributed import World
@@ -68,11 +65,11 @@ def compare_attention(device: torch.device, *, head_dim: int, lengths: int) -> d
             _attend_plainly, lengths=(queries, keys), causal=causal, pattern=pattern
         )
         here = Segments.of(queries).to(device)
-        layout = Layout(
+        mask = AttentionMask(
             here, Segments.of(keys).to(device) if cross else here, causal=causal, pattern=pattern
         )
         for name, way in _ways_to_attend(device, pattern).items():
-            found = functools.partial(_attend_packed, way=way, layout=layout, cross=cross)
+            found = functools.partial(_attend_packed, way=way, mask=mask, cross=cross)
             for precision in _precisions(device):
                 if way is attend_varlen and precision == "fp32":
                     continue  # the kernel has no fp32
@@ -82,7 +79,7 @@ def compare_attention(device: torch.device, *, head_dim: int, lengths: int) -> d
     return _judged("attention", errors)
 
 
-Way = Callable[[tuple[Tensor, ...], Layout], Tensor]
+Way = Callable[[tuple[Tensor, ...], AttentionMask], Tensor]
 
 
 def _ways_to_attend(device: torch.device, pattern: Pattern | None) -> dict[str, Way]:
@@ -103,30 +100,34 @@ def _ways_to_attend(device: torch.device, pattern: Pattern | None) -> dict[str, 
     return ways
 
 
-def _by_blocks(projections: tuple[Tensor, ...], layout: Layout) -> Tensor:
-    assert layout.pattern is not None
+def _by_blocks(projections: tuple[Tensor, ...], mask: AttentionMask) -> Tensor:
+    assert mask.pattern is not None
     return attend_sparsely(
         projections[0],
-        layout.sparse_plan(),
-        layout.pattern,
-        causal=layout.causal,
+        PackedAttention(mask).sparse_plan,
+        mask.pattern,
+        causal=mask.causal,
         dropout=Dropout(0.0),
     )
 
 
-def _by_flex(projections: tuple[Tensor, ...], layout: Layout) -> Tensor:
+def _by_flex(projections: tuple[Tensor, ...], mask: AttentionMask) -> Tensor:
     """Fails where `flex_attention` cannot be used: `attend` would take blocks then."""
     kernel = flex_kernel_for(projections[0])
     assert kernel is not None, "flex_attention cannot be used here"
-    return attend_flex(projections[0], layout.block_mask(num_heads=projections[0].shape[2]), kernel)
+    return attend_flex(
+        projections[0],
+        PackedAttention(mask).block_mask(num_heads=projections[0].shape[2]),
+        kernel,
+    )
 
 
 def _attend_packed(
-    q: Tensor, k: Tensor, v: Tensor, *, way: Way, layout: Layout, cross: bool
+    q: Tensor, k: Tensor, v: Tensor, *, way: Way, mask: AttentionMask, cross: bool
 ) -> Tensor:
     if cross:
-        return way((q[:, None], torch.stack([k, v], dim=1)), layout)
-    return way((torch.stack([q, k, v], dim=1),), layout)
+        return way((q[:, None], torch.stack([k, v], dim=1)), mask)
+    return way((torch.stack([q, k, v], dim=1),), mask)
 
 
 def _attend_plainly(

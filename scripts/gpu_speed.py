@@ -35,8 +35,8 @@ from transformer_mt.models.compilation import compile_steps
 from transformer_mt.models.seq2seq import Seq2Seq
 from transformer_mt.nn.dropout import Dropout
 from transformer_mt.nn.kernels.choice import Way, both_passes, made_up, seconds_of
-from transformer_mt.nn.kernels.dispatch import attend, attend_one_by_one
-from transformer_mt.nn.kernels.short_attention import CHOICE, has_triton
+from transformer_mt.nn.kernels.dispatch import attend
+from transformer_mt.nn.kernels.short_attention import CHOICE, attend_one_by_one, has_triton
 from transformer_mt.packing import pack_tokens
 from transformer_mt.search.beam_search import beam_search
 from transformer_mt.search.length_penalty import LengthPenalty
@@ -117,7 +117,7 @@ def measure_short_attention(check: Check) -> Results:
     for size in ("base", "big"):
         settings = check.workload.models[size]
         for length in (10, 25, 60, 128):
-            projections, layout = made_up(
+            projections, mask = made_up(
                 [length] * (check.workload.max_tokens // length),
                 "causal",
                 device=check.device,
@@ -126,9 +126,9 @@ def measure_short_attention(check: Check) -> Results:
                 head_dim=settings.d_model // settings.num_heads,
             )
             for name, way in ways.items():
-                both = seconds_of(functools.partial(both_passes, way, projections, layout))
+                both = seconds_of(functools.partial(both_passes, way, projections, mask))
                 with torch.no_grad():
-                    forward = seconds_of(functools.partial(way, projections, layout))
+                    forward = seconds_of(functools.partial(way, projections, mask))
                 results[f"{size}, length {length}, {name}"] = {
                     "forward_ms": round(forward * 1e3, 4),
                     "both_ms": round(both * 1e3, 4),

@@ -314,7 +314,7 @@ def test_self_attention_is_what_values_are_mixed_by(model, batch) -> None:
             model(*batch)
         torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]).double())
         # A shared layer was called several times: the last one counts.
-        qkv = unpack(block._project(seen[-2], layout.positions), layout)
+        qkv = unpack(block.positions.rotate(block._qkv(seen[-2]), layout.positions), layout)
         mixed = weights[:, -1] @ qkv[:, :, 2].transpose(1, 2)
         expected = block.output(mixed.transpose(1, 2).flatten(2))
         torch.testing.assert_close(pack(expected, layout), seen[-1])

@@ -21,7 +21,7 @@ from torch.nn.attention.varlen import varlen_attn  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from torch.utils._pytree import tree_leaves  # noqa: E402
 
-from transformer_mt.nn.kernels import dispatch  # noqa: E402
+from transformer_mt.nn.kernels import varlen  # noqa: E402
 
 CUDA = torch.device("cuda", 0)
 
@@ -31,7 +31,7 @@ def fake_device(capability: tuple[int, int], *, gigabytes: int = 80) -> Iterator
     """Let torch report a CUDA device, and make tensors fake."""
     properties = mock.Mock(total_memory=gigabytes * 10**9, multi_processor_count=132)
     properties.configure_mock(major=capability[0], minor=capability[1], name="a fake device")
-    argument = dispatch.varlen_argument(varlen_attn)
+    argument = varlen.varlen_argument(varlen_attn)
     answers = {
         "torch.cuda.get_device_capability": capability,
         "torch.cuda.get_device_properties": properties,
@@ -39,7 +39,7 @@ def fake_device(capability: tuple[int, int], *, gigabytes: int = 80) -> Iterator
         "torch.cuda.amp.common.amp_definitely_not_available": False,
         "torch.random.fork_rng": contextlib.nullcontext(),
         # There are no numbers to compare.
-        "transformer_mt.nn.kernels.dispatch._tried_varlen": argument,
+        "transformer_mt.nn.kernels.varlen._tried_varlen": argument,
     }
     with contextlib.ExitStack() as stack:
         for name, answer in answers.items():

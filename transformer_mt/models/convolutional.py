@@ -18,10 +18,12 @@ from transformer_mt.nn.convolution import (
     Windows,
     source_of,
 )
-from transformer_mt.nn.kernels.dispatch import Layout
+from transformer_mt.nn.kernels.dispatch import PackedAttention
 from transformer_mt.nn.layers import TokenEmbedding
+from transformer_mt.nn.masks import Attend, AttentionMask
+from transformer_mt.nn.recorded_attention import RecordedAttention
 from transformer_mt.nn.recurrent_attention import Source
-from transformer_mt.packing import Segments, unpack
+from transformer_mt.packing import Segments
 
 
 class ConvolutionalEncoder(nn.Module):
@@ -99,12 +101,15 @@ class ConvolutionalDecoder(ProjectingDecoder):
 
     def forward(self, tgt_in: Tensor, segments: Segments, memory: Memory) -> Tensor:
         """Return states (N, D), whose product with the output weight is the logits."""
-        layout = Layout(segments, memory.segments)
+        attend = PackedAttention(AttentionMask(segments, memory.segments))
+        return self._states(tgt_in, segments, memory, attend)
+
+    def _states(self, tgt_in: Tensor, segments: Segments, memory: Memory, attend: Attend) -> Tensor:
         windows = Windows.of(segments, self.offsets)
         embedded = self.embedding(tgt_in, segments.positions, longest=segments.max_length)
         x: Tensor = embedded
         for layer in self.layers:
-            x = layer(x, embedded, windows, memory=memory.states, layout=layout)
+            x = layer(x, embedded, windows, memory=memory.states, attend=attend)
         return x
 
     def self_attention(self, tgt_in: Tensor, segments: Segments, memory: Memory) -> None:
@@ -112,16 +117,9 @@ class ConvolutionalDecoder(ProjectingDecoder):
 
     def source_attention(self, tgt_in: Tensor, segments: Segments, memory: Memory) -> Tensor:
         """Return the weights of attention to the source (B, L, 1, T, S): see `Decoder`."""
-        source = source_of(memory.states, memory.segments)
-        layout = Layout(segments, memory.segments)
-        windows = Windows.of(segments, self.offsets)
-        embedded = self.embedding(tgt_in, segments.positions, longest=segments.max_length)
-        x, in_block, weights = embedded, unpack(embedded, segments), []
-        for layer in self.layers:
-            y = unpack(layer.block(x, windows), segments)
-            weights.append(layer.attention.weights(y, in_block, source)[:, None])
-            x = layer(x, embedded, windows, memory=memory.states, layout=layout)
-        return torch.stack(weights, dim=1)
+        attend = RecordedAttention(AttentionMask(segments, memory.segments))
+        self._states(tgt_in, segments, memory, attend)
+        return attend.stacked()
 
     def init_state(self, memory: Memory, *, max_length: int) -> "ConvolutionalState":
         """Return the state before the first token; see `models.interfaces.Decoder`."""

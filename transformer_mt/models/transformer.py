@@ -13,9 +13,11 @@ from torch import Tensor, nn
 from transformer_mt.models.interfaces import Memory
 from transformer_mt.models.projection import ProjectingDecoder
 from transformer_mt.nn.decode_cache import KVCache, OpenRows, StepLayout
-from transformer_mt.nn.kernels.dispatch import Layout
+from transformer_mt.nn.kernels.dispatch import PackedAttention
 from transformer_mt.nn.layers import DecoderLayer, EncoderLayer, LayerDropout, TokenEmbedding
+from transformer_mt.nn.masks import Attend, AttentionMask, as_bias
 from transformer_mt.nn.patterns import Pattern
+from transformer_mt.nn.recorded_attention import RecordedAttention
 from transformer_mt.packing import Segments
 from transformer_mt.text.special_ids import PAD_ID
 
@@ -57,21 +59,21 @@ class TransformerEncoder(nn.Module):
 
     def forward(self, src: Tensor, segments: Segments) -> Memory:
         """Encode packed tokens (N,)."""
-        layout = Layout(segments, segments, pattern=self.pattern)
-        x = self.embedding(src, segments.positions, longest=segments.max_length)
-        for layer in self.layer_dropout.kept(self.layers):
-            x = layer(x, layout)
-        return Memory(self.final_norm(x), segments)
+        attend = PackedAttention(AttentionMask(segments, segments, pattern=self.pattern))
+        return Memory(self._states(src, segments, attend), segments)
 
     def self_attention(self, src: Tensor, segments: Segments) -> Tensor:
         """Return the weights of attention among tokens (B, L, H, S, S): see `Encoder`."""
-        layout = Layout(segments, segments, pattern=self.pattern)
+        attend = RecordedAttention(AttentionMask(segments, segments, pattern=self.pattern))
+        self._states(src, segments, attend)
+        return attend.stacked()
+
+    def _states(self, src: Tensor, segments: Segments, attend: Attend) -> Tensor:
         x = self.embedding(src, segments.positions, longest=segments.max_length)
-        weights = []
-        for layer in self.layers:
-            x, of_layer = layer.forward_with_weights(x, layout)
-            weights.append(of_layer)
-        return torch.stack(weights, dim=1)
+        for layer in self.layer_dropout.kept(self.layers):
+            x = layer(x, attend)
+        states: Tensor = self.final_norm(x)
+        return states
 
 
 class TransformerDecoder(ProjectingDecoder):
@@ -110,37 +112,40 @@ class TransformerDecoder(ProjectingDecoder):
 
     def forward(self, tgt_in: Tensor, segments: Segments, memory: Memory) -> Tensor:
         """Return states (N, D), whose product with the output weight is the logits."""
-        layout = Layout(segments, segments, causal=True, pattern=self.pattern)
-        memory_layout = Layout(segments, memory.segments)
-        x = self.embedding(tgt_in, segments.positions, longest=segments.max_length)
-        for layer in self.layer_dropout.kept(self.layers):
-            x = layer(x, layout, memory=memory.states, memory_layout=memory_layout)
-        states: Tensor = self.final_norm(x)
-        return states
+        attend = PackedAttention(self._own_mask(segments))
+        attend_source = PackedAttention(AttentionMask(segments, memory.segments))
+        return self._states(tgt_in, segments, memory, attend, attend_source)
 
     def self_attention(self, tgt_in: Tensor, segments: Segments, memory: Memory) -> Tensor:
         """Return the weights of attention among targets (B, L, H, T, T): see `Decoder`."""
-        return self._attention(tgt_in, segments, memory)[0]
+        attend = RecordedAttention(self._own_mask(segments))
+        attend_source = PackedAttention(AttentionMask(segments, memory.segments))
+        self._states(tgt_in, segments, memory, attend, attend_source)
+        return attend.stacked()
 
     def source_attention(self, tgt_in: Tensor, segments: Segments, memory: Memory) -> Tensor:
         """Return the weights of attention to the source (B, L, H, T, S): see `Decoder`."""
-        return self._attention(tgt_in, segments, memory)[1]
+        attend = PackedAttention(self._own_mask(segments))
+        attend_source = RecordedAttention(AttentionMask(segments, memory.segments))
+        self._states(tgt_in, segments, memory, attend, attend_source)
+        return attend_source.stacked()
 
-    def _attention(
-        self, tgt_in: Tensor, segments: Segments, memory: Memory
-    ) -> tuple[Tensor, Tensor]:
-        """Return the weights of both kinds of attention."""
-        layout = Layout(segments, segments, causal=True, pattern=self.pattern)
-        memory_layout = Layout(segments, memory.segments)
+    def _own_mask(self, segments: Segments) -> AttentionMask:
+        return AttentionMask(segments, segments, causal=True, pattern=self.pattern)
+
+    def _states(
+        self,
+        tgt_in: Tensor,
+        segments: Segments,
+        memory: Memory,
+        attend: Attend,
+        attend_source: Attend,
+    ) -> Tensor:
         x = self.embedding(tgt_in, segments.positions, longest=segments.max_length)
-        own, to_source = [], []
-        for layer in self.layers:
-            x, *weights = layer.forward_with_weights(
-                x, layout, memory=memory.states, memory_layout=memory_layout
-            )
-            own.append(weights[0])
-            to_source.append(weights[1])
-        return torch.stack(own, dim=1), torch.stack(to_source, dim=1)
+        for layer in self.layer_dropout.kept(self.layers):
+            x = layer(x, attend, memory=memory.states, attend_source=attend_source)
+        states: Tensor = self.final_norm(x)
+        return states
 
     def init_state(self, memory: Memory, *, max_length: int) -> "TransformerState":
         """Return the state before the first token; see `models.interfaces.Decoder`."""
@@ -158,7 +163,7 @@ class TransformerDecoder(ProjectingDecoder):
             slot_positions=segments.lengths.new_empty(num_slots),
             past_bias=None,
             memories=memories,
-            memory_bias=_bias_of(segments.padding_mask(), states.dtype)[:, None, None, :]
+            memory_bias=as_bias(segments.padding_mask(), states.dtype)[:, None, None, :]
             if has_padding
             else None,
             num_slots=0,
@@ -182,7 +187,7 @@ class TransformerDecoder(ProjectingDecoder):
             return layout
         num_heads = self.layers[0].self_attention.num_heads
         seen = self.pattern.seen(layout.positions, layout.slot_positions, num_heads=num_heads)
-        bias = _bias_of(seen, self.output.weight.dtype)[None]
+        bias = as_bias(seen, self.output.weight.dtype)[None]
         return replace(
             layout, past_bias=bias if layout.past_bias is None else bias + layout.past_bias
         )
@@ -262,12 +267,3 @@ class TransformerState:
         self.slot_positions = F.pad(self.slot_positions, (0, extra))
         if self.past_bias is not None:
             self.past_bias = F.pad(self.past_bias, (0, extra))
-
-
-def _bias_of(mask: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return 0 where True and -inf where False: the mask as something to add to scores.
-
-    Attention on the CPU would do the same for each layer.
-    """
-    bias = torch.zeros(mask.shape, dtype=dtype, device=mask.device)
-    return bias.masked_fill_(~mask, -torch.inf)

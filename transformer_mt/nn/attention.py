@@ -1,21 +1,42 @@
-"""Multi-head attention over packed sentences, and one step at a time.
+"""Attention: equation 1 of "Attention Is All You Need", and multi-head attention made of it.
 
 Letters: B sentences, N packed tokens, R rows, S source length, T target length, D d_model, H heads,
 G heads of keys and values, K head size, W beam.
 """
 
+import math
+
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from transformer_mt.nn.decode_cache import KVCache, StepLayout
 from transformer_mt.nn.dropout import Dropout
-from transformer_mt.nn.kernels.dispatch import Layout, attend
+from transformer_mt.nn.kernels.step_attention import attend_step
+from transformer_mt.nn.masks import Attend
 from transformer_mt.nn.positions import Positions
 from transformer_mt.packing import Segments, unpack
 
-# From so many on, a step's attention on the CPU is faster as two products and a softmax.
-_MANY_SENTENCES = 8
+
+def attention(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, *, dropout: Dropout | None = None
+) -> Tensor:
+    """Return softmax(Q K^T / sqrt(d_k)) V: scaled dot-product attention.
+
+    Source: Vaswani et al. 2017, section 3.2.1, equation 1.
+
+    Queries are (.., T, K), keys and values (.., S, K). `mask` is added to the scores (.., T, S): 0
+    where a query may attend to a key, -inf where it may not. `dropout` is not in the paper.
+    """
+    weights = attention_weights(q, k, mask)
+    return (weights if dropout is None else dropout(weights)) @ v
+
+
+def attention_weights(q: Tensor, k: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Return softmax(Q K^T / sqrt(d_k)), the weights (.., T, S) of `attention`."""
+    scores = (q / math.sqrt(q.shape[-1])) @ k.transpose(-2, -1)
+    if mask is not None:
+        scores += mask
+    return scores.softmax(dim=-1)
 
 
 class SelfAttention(nn.Module):
@@ -52,28 +73,17 @@ class SelfAttention(nn.Module):
         # In a tuple, so that the scheme is not registered as a part of each layer.
         self._positions = (positions,)
 
-    def forward(self, x: Tensor, layout: Layout) -> Tensor:
+    @property
+    def positions(self) -> Positions:
+        """The scheme that all layers of a side share."""
+        return self._positions[0]
+
+    def forward(self, x: Tensor, attend: Attend) -> Tensor:
         """Attend among packed tokens (N, D)."""
-        qkv = self._project(x, layout.queries.positions)
-        mixed = attend((qkv,), layout, dropout=self.dropout, bias=self.positions.bias)
+        qkv = self.positions.rotate(self._qkv(x), attend.mask.queries.positions)
+        mixed = attend((qkv,), dropout=self.dropout, bias=self.positions.bias)
         output: Tensor = self.output(mixed.flatten(1))
         return output
-
-    def weights(self, x: Tensor, layout: Layout) -> Tensor:
-        """Return the weights (B, H, T, T) by which `forward` mixes; 0 just for what is not seen."""
-        qkv = unpack(self._project(x, layout.queries.positions), layout.queries)
-        q, k, _ = qkv.permute(2, 0, 3, 1, 4)
-        scores = q @ k.transpose(2, 3) * self.head_dim**-0.5
-        places = torch.arange(layout.keys.max_length, device=x.device)
-        if self.positions.bias is not None:
-            scores = scores + self.positions.bias(q, places, places)
-        seen = layout.seen(num_heads=self.num_heads)
-        if seen is None:
-            seen = places <= places[:, None]
-        weights: Tensor = scores.masked_fill(~seen, -torch.inf).softmax(dim=-1)
-        return (
-            weights.clamp(min=1e-30) * seen
-        )  # a softmax gives 0 for scores that are far below, too
 
     def step(self, x: Tensor, layout: StepLayout, *, past: KVCache) -> Tensor:
         """Attend from the next token of each hypothesis (R, D) to it and those before it.
@@ -81,7 +91,7 @@ class SelfAttention(nn.Module):
         `past` (B, G, slots, K) takes up the new keys and values.
         """
         shape = (past.keys.shape[0], layout.positions.shape[0], 3, self.num_heads, self.head_dim)
-        qkv = self.positions.rotate(layout.block(self._products(x)).view(shape), layout.positions)
+        qkv = self.positions.rotate(layout.block(self._qkv(x)).view(shape), layout.positions)
         q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind()
         if self.num_kv_heads < self.num_heads:
             k, v = (part[:, :: self.num_heads // self.num_kv_heads] for part in (k, v))
@@ -89,33 +99,23 @@ class SelfAttention(nn.Module):
         if self.positions.bias is not None:
             of_positions = self.positions.bias(q, layout.positions, layout.slot_positions)
             bias = of_positions if bias is None else bias + of_positions
-        mixed = _attend_step(q, *past.append_(layout.slots, k, v), bias)
-        block = mixed.transpose(1, 2).reshape(-1, self.num_heads * self.head_dim)
-        output: Tensor = self.output(layout.rows(block))
+        mixed = attend_step(q, *past.append_(layout.slots, k, v), bias)
+        output: Tensor = self.output(layout.rows(mixed))
         return output
-
-    @property
-    def positions(self) -> Positions:
-        """The scheme that all layers of a side share."""
-        return self._positions[0]
 
     def empty_cache(self, num_sentences: int, num_slots: int, *, like: Tensor) -> KVCache:
         """Return a cache with room for a number of tokens, typed and placed as `like`."""
         heads = self.num_kv_heads
         return KVCache.empty(num_sentences, heads, num_slots, self.head_dim, like=like)
 
-    def _project(self, x: Tensor, positions: Tensor) -> Tensor:
+    def _qkv(self, x: Tensor) -> Tensor:
         """Return queries, keys and values (N, 3, H, K) of tokens (N, D)."""
-        qkv = self._products(x).view(-1, 3, self.num_heads, self.head_dim)
-        return self.positions.rotate(qkv, positions)
-
-    def _products(self, x: Tensor) -> Tensor:
-        """Return (N, 3HK) of tokens (N, D). Heads that share keys have copies."""
         if self.num_kv_heads == self.num_heads:
             qkv: Tensor = self.qkv(x)
-            return qkv
+            return qkv.view(-1, 3, self.num_heads, self.head_dim)
+        q = self.query(x).view(-1, 1, self.num_heads, self.head_dim)
         kv = self.key_value(x).view(-1, 2, self.num_kv_heads, self.head_dim)
-        return torch.cat([self.query(x), _for_each_head(kv, self.num_heads).flatten(1)], dim=1)
+        return torch.cat([q, _for_each_head(kv, self.num_heads)], dim=1)
 
 
 class CrossAttention(nn.Module):
@@ -144,75 +144,30 @@ class CrossAttention(nn.Module):
         self.output = nn.Linear(width, d_model)
         self.dropout = Dropout(dropout)
 
-    def forward(self, x: Tensor, memory: Tensor, layout: Layout) -> Tensor:
+    def forward(self, x: Tensor, memory: Tensor, attend: Attend) -> Tensor:
         """Attend from packed target tokens (Nt, D) to packed states (Ns, D) of the source."""
         q = self.query(x).view(-1, 1, self.num_heads, self.head_dim)
-        kv = _for_each_head(self._keys_values(memory), self.num_heads)
-        mixed = attend((q, kv), layout, dropout=self.dropout)
+        kv = _for_each_head(self._kv(memory), self.num_heads)
+        mixed = attend((q, kv), dropout=self.dropout)
         output: Tensor = self.output(mixed.flatten(1))
         return output
 
-    def weights(self, x: Tensor, memory: Tensor, layout: Layout) -> Tensor:
-        """Return the weights (B, H, T, S) by which `forward` mixes; 0 for padding of the source."""
-        q = self.query(x).view(-1, self.num_heads, self.head_dim)
-        kv = _for_each_head(self._keys_values(memory), self.num_heads)
-        q, k = unpack(q, layout.queries).transpose(1, 2), unpack(kv[:, 0], layout.keys)
-        scores = q @ k.permute(0, 2, 3, 1) * self.head_dim**-0.5
-        real = layout.keys.padding_mask()[:, None, None, :]
-        weights: Tensor = scores.masked_fill(~real, -torch.inf).softmax(dim=-1)
-        return weights
-
     def keys_values(self, memory: Tensor, segments: Segments) -> KVCache:
         """Compute keys and values of packed source states (Ns, D), once for all steps."""
-        kv = unpack(self._keys_values(memory), segments)
+        kv = unpack(self._kv(memory), segments)
         return KVCache(*kv.permute(2, 0, 3, 1, 4).contiguous())
 
     def step(self, x: Tensor, layout: StepLayout, *, memory: KVCache) -> Tensor:
         """Attend from the next token of each hypothesis (R, D) to `memory` (B, G, S, K)."""
         q = layout.block(self.query(x))
-        q = q.view(memory.keys.shape[0], -1, self.num_heads, self.head_dim)
-        mixed = _attend_step(q.transpose(1, 2), memory.keys, memory.values, layout.memory_bias)
-        block = mixed.transpose(1, 2).reshape(-1, self.num_heads * self.head_dim)
-        output: Tensor = self.output(layout.rows(block))
+        q = q.view(memory.keys.shape[0], -1, self.num_heads, self.head_dim).transpose(1, 2)
+        mixed = attend_step(q, memory.keys, memory.values, layout.memory_bias)
+        output: Tensor = self.output(layout.rows(mixed))
         return output
 
-    def _keys_values(self, memory: Tensor) -> Tensor:
-        kv: Tensor = self.key_value(memory).view(-1, 2, self.num_kv_heads, self.head_dim)
-        return kv
-
-
-def _attend_step(q: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None) -> Tensor:
-    """Attend from the few queries (B, H, W, K) of a step to keys and values (B, G, L, K).
-
-    `bias` broadcasts to (B, H, W, L).
-    """
-    num_sentences, num_heads, num_queries, head_dim = q.shape
-    num_groups = keys.shape[1]
-    if num_groups == num_heads:
-        return _attend_step_of_heads(q, keys, values, bias)
-    # Heads that share keys become more queries of one head.
-    rows = num_heads // num_groups * num_queries
-    q = q.reshape(num_sentences, num_groups, rows, head_dim)
-    if bias is not None and bias.shape[1] > 1:
-        bias = bias.expand(-1, -1, num_queries, -1).reshape(len(bias), num_groups, rows, -1)
-    elif bias is not None and bias.shape[2] > 1:
-        bias = bias.repeat(1, 1, num_heads // num_groups, 1)
-    mixed = _attend_step_of_heads(q, keys, values, bias)
-    return mixed.reshape(num_sentences, num_heads, num_queries, head_dim)
-
-
-def _attend_step_of_heads(q: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None) -> Tensor:
-    """Do as `_attend_step` where each head has keys of its own."""
-    many = q.shape[0] >= _MANY_SENTENCES
-    if not (many and q.device.type == "cpu" and q.dtype == torch.float32):
-        return F.scaled_dot_product_attention(q, keys, values, attn_mask=bias)
-    # Made for many queries, torch's kernel takes 1.5 times as long. It keeps its place in bf16,
-    # where scores and weights rounded to bf16 would cost 0.3 BLEU.
-    scores = (q * q.shape[-1] ** -0.5) @ keys.transpose(2, 3)
-    if bias is not None:
-        scores += bias
-    mixed: Tensor = scores.softmax(-1) @ values
-    return mixed
+    def _kv(self, memory: Tensor) -> Tensor:
+        kv: Tensor = self.key_value(memory)
+        return kv.view(-1, 2, self.num_kv_heads, self.head_dim)
 
 
 def _for_each_head(kv: Tensor, num_heads: int) -> Tensor:

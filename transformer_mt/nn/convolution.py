@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from transformer_mt.nn.dropout import Dropout
-from transformer_mt.nn.kernels.dispatch import Layout, attend
+from transformer_mt.nn.masks import Attend
 from transformer_mt.nn.recurrent_attention import Source
 from transformer_mt.packing import Segments, unpack
 
@@ -103,15 +103,13 @@ class ConvolutionalAttention(nn.Module):
         queries: Tensor = (self.query(x) + embedded) * _OF_SUM
         return queries
 
-    def forward(self, x: Tensor, embedded: Tensor, memory: Tensor, layout: Layout) -> Tensor:
+    def forward(self, x: Tensor, embedded: Tensor, memory: Tensor, attend: Attend) -> Tensor:
         """Attend from packed tokens (Nt, D) to keys and values side by side (Ns, 2D): (Nt, D)."""
         d_model = x.shape[1]
         # Products of queries and keys are not divided by sqrt(D) in this model.
         queries = self.queries(x, embedded) * d_model**0.5
         kv = memory.view(-1, 2, 1, d_model)
-        mixed = attend(
-            (queries.view(-1, 1, 1, d_model).to(kv.dtype), kv), layout, dropout=self._no_dropout
-        )
+        mixed = attend((queries.view(-1, 1, 1, d_model).to(kv.dtype), kv), dropout=self._no_dropout)
         return mixed[:, 0]
 
     def weights(self, x: Tensor, embedded: Tensor, source: Source) -> Tensor:
@@ -133,7 +131,7 @@ class ConvolutionalDecoderLayer(nn.Module):
         self.attention = attention
 
     def forward(
-        self, x: Tensor, embedded: Tensor, windows: Windows, *, memory: Tensor, layout: Layout
+        self, x: Tensor, embedded: Tensor, windows: Windows, *, memory: Tensor, attend: Attend
     ) -> Tensor:
         """Map packed tokens (Nt, D) to (Nt, D).
 
@@ -142,10 +140,10 @@ class ConvolutionalDecoderLayer(nn.Module):
             embedded: The embeddings of the target.
             windows: What each token sees: nothing behind it.
             memory: Keys and values of the source (Ns, 2D).
-            layout: Who attends to whom.
+            attend: Attention to the source.
         """
         y = self.block(x, windows)
-        return self._sums(x, y, self.attention(y, embedded, memory, layout))
+        return self._sums(x, y, self.attention(y, embedded, memory, attend))
 
     def step(self, x: Tensor, embedded: Tensor, window: Tensor, source: Source) -> Tensor:
         """Map the next token of each hypothesis (B, W, D), which sees (B, W, K, D)."""

@@ -5,7 +5,7 @@ Every block acts on packed tokens (N, D) and takes the blocks that it is made of
 
 import math
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from transformer_mt.nn.attention import CrossAttention, SelfAttention
 from transformer_mt.nn.decode_cache import KVCache, StepLayout
 from transformer_mt.nn.dropout import Dropout
-from transformer_mt.nn.kernels.dispatch import Layout
+from transformer_mt.nn.masks import Attend
 from transformer_mt.nn.positions import Positions
 
 
@@ -146,18 +146,10 @@ class EncoderLayer(nn.Module):
         self.residual = residual
         self.dropout = Dropout(dropout)
 
-    def forward(self, x: Tensor, layout: Layout) -> Tensor:
+    def forward(self, x: Tensor, attend: Attend) -> Tensor:
         """Map packed tokens (N, D) to (N, D)."""
-        return self._sublayers(x, lambda x: self.self_attention(x, layout))
-
-    def forward_with_weights(self, x: Tensor, layout: Layout) -> tuple[Tensor, Tensor]:
-        """Do as `forward`, and return also the weights of self-attention (B, H, S, S)."""
-        attend, weights = _with_weights(self.self_attention, layout)
-        x = self._sublayers(x, attend)
-        return x, weights[0]
-
-    def _sublayers(self, x: Tensor, self_attention: Sublayer) -> Tensor:
-        x = self.residual(x, self_attention, self.self_attention_norm, self.dropout)
+        attention: Sublayer = lambda x: self.self_attention(x, attend)  # noqa: E731
+        x = self.residual(x, attention, self.self_attention_norm, self.dropout)
         return self.residual(x, self.feed_forward, self.feed_forward_norm, self.dropout)
 
 
@@ -186,27 +178,14 @@ class DecoderLayer(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(
-        self, x: Tensor, layout: Layout, *, memory: Tensor, memory_layout: Layout
+        self, x: Tensor, attend: Attend, *, memory: Tensor, attend_source: Attend
     ) -> Tensor:
         """Map packed target tokens (Nt, D) to (Nt, D), given packed source states (Ns, D)."""
         return self._sublayers(
             x,
-            lambda x: self.self_attention(x, layout),
-            lambda x: self.cross_attention(x, memory, memory_layout),
+            lambda x: self.self_attention(x, attend),
+            lambda x: self.cross_attention(x, memory, attend_source),
         )
-
-    def forward_with_weights(
-        self, x: Tensor, layout: Layout, *, memory: Tensor, memory_layout: Layout
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Do as `forward`, and return also the weights of attention.
-
-        Returns:
-            (Nt, D); weights among targets (B, H, T, T); weights on the source (B, H, T, S).
-        """
-        attend_to_itself, own = _with_weights(self.self_attention, layout)
-        attend_to_source, on_source = _with_weights(self.cross_attention, memory, memory_layout)
-        x = self._sublayers(x, attend_to_itself, attend_to_source)
-        return x, own[0], on_source[0]
 
     def step(self, x: Tensor, layout: StepLayout, *, past: KVCache, memory: KVCache) -> Tensor:
         """Map the next token of each hypothesis (R, D) to (R, D).
@@ -227,21 +206,6 @@ class DecoderLayer(nn.Module):
         x = self.residual(x, self_attention, self.self_attention_norm, self.dropout)
         x = self.residual(x, cross_attention, self.cross_attention_norm, self.dropout)
         return self.residual(x, self.feed_forward, self.feed_forward_norm, self.dropout)
-
-
-def _with_weights(
-    attention: SelfAttention | CrossAttention, *context: Any
-) -> tuple[Sublayer, list[Tensor]]:
-    """Return attention to a context as a sublayer, and a list in which it leaves its weights."""
-    weights: list[Tensor] = []
-
-    def attend(x: Tensor) -> Tensor:
-        """Attend from (N, D), and keep the weights (B, H, T, S)."""
-        weights.append(attention.weights(x, *context))
-        mixed: Tensor = attention(x, *context)
-        return mixed
-
-    return attend, weights
 
 
 def rms_norm(d_model: int) -> nn.Module:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from transformer_mt.nn.kernels.length_groups import Blocks, length_groups
+from transformer_mt.nn.masks import as_bias
 from transformer_mt.packing import Segments, pack, unpack
 
 
@@ -29,9 +30,7 @@ class Source(NamedTuple):
     @classmethod
     def of(cls, keys: Tensor, values: Tensor, segments: Segments) -> "Source":
         """Join padded keys and values with the bias that hides their padding."""
-        padding = ~segments.padding_mask()[:, None]
-        bias = torch.zeros(padding.shape, dtype=keys.dtype, device=keys.device)
-        return cls(keys, values, bias.masked_fill_(padding, -torch.inf))
+        return cls(keys, values, as_bias(segments.padding_mask()[:, None], keys.dtype))
 
     def select(self, sentences: Tensor) -> "Source":
         """Return copies of the sentences that are named (B',)."""

@@ -14,7 +14,7 @@ from torch import nn
 from transformer_mt.data.batches import eval_batches
 from transformer_mt.data.pairs import pack_pairs
 from transformer_mt.errors import brief
-from transformer_mt.nn.kernels import dispatch
+from transformer_mt.nn.kernels import varlen
 from transformer_mt.text.special_ids import UNK_ID
 
 logger = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ def compile_layers(
     # The answer depends on the device alone, and cannot be found in compiled code.
     # Only a constant that guards know will do, such as a string: a function would not.
     torch.compiler.assume_constant_result(  # type: ignore[no-untyped-call]
-        dispatch.varlen_argument_of
+        varlen.varlen_argument_of
     )
     stacks = (module for module in model.modules() if isinstance(module, nn.ModuleList))
     layers = [layer for stack in stacks for layer in stack if not _is_recurrent(layer)]

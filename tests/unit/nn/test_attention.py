@@ -8,16 +8,12 @@ from torch import Tensor
 from torch.nn.attention.varlen import varlen_attn
 
 from transformer_mt.nn.dropout import Dropout
-from transformer_mt.nn.kernels import dispatch
-from transformer_mt.nn.kernels.cpu_attention import group_by_length
-from transformer_mt.nn.kernels.dispatch import (
-    Layout,
-    attend,
-    attend_padded,
-    attend_varlen,
-    compare_varlen,
-    varlen_argument,
-)
+from transformer_mt.nn.kernels import varlen
+from transformer_mt.nn.kernels.dispatch import attend
+from transformer_mt.nn.kernels.length_groups import group_by_length
+from transformer_mt.nn.kernels.padded import attend_padded
+from transformer_mt.nn.kernels.varlen import attend_varlen, compare_varlen, varlen_argument
+from transformer_mt.nn.masks import AttentionMask
 from transformer_mt.packing import Segments
 
 NUM_HEADS, HEAD_DIM = 2, 3
@@ -52,15 +48,15 @@ def triple_loop(
 
 def case(
     kind: str, q_lengths: list[int], k_lengths: list[int]
-) -> tuple[tuple[Tensor, ...], Layout, Callable[..., Tensor]]:
-    """Return projections, their layout, and the definition as a function of the projections."""
+) -> tuple[tuple[Tensor, ...], AttentionMask, Callable[..., Tensor]]:
+    """Return projections, their mask, and the definition as a function of the projections."""
     torch.manual_seed(3)
     queries = Segments.of(q_lengths)
     if kind == "cross":
-        layout = Layout(queries, Segments.of(k_lengths))
+        mask = AttentionMask(queries, Segments.of(k_lengths))
         sizes = [(sum(q_lengths), 1), (sum(k_lengths), 2)]
     else:
-        layout = Layout(queries, queries, causal=kind == "causal")
+        mask = AttentionMask(queries, queries, causal=kind == "causal")
         sizes, k_lengths = [(sum(q_lengths), 3)], q_lengths
     projections = tuple(
         torch.randn(*size, NUM_HEADS, HEAD_DIM, dtype=torch.float64, requires_grad=True)
@@ -69,9 +65,9 @@ def case(
 
     def definition(*projections: Tensor) -> Tensor:
         q, k, v = (part for x in projections for part in x.unbind(1))
-        return triple_loop(q, k, v, q_lengths, k_lengths, layout.causal)
+        return triple_loop(q, k, v, q_lengths, k_lengths, mask.causal)
 
-    return projections, layout, definition
+    return projections, mask, definition
 
 
 WAYS: dict[str, Callable[..., Tensor]] = {"chosen": attend, "padded": attend_padded}
@@ -83,8 +79,8 @@ WAYS: dict[str, Callable[..., Tensor]] = {"chosen": attend, "padded": attend_pad
 def test_attention_equals_a_triple_loop(
     way: str, kind: str, q_lengths: list[int], k_lengths: list[int]
 ) -> None:
-    projections, layout, definition = case(kind, q_lengths, k_lengths)
-    found = WAYS[way](projections, layout, dropout=NO_DROPOUT)
+    projections, mask, definition = case(kind, q_lengths, k_lengths)
+    found = WAYS[way](projections, mask, dropout=NO_DROPOUT)
     expected = definition(*projections)
     torch.testing.assert_close(found, expected)
     weights = torch.randn_like(expected)
@@ -96,13 +92,13 @@ def test_attention_equals_a_triple_loop(
 
 @pytest.mark.parametrize("kind", ["self", "causal", "cross"])
 def test_neighbours_change_nothing(kind: str) -> None:
-    projections, layout, _ = case(kind, [5, 30, 2], [3, 4, 25])
-    together = attend(projections, layout, dropout=NO_DROPOUT)
+    projections, mask, _ = case(kind, [5, 30, 2], [3, 4, 25])
+    together = attend(projections, mask, dropout=NO_DROPOUT)
     own = [
         x[layout_part] for x, layout_part in zip(projections, (slice(5), slice(3)), strict=False)
     ]
     queries = Segments.of([5])
-    alone = Layout(queries, Segments.of([3]) if kind == "cross" else queries, layout.causal)
+    alone = AttentionMask(queries, Segments.of([3]) if kind == "cross" else queries, mask.causal)
     torch.testing.assert_close(attend(tuple(own), alone, dropout=NO_DROPOUT), together[:5])
 
 
@@ -110,13 +106,13 @@ def test_neighbours_change_nothing(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["self", "causal", "cross"])
 @pytest.mark.parametrize("way", WAYS)
 def test_a_sentence_that_is_nan_spoils_no_other(way: str, kind: str, damaged: int) -> None:
-    projections, layout, _ = case(kind, [5, 30, 2], [3, 4, 25])
-    own = [torch.arange(3).repeat_interleave(layout.queries.lengths) == damaged]
-    own += [torch.arange(3).repeat_interleave(layout.keys.lengths) == damaged]
+    projections, mask, _ = case(kind, [5, 30, 2], [3, 4, 25])
+    own = [torch.arange(3).repeat_interleave(mask.queries.lengths) == damaged]
+    own += [torch.arange(3).repeat_interleave(mask.keys.lengths) == damaged]
     others = ~own[0]
 
     def mixed_and_gradients(*projections: Tensor) -> list[Tensor]:
-        mixed = WAYS[way](projections, layout, dropout=NO_DROPOUT)[others]
+        mixed = WAYS[way](projections, mask, dropout=NO_DROPOUT)[others]
         gradients = torch.autograd.grad(mixed.square().sum(), projections)
         return [mixed, *(x[~gone] for x, gone in zip(gradients, own, strict=False))]
 
@@ -135,18 +131,18 @@ def test_attention_dropout_drops_weights_and_keeps_their_mean() -> None:
     qkv = torch.zeros(sum(lengths), 3, 1, 1)
     qkv[::4, 2] = 1
     torch.manual_seed(1)
-    weights = attend((qkv,), Layout(segments, segments), dropout=Dropout(0.3)).flatten()
+    weights = attend((qkv,), AttentionMask(segments, segments), dropout=Dropout(0.3)).flatten()
     torch.testing.assert_close(weights.unique(), torch.tensor([0, 0.25 / 0.7]), rtol=1e-4, atol=0)
     assert (weights == 0).float().mean().item() == pytest.approx(0.3, abs=0.025)
 
 
 def test_gradient_with_attention_dropout_is_exact() -> None:
-    projections, layout, _ = case("causal", [3, 6, 2], [])
+    projections, mask, _ = case("causal", [3, 6, 2], [])
     dropout = Dropout(0.4)
 
     def attend_with_seed(*projections: Tensor) -> Tensor:
         torch.manual_seed(7)
-        return attend(projections, layout, dropout=dropout)
+        return attend(projections, mask, dropout=dropout)
 
     assert torch.autograd.gradcheck(attend_with_seed, projections)
 
@@ -154,13 +150,13 @@ def test_gradient_with_attention_dropout_is_exact() -> None:
 @pytest.mark.parametrize("kind", ["self", "causal", "cross"])
 def test_projections_in_bf16_are_attended_in_fp32(kind: str) -> None:
     """And what comes out is in bf16 again, with and without autocast."""
-    projections, layout, definition = case(kind, [3, 1, 4], [2, 5, 1])
+    projections, mask, definition = case(kind, [3, 1, 4], [2, 5, 1])
     expected = definition(*projections)
     grads = torch.autograd.grad(expected.sum(), projections)
     rounded = tuple(x.detach().bfloat16().requires_grad_() for x in projections)
     for enabled in (False, True):
         with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
-            mixed = attend(rounded, layout, dropout=NO_DROPOUT)
+            mixed = attend(rounded, mask, dropout=NO_DROPOUT)
             found = torch.autograd.grad(mixed.sum(), rounded)
         for exact, x in zip((expected, *grads), (mixed, *found), strict=True):
             assert x.dtype == torch.bfloat16
@@ -196,7 +192,7 @@ def varlen_of_2_13(  # type: ignore[no-untyped-def]
 def use_as_varlen(monkeypatch: pytest.MonkeyPatch, kernel: Callable[..., Any]) -> None:
     argument = varlen_argument(kernel)
     monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", kernel)
-    monkeypatch.setattr(dispatch, "varlen_argument_of", lambda device: argument)
+    monkeypatch.setattr(varlen, "varlen_argument_of", lambda device: argument)
 
 
 @pytest.mark.parametrize("kernel", [varlen_of_2_10, varlen_of_2_13])
@@ -205,14 +201,14 @@ def test_every_signature_of_the_packed_kernel_is_understood(
     kernel: Callable[..., Any], kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use_as_varlen(monkeypatch, kernel)
-    projections, layout, definition = case(kind, [3, 1, 4], [2, 5, 1])
-    torch.testing.assert_close(attend_varlen(projections, layout), definition(*projections))
+    projections, mask, definition = case(kind, [3, 1, 4], [2, 5, 1])
+    torch.testing.assert_close(attend_varlen(projections, mask), definition(*projections))
 
 
 def by_packed_kernel(
-    projections: tuple[Tensor, ...], layout: Layout, *, dropout: Dropout
+    projections: tuple[Tensor, ...], mask: AttentionMask, *, dropout: Dropout
 ) -> Tensor:
-    return attend_varlen(projections, layout)
+    return attend_varlen(projections, mask)
 
 
 @pytest.mark.parametrize(("q_lengths", "k_lengths"), LENGTHS)
@@ -226,7 +222,7 @@ def test_a_tail_mixes_with_no_sentence(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     use_as_varlen(monkeypatch, varlen_of_2_10)
-    projections, layout, definition = case(kind, q_lengths, k_lengths)
+    projections, mask, definition = case(kind, q_lengths, k_lengths)
     expected = definition(*projections)
     weights = torch.randn_like(expected)
     tails = 11, 2
@@ -236,7 +232,7 @@ def test_a_tail_mixes_with_no_sentence(
         torch.cat([x, torch.full((tail, *x.shape[1:]), 9.0, dtype=x.dtype)])
         for x, tail in zip(projections, tails, strict=False)
     )
-    found = way(rows, Layout(queries, keys, layout.causal), dropout=NO_DROPOUT)
+    found = way(rows, AttentionMask(queries, keys, mask.causal), dropout=NO_DROPOUT)
     assert len(found) == queries.num_rows
     assert found.isfinite().all()
     torch.testing.assert_close(found[: len(expected)], expected)
@@ -277,13 +273,13 @@ def test_packed_attention_compiles_once_for_all_sizes(
 
     use_as_varlen(monkeypatch, kernel)
     torch._dynamo.reset()
-    torch.compiler.assume_constant_result(dispatch.varlen_argument_of)
+    torch.compiler.assume_constant_result(varlen.varlen_argument_of)
     compiled = torch.compile(attend_varlen, backend="eager", fullgraph=True, dynamic=True)
     with torch._dynamo.config.patch(error_on_recompile=True):
         for lengths in ([5, 2, 9], [3, 8], [11]):
-            layout = Layout(*[Segments.of(lengths, num_tail_rows=7)] * 2, causal=causal)
-            qkv = torch.randn(layout.queries.num_rows, 3, 2, 8)
-            torch.testing.assert_close(compiled((qkv,), layout), attend_varlen((qkv,), layout))
+            mask = AttentionMask(*[Segments.of(lengths, num_tail_rows=7)] * 2, causal=causal)
+            qkv = torch.randn(mask.queries.num_rows, 3, 2, 8)
+            torch.testing.assert_close(compiled((qkv,), mask), attend_varlen((qkv,), mask))
 
 
 @pytest.mark.gpu
@@ -301,7 +297,7 @@ def test_gpu_attention_equals_the_cpu(kind: str, dtype: torch.dtype) -> None:
         keys = Segments.of(k_lengths).to(device) if kind == "cross" else queries
         inputs = (qkv[0], kv) if kind == "cross" else (qkv[2],)
         inputs = tuple(x.to(device, type_).requires_grad_() for x in inputs)
-        mixed = attend(inputs, Layout(queries, keys, kind == "causal"), dropout=NO_DROPOUT)
+        mixed = attend(inputs, AttentionMask(queries, keys, kind == "causal"), dropout=NO_DROPOUT)
         grads = torch.autograd.grad(mixed.float().square().sum(), inputs)
         results.append([x.float().cpu() for x in (mixed, *grads)])
     tolerance = 2e-4 if dtype == torch.float32 else 5e-2

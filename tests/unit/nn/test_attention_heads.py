@@ -11,7 +11,8 @@ from transformer_mt.config.model import TransformerSettings
 from transformer_mt.errors import ConfigError
 from transformer_mt.models.build import build_model
 from transformer_mt.nn.attention import CrossAttention, SelfAttention
-from transformer_mt.nn.kernels.dispatch import Layout
+from transformer_mt.nn.kernels.dispatch import PackedAttention
+from transformer_mt.nn.masks import AttentionMask
 from transformer_mt.nn.positions import Positions
 from transformer_mt.packing import Segments
 
@@ -55,7 +56,9 @@ def test_self_attention_equals_the_definition(num_kv_heads: int) -> None:
         q = block.query(x).view(-1, NUM_HEADS, HEAD_DIM)
         k, v = block.key_value(x).view(-1, 2, num_kv_heads, HEAD_DIM).unbind(1)
     expected = definition(q, k, v, block.output, (LENGTHS, LENGTHS))
-    torch.testing.assert_close(block(x, Layout(segments, segments)), expected)
+    torch.testing.assert_close(
+        block(x, PackedAttention(AttentionMask(segments, segments))), expected
+    )
 
 
 @num_kv_heads_tried
@@ -68,8 +71,8 @@ def test_cross_attention_equals_the_definition(num_kv_heads: int) -> None:
     q = block.query(x).view(-1, NUM_HEADS, HEAD_DIM)
     k, v = block.key_value(memory).view(-1, 2, num_kv_heads, HEAD_DIM).unbind(1)
     expected = definition(q, k, v, block.output, (LENGTHS, SRC_LENGTHS))
-    layout = Layout(Segments.of(LENGTHS), Segments.of(SRC_LENGTHS))
-    torch.testing.assert_close(block(x, memory, layout), expected)
+    attend = PackedAttention(AttentionMask(Segments.of(LENGTHS), Segments.of(SRC_LENGTHS)))
+    torch.testing.assert_close(block(x, memory, attend), expected)
 
 
 def test_a_decoder_keeps_shared_keys_once() -> None:

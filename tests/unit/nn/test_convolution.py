@@ -9,7 +9,8 @@ import torch.nn.functional as F
 from transformer_mt.config.convolutional import ConvolutionalSettings
 from transformer_mt.models.build import build_model
 from transformer_mt.nn.convolution import ConvolutionalAttention, GatedConvolution, Windows
-from transformer_mt.nn.kernels.dispatch import Layout
+from transformer_mt.nn.kernels.dispatch import PackedAttention
+from transformer_mt.nn.masks import AttentionMask
 from transformer_mt.packing import Segments
 
 D = 6
@@ -45,8 +46,8 @@ def test_attention_equals_a_triple_loop() -> None:
     src_lengths = [2, 4, 1, 3]
     x, embedded = torch.randn(2, sum(LENGTHS), D, dtype=torch.float64)
     memory = torch.randn(sum(src_lengths), 2 * D, dtype=torch.float64)
-    layout = Layout(Segments.of(LENGTHS), Segments.of(src_lengths))
-    rows = iter(attention(x, embedded, memory, layout))
+    attend = PackedAttention(AttentionMask(Segments.of(LENGTHS), Segments.of(src_lengths)))
+    rows = iter(attention(x, embedded, memory, attend))
     w, bias = attention.query.weight.tolist(), attention.query.bias.tolist()
     sides = (x.split(LENGTHS), embedded.split(LENGTHS), memory.split(src_lengths))
     for x_b, e_b, memory_b in zip(*sides, strict=True):

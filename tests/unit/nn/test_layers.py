@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from tests.saved import saved_bytes
 from transformer_mt.nn.attention import CrossAttention, SelfAttention
 from transformer_mt.nn.dropout import Dropout
-from transformer_mt.nn.kernels.dispatch import Layout
+from transformer_mt.nn.kernels.dispatch import PackedAttention
 from transformer_mt.nn.layers import (
     DecoderLayer,
     EncoderLayer,
@@ -22,6 +22,7 @@ from transformer_mt.nn.layers import (
     pre_norm,
     rms_norm,
 )
+from transformer_mt.nn.masks import AttentionMask
 from transformer_mt.nn.positions import Positions
 from transformer_mt.packing import Segments, unpack
 
@@ -97,7 +98,9 @@ def test_encoder_layer_equals_that_of_torch(norm: str, activation: str) -> None:
     x = torch.randn(11, D_MODEL, dtype=torch.float64)
     real = segments.padding_mask()
     expected = theirs(unpack(x, segments), src_key_padding_mask=~real)[real]
-    torch.testing.assert_close(ours(x, Layout(segments, segments)), expected)
+    torch.testing.assert_close(
+        ours(x, PackedAttention(AttentionMask(segments, segments))), expected
+    )
 
 
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
@@ -127,9 +130,9 @@ def test_decoder_layer_equals_that_of_torch(norm: str, activation: str) -> None:
     )[segments.padding_mask()]
     found = ours(
         x,
-        Layout(segments, segments, causal=True),
+        PackedAttention(AttentionMask(segments, segments, causal=True)),
         memory=memory,
-        memory_layout=Layout(segments, src_segments),
+        attend_source=PackedAttention(AttentionMask(segments, src_segments)),
     )
     torch.testing.assert_close(found, expected)
 
@@ -202,7 +205,10 @@ def test_heads_that_do_not_divide_the_width_are_refused() -> None:
 def test_a_layer_keeps_a_bounded_number_of_bytes_for_its_backward_pass(dtype: torch.dtype) -> None:
     length, d_model, d_ff, num_heads = 16, 64, 256, 4
     segments = Segments.of([length] * 4)
-    layout, masked = Layout(segments, segments), Layout(segments, segments, causal=True)
+    attend, attend_masked = (
+        PackedAttention(AttentionMask(segments, segments, causal=causal))
+        for causal in (False, True)
+    )
     block = {"residual": post_norm, "dropout": 0.1}
 
     def attention(kind: type[SelfAttention | CrossAttention], **positions: Positions) -> nn.Module:
@@ -229,9 +235,9 @@ def test_a_layer_keeps_a_bounded_number_of_bytes_for_its_backward_pass(dtype: to
     # A byte for each element that dropout sees; weights of attention and two numbers of a norm.
     others_of_encoder = 2 * d_model + 4 * num_heads * length + 2 * 2 * 4
     others_of_decoder = 3 * d_model + 2 * 4 * num_heads * length + 3 * 2 * 4
-    assert saved_bytes(encoder, x, layout) <= 4 * length * (
+    assert saved_bytes(encoder, x, attend) <= 4 * length * (
         dtype.itemsize * numbers_of_encoder + others_of_encoder
     )
-    assert saved_bytes(decoder, x, masked, memory=memory, memory_layout=layout) <= 4 * length * (
-        dtype.itemsize * numbers_of_decoder + others_of_decoder
-    )
+    assert saved_bytes(
+        decoder, x, attend_masked, memory=memory, attend_source=attend
+    ) <= 4 * length * (dtype.itemsize * numbers_of_decoder + others_of_decoder)

@@ -18,7 +18,9 @@ from transformer_mt.nn.dropout import Dropout
 from transformer_mt.nn.kernels import block_sparse as sparse
 from transformer_mt.nn.kernels import flex
 from transformer_mt.nn.kernels.block_sparse import attend_sparsely, make_sparse_plan
-from transformer_mt.nn.kernels.dispatch import Layout, attend, attend_padded
+from transformer_mt.nn.kernels.dispatch import PackedAttention, attend
+from transformer_mt.nn.kernels.padded import attend_padded
+from transformer_mt.nn.masks import AttentionMask
 from transformer_mt.nn.patterns import Pattern, fixed, local, strided
 from transformer_mt.packing import Segments
 
@@ -67,19 +69,21 @@ PATTERNS: dict[str, tuple[Pattern, Seen]] = {
 LENGTHS = [[23], [1, 7, 4], [43, 3, 21, 17, 5, 39]]
 
 
-def sparsely(projections: tuple[Tensor, ...], layout: Layout, *, dropout: Dropout) -> Tensor:
+def sparsely(projections: tuple[Tensor, ...], mask: AttentionMask, *, dropout: Dropout) -> Tensor:
     return attend_sparsely(
-        projections[0], layout.sparse_plan(), layout.pattern, causal=layout.causal, dropout=dropout
+        projections[0],
+        PackedAttention(mask).sparse_plan,
+        mask.pattern,
+        causal=mask.causal,
+        dropout=dropout,
     )
 
 
 def sparsely_in_one_group(
-    projections: tuple[Tensor, ...], layout: Layout, *, dropout: Dropout
+    projections: tuple[Tensor, ...], mask: AttentionMask, *, dropout: Dropout
 ) -> Tensor:
-    plan = make_sparse_plan(layout.keys, layout.pattern, causal=layout.causal, by_length=False)
-    return attend_sparsely(
-        projections[0], plan, layout.pattern, causal=layout.causal, dropout=dropout
-    )
+    plan = make_sparse_plan(mask.keys, mask.pattern, causal=mask.causal, by_length=False)
+    return attend_sparsely(projections[0], plan, mask.pattern, causal=mask.causal, dropout=dropout)
 
 
 WAYS: dict[str, Callable[..., Tensor]] = {
@@ -132,8 +136,8 @@ def test_attention_equals_a_triple_loop_over_what_is_seen(
     rows = torch.cat([qkv.detach(), torch.full((5, *shape[1:]), 9.0)]).requires_grad_()
     segments = Segments.of(lengths, num_tail_rows=5)
     for way in WAYS.values():
-        layout = Layout(segments, segments, causal=causal, pattern=pattern)
-        found = way((rows,), layout, dropout=NO_DROPOUT)
+        mask = AttentionMask(segments, segments, causal=causal, pattern=pattern)
+        found = way((rows,), mask, dropout=NO_DROPOUT)
         torch.testing.assert_close(found[:-5], expected)
         (gradient,) = torch.autograd.grad((found[:-5] * weights).sum(), rows)
         torch.testing.assert_close(gradient[:-5], exact)
@@ -150,11 +154,11 @@ def test_how_many_scores_are_computed_at_once_changes_nothing(
     segments = Segments.of([20, 18, 19, 3, 17])
     qkv = torch.randn(77, 3, NUM_HEADS, HEAD_DIM, dtype=torch.float64, requires_grad=True)
     for causal in (False, True):
-        layout = Layout(segments, segments, causal=causal, pattern=PATTERNS[name][0])
+        mask = AttentionMask(segments, segments, causal=causal, pattern=PATTERNS[name][0])
         results = []
         for number in (1 << 20, at_once):
             monkeypatch.setitem(sparse._SCORES_AT_ONCE, "cpu", number)
-            mixed = sparsely((qkv,), layout, dropout=NO_DROPOUT)
+            mixed = sparsely((qkv,), mask, dropout=NO_DROPOUT)
             results.append((mixed, torch.autograd.grad(mixed.square().sum(), qkv)[0]))
         torch.testing.assert_close(results[1], results[0])
 
@@ -164,23 +168,24 @@ def test_long_sentences_are_attended_in_blocks_and_short_ones_by_a_mask(
 ) -> None:
     for length, in_blocks in ((40, False), (400, True)):
         segments = Segments.of([length])
-        layout = Layout(segments, segments, causal=True, pattern=strided(20, split=False))
-        attend((torch.randn(length, 3, 1, 4),), layout, dropout=NO_DROPOUT)
-        assert bool(layout._sparse_plan) == in_blocks
+        mask = AttentionMask(segments, segments, causal=True, pattern=strided(20, split=False))
+        attend_packed = PackedAttention(mask)
+        attend_packed((torch.randn(length, 3, 1, 4),), dropout=NO_DROPOUT)
+        assert ("sparse_plan" in vars(attend_packed)) == in_blocks
 
 
 def test_the_gradient_of_blocks_with_attention_dropout_is_exact() -> None:
     torch.manual_seed(3)
     segments = Segments.of([9, 4])
-    layout = Layout(segments, segments, causal=True, pattern=fixed(3, 1, split=False))
+    mask = AttentionMask(segments, segments, causal=True, pattern=fixed(3, 1, split=False))
     qkv = torch.randn(13, 3, 2, 2, dtype=torch.float64, requires_grad=True)
     dropout = Dropout(0.4)
 
     def attend_with_seed(qkv: Tensor) -> Tensor:
         torch.manual_seed(7)
-        return sparsely((qkv,), layout, dropout=dropout)
+        return sparsely((qkv,), mask, dropout=dropout)
 
-    assert (attend_with_seed(qkv) != sparsely((qkv,), layout, dropout=NO_DROPOUT)).any()
+    assert (attend_with_seed(qkv) != sparsely((qkv,), mask, dropout=NO_DROPOUT)).any()
     assert torch.autograd.gradcheck(attend_with_seed, qkv)
 
 
@@ -188,11 +193,11 @@ def test_the_gradient_of_blocks_with_attention_dropout_is_exact() -> None:
 def test_blocks_of_bf16_are_attended_in_fp32(enabled: bool) -> None:
     torch.manual_seed(3)
     segments = Segments.of([30, 11])
-    layout = Layout(segments, segments, pattern=strided(5, split=False))
+    mask = AttentionMask(segments, segments, pattern=strided(5, split=False))
     qkv = torch.randn(41, 3, 2, 8).bfloat16()
-    expected = sparsely((qkv.double(),), layout, dropout=NO_DROPOUT)
+    expected = sparsely((qkv.double(),), mask, dropout=NO_DROPOUT)
     with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
-        found = sparsely((qkv,), layout, dropout=NO_DROPOUT)
+        found = sparsely((qkv,), mask, dropout=NO_DROPOUT)
     assert found.dtype == torch.bfloat16
     torch.testing.assert_close(found.double(), expected, atol=0.01, rtol=0.01)
 
@@ -209,10 +214,10 @@ def test_blocks_of_flex_attention_hold_all_that_is_seen(name: str, causal: bool)
     torch.manual_seed(3)
     segments = Segments.of([150, 3, 70], num_tail_rows=5)
     qkv = torch.randn(segments.num_rows, 3, NUM_HEADS, 16)
-    layout = Layout(segments, segments, causal=causal, pattern=pattern)
-    block_mask = layout.block_mask(num_heads=NUM_HEADS)
+    mask = AttentionMask(segments, segments, causal=causal, pattern=pattern)
+    block_mask = PackedAttention(mask).block_mask(num_heads=NUM_HEADS)
     found = flex.attend_flex(qkv, block_mask, flex_attention)
-    expected = attend_padded((qkv,), layout, dropout=NO_DROPOUT)
+    expected = attend_padded((qkv,), mask, dropout=NO_DROPOUT)
     torch.testing.assert_close(found[:-5], expected[:-5])
     assert found.isfinite().all()
     kinds = NUM_HEADS if "split" in name else None

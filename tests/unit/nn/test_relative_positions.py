@@ -8,8 +8,11 @@ from torch import Tensor
 
 from transformer_mt.nn.attention import SelfAttention
 from transformer_mt.nn.dropout import Dropout
-from transformer_mt.nn.kernels.dispatch import Layout, attend, attend_in_blocks, attend_padded
+from transformer_mt.nn.kernels.dispatch import PackedAttention, attend
+from transformer_mt.nn.kernels.padded import attend_by_length, attend_padded
+from transformer_mt.nn.masks import AttentionMask
 from transformer_mt.nn.positions import Positions
+from transformer_mt.nn.recorded_attention import RecordedAttention
 from transformer_mt.nn.relative_positions import (
     AlibiPositions,
     RelativeBias,
@@ -98,7 +101,7 @@ def test_attention_with_a_scheme_equals_a_triple_loop(name: str, causal: bool) -
     positions.embed(x.new_zeros(1, 1), torch.zeros(1, dtype=torch.int64), longest=20)
     rotated = positions.rotate(x, segments.positions)
     found = attend(
-        (rotated,), Layout(segments, segments, causal=causal), dropout=Dropout(0.0),
+        (rotated,), AttentionMask(segments, segments, causal=causal), dropout=Dropout(0.0),
         bias=positions.bias,
     )  # fmt: skip
     start = 0
@@ -155,12 +158,13 @@ def test_blocks_of_similar_length_give_the_values_and_gradients_of_one_block(nam
     lengths = [3, 40, 4, 38, 2, 90, 5] * 3
     segments = Segments.of(lengths)
     x = torch.randn(sum(lengths), 3, H, K, dtype=torch.float64, requires_grad=True)
-    layout = Layout(segments, segments)
-    assert len(layout.blocks().segments) > 1
+    mask = AttentionMask(segments, segments)
+    blocks = PackedAttention(mask).blocks
+    assert len(blocks.segments) > 1
     results = []
     for mixed in (
-        attend_padded((x,), layout, dropout=Dropout(0.0), bias=positions.bias),
-        attend_in_blocks(x, layout, dropout=Dropout(0.0), bias=positions.bias),
+        attend_padded((x,), mask, dropout=Dropout(0.0), bias=positions.bias),
+        attend_by_length(x, mask, blocks, dropout=Dropout(0.0), bias=positions.bias),
     ):
         wanted = torch.autograd.grad(mixed.sin().sum(), [x, *positions.parameters()])
         results.append([mixed, *wanted])
@@ -202,7 +206,9 @@ def test_alibi_slopes_are_those_of_the_paper() -> None:
 def test_what_is_seen_has_a_weight_though_its_score_is_far_below() -> None:
     attention = SelfAttention(8, 8, positions=AlibiPositions(8))
     segments = Segments.of([300])
-    weights = attention.weights(torch.zeros(300, 8), Layout(segments, segments, causal=True))
+    attend_recorded = RecordedAttention(AttentionMask(segments, segments, causal=True))
+    attention(torch.zeros(300, 8), attend_recorded)
+    (weights,) = attend_recorded.weights
     seen = torch.ones(300, 300, dtype=torch.bool).tril()
     assert torch.equal(weights[0, 0] > 0, seen)
     torch.testing.assert_close(weights.sum(-1), torch.ones(1, 8, 300))

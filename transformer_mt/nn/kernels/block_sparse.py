@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from transformer_mt.nn.dropout import Dropout
-from transformer_mt.nn.kernels.cpu_attention import group_by_length
+from transformer_mt.nn.kernels.length_groups import group_by_length
 from transformer_mt.nn.patterns import Pattern, Rule, any_of
 from transformer_mt.packing import Segments, pack, take_rows, unpack
 
@@ -43,7 +43,7 @@ def num_keys(pattern: Pattern, length: int, *, causal: bool) -> float:
 
 
 @dataclass(frozen=True)
-class Group:
+class BlockGroup:
     """Sentences that are attended together.
 
     Attributes:
@@ -66,7 +66,7 @@ class SparsePlan:
         places: Where each token lies in that order.
     """
 
-    groups: list[Group]
+    groups: list[BlockGroup]
     order: Tensor | None = None
     places: Tensor | None = None
 
@@ -106,13 +106,15 @@ def make_sparse_plan(
     )
 
 
-def _group(lengths: Tensor, num_tokens: int, longest: int, pattern: Pattern, causal: bool) -> Group:
+def _group(
+    lengths: Tensor, num_tokens: int, longest: int, pattern: Pattern, causal: bool
+) -> BlockGroup:
     segments = Segments.from_lengths(lengths, max_length=longest, num_tokens=num_tokens)
     biases = [
         [_bias(rules[: i + 1], lengths, longest=longest, causal=causal) for i in range(len(rules))]
         for rules in pattern.rules
     ]
-    return Group(segments, biases)
+    return BlockGroup(segments, biases)
 
 
 def _bias(rules: tuple[Rule, ...], lengths: Tensor, *, longest: int, causal: bool) -> Tensor:
@@ -156,7 +158,7 @@ def attend_sparsely(
 
 
 def _attend_in_group(
-    qkv: Tensor, group: Group, pattern: Pattern, *, causal: bool, dropout: Dropout
+    qkv: Tensor, group: BlockGroup, pattern: Pattern, *, causal: bool, dropout: Dropout
 ) -> Tensor:
     """Attend in padded sentences (3, B, H, n, K): (B, H, n, K)."""
     num_heads = qkv.shape[2]

@@ -11,18 +11,20 @@ import torch
 from torch import Tensor
 
 from transformer_mt.nn.dropout import Dropout
-from transformer_mt.nn.kernels.dispatch import Layout, attend, attend_one_by_one, attend_padded
+from transformer_mt.nn.kernels.comparison import compare_values_and_gradients
+from transformer_mt.nn.kernels.dispatch import attend
+from transformer_mt.nn.kernels.padded import attend_padded
+from transformer_mt.nn.kernels.short_attention import attend_one_by_one
+from transformer_mt.nn.masks import AttentionMask
 from transformer_mt.packing import Segments
 
 KINDS = ("self", "causal", "cross")
 # Tokens of sentences as they are in a batch of a common corpus, and how often all of them.
 _LENGTHS = (8, 14, 19, 23, 28, 34, 45, 90)
 _REPEATS = 64
-# Of the comparison, in bf16, too.
-_TOLERANCE = 0.05
 _NUM_REPLAYS = 10
 
-Way = Callable[[tuple[Tensor, ...], Layout], Tensor]
+Way = Callable[[tuple[Tensor, ...], AttentionMask], Tensor]
 
 
 def short_speedup(
@@ -43,10 +45,10 @@ def short_speedup(
     with torch.random.fork_rng([device]), torch.enable_grad():
         for kind in KINDS:
             compare(*made([*_LENGTHS, 1, 150], kind))
-            projections, layout = made(list(_LENGTHS) * _REPEATS, kind)
+            projections, mask = made(list(_LENGTHS) * _REPEATS, kind)
             for i, way in enumerate((attend, attend_one_by_one)):
                 way = partial(way, dropout=active)
-                seconds[i] += seconds_of(partial(both_passes, way, projections, layout))
+                seconds[i] += seconds_of(partial(both_passes, way, projections, mask))
     return seconds[0] / seconds[1]
 
 
@@ -58,8 +60,8 @@ def made_up(
     dtype: torch.dtype,
     num_heads: int,
     head_dim: int,
-) -> tuple[tuple[Tensor, ...], Layout]:
-    """Return random projections of sentences of these lengths, and their layout."""
+) -> tuple[tuple[Tensor, ...], AttentionMask]:
+    """Return random projections of sentences of these lengths, and their mask."""
     queries = Segments.of(lengths).to(device)
     keys = Segments.of(lengths[::-1]).to(device) if kind == "cross" else queries
     numbers = torch.Generator(device).manual_seed(1)
@@ -69,25 +71,23 @@ def made_up(
         .requires_grad_()
         for parts in ((1, 2) if kind == "cross" else (3,))
     )
-    return projections, Layout(queries, keys, causal=kind == "causal")
+    return projections, AttentionMask(queries, keys, causal=kind == "causal")
 
 
-def both_passes(way: Way, projections: tuple[Tensor, ...], layout: Layout) -> tuple[Tensor, ...]:
+def both_passes(
+    way: Way, projections: tuple[Tensor, ...], mask: AttentionMask
+) -> tuple[Tensor, ...]:
     """Return what a way computes, and the gradients of its squares."""
-    mixed = way(projections, layout)
+    mixed = way(projections, mask)
     return mixed.detach(), *torch.autograd.grad(mixed, projections, mixed.detach())
 
 
-def compare(projections: tuple[Tensor, ...], layout: Layout) -> None:
+def compare(projections: tuple[Tensor, ...], mask: AttentionMask) -> None:
     """Raise ValueError unless values and gradients are near those of a padded block."""
     found, right = (
-        both_passes(partial(way, dropout=Dropout(0.0)), projections, layout)
-        for way in (attend_one_by_one, attend_padded)
+        way(projections, mask, dropout=Dropout(0.0)) for way in (attend_one_by_one, attend_padded)
     )
-    for ours, exact in zip(found, right, strict=True):
-        error = (ours.float() - exact.float()).abs().max() / exact.float().abs().max()
-        if not error < _TOLERANCE:
-            raise ValueError(f"its results are wrong by {error:.1%}")
+    compare_values_and_gradients(found, right, projections)
 
 
 def seconds_of(compute: Callable[[], object]) -> float:

@@ -16,7 +16,6 @@ the order that the products want, so that each group is a view and nothing is tr
 Letters: N packed tokens, P parts (queries, keys, values), H heads, K head size, R rows of a block.
 """
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,20 +25,16 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from transformer_mt.nn.dropout import Dropout, scaled_mask
-from transformer_mt.nn.patterns import Pattern
+from transformer_mt.nn.kernels.length_groups import group_by_length
+from transformer_mt.nn.masks import AttentionMask, as_bias, padded_mask
 from transformer_mt.packing import Segments
-
-# A group ends before a sentence that is much shorter than its longest, once it has enough tokens
-# to be worth its operators. More and smaller groups gain nothing, in a wide range.
-_MUCH_SHORTER = 0.75
-_ENOUGH_TOKENS = 128
 
 # Softmax over fewer numbers than a vector unit holds takes torch ten times as long.
 _LEAST_KEYS = 16
 
 
 @dataclass(frozen=True)
-class Group:
+class LengthGroup:
     """Sentences that are attended together.
 
     Attributes:
@@ -121,7 +116,7 @@ def _select(x: Tensor, index: Tensor, num_tail_rows: int) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Plan:
+class CpuPlan:
     """How a batch is attended.
 
     Attributes:
@@ -129,7 +124,7 @@ class Plan:
         placements: Of (N, 3, H, K) in self-attention; of (Nq, 1, H, K) and (Nk, 2, H, K) else.
     """
 
-    groups: list[Group]
+    groups: list[LengthGroup]
     placements: tuple[Placement, ...]
 
     def spread(self, projections: Sequence[Tensor]) -> Iterator[Tensor]:
@@ -138,25 +133,15 @@ class Plan:
             yield from at.spread(x)
 
 
-def make_plan(
-    queries: Segments,
-    keys: Segments,
-    *,
-    causal: bool,
-    num_parts: Sequence[int],
-    num_heads: int,
-    pattern: Pattern | None = None,
-) -> Plan:
+def make_plan(mask: AttentionMask, *, num_parts: Sequence[int], num_heads: int) -> CpuPlan:
     """Group the sentences of a batch.
 
     Args:
-        queries: Where the sentences of the queries lie.
-        keys: Where those of the keys lie.
-        causal: Whether a query sees only keys up to its own position.
+        mask: Which keys each query may attend to.
         num_parts: P of each projection: 3 in self-attention, 1 and 2 in cross-attention.
         num_heads: H.
-        pattern: Which keys a query of self-attention sees; None: all.
     """
+    queries, keys = mask.queries, mask.keys
     q_lengths, k_lengths = queries.lengths.tolist(), keys.lengths.tolist()
     q_rows, k_rows = _Rows(len(q_lengths), num_heads), _Rows(len(k_lengths), num_heads)
     in_one_block = len(num_parts) == 1
@@ -164,68 +149,35 @@ def make_plan(
     for sentences in group_by_length(q_lengths, k_lengths):
         num_keys = max(_LEAST_KEYS, *(k_lengths[s] for s in sentences))
         num_queries = num_keys if in_one_block else max(q_lengths[s] for s in sentences)
-        if causal:
-            bias = causal_bias(num_keys)
-        else:
-            bias = padding_bias([k_lengths[s] for s in sentences], num_keys, num_heads)
-        if pattern is not None:
-            bias = bias + pattern_bias(pattern, num_keys, num_heads, len(sentences))
-            # A row of padding that sees nothing would have no softmax.
-            bias.diagonal(dim1=-2, dim2=-1).zero_()
+        group_mask = padded_mask(
+            keys.lengths[sentences],
+            num_keys,
+            num_heads=num_heads,
+            causal=mask.causal,
+            pattern=mask.pattern,
+        )
         groups.append(
-            Group(
+            LengthGroup(
                 query_rows=q_rows.take(sentences, num_queries),
                 key_rows=k_rows.take(sentences, num_keys),
                 num_queries=num_queries,
                 num_keys=num_keys,
-                bias=bias,
+                bias=_bias(group_mask, num_heads),
             )
         )
     placements = (
         rows.placement(segments, num_parts=n)
         for rows, segments, n in zip((q_rows, k_rows), (queries, keys), num_parts, strict=False)
     )
-    return Plan(groups, tuple(placements))
+    return CpuPlan(groups, tuple(placements))
 
 
-def group_by_length(q_lengths: Sequence[int], k_lengths: Sequence[int]) -> list[list[int]]:
-    """Divide sentences into groups of similar length, longest first."""
-    lengths = [q + k for q, k in zip(q_lengths, k_lengths, strict=True)]
-    groups: list[list[int]] = []
-    longest = 0
-    for sentence in sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True):
-        if groups and (
-            lengths[sentence] > _MUCH_SHORTER * longest
-            or longest * len(groups[-1]) < 2 * _ENOUGH_TOKENS
-        ):
-            groups[-1].append(sentence)
-        else:
-            groups.append([sentence])
-            longest = lengths[sentence]
-    return groups
-
-
-def causal_bias(num_keys: int) -> Tensor:
-    """Return (queries, keys): -inf where the key comes after the query, else 0.
-
-    Padding is on the right, and so hidden from all real queries by the same rule.
-    """
-    return torch.full((num_keys, num_keys), -math.inf).triu(1)
-
-
-def padding_bias(lengths: list[int], num_keys: int, num_heads: int) -> Tensor:
-    """Return (sentences * H, 1, keys): -inf where the key is padding, else 0."""
-    padding = torch.arange(num_keys) >= torch.tensor(lengths)[:, None]
-    bias = torch.zeros(padding.shape).masked_fill_(padding, -math.inf)
-    return bias.repeat_interleave(num_heads, dim=0)[:, None, :]
-
-
-def pattern_bias(pattern: Pattern, num_keys: int, num_heads: int, num_sentences: int) -> Tensor:
-    """Return (1 or sentences * H, queries, keys): -inf where the query does not see the key."""
-    places = torch.arange(num_keys)
-    seen = pattern.seen(places, places, num_heads=num_heads)
-    bias = torch.zeros(seen.shape).masked_fill_(~seen, -math.inf)
-    return bias if len(bias) == 1 else bias.repeat(num_sentences, 1, 1)
+def _bias(mask: Tensor, num_heads: int) -> Tensor:
+    """Return a mask (B or 1, H or 1, T or 1, S) as a bias (1 or B * H, T or 1, S)."""
+    bias = as_bias(mask, torch.float32)
+    if mask.shape[:2] == (1, 1):
+        return bias[0]
+    return bias.expand(-1, num_heads, -1, -1).flatten(0, 1)
 
 
 class _Rows:
@@ -266,7 +218,7 @@ class _Rows:
         )
 
 
-def attend_in_groups(projections: tuple[Tensor, ...], plan: Plan, *, dropout: Dropout) -> Tensor:
+def attend_in_groups(projections: tuple[Tensor, ...], plan: CpuPlan, *, dropout: Dropout) -> Tensor:
     """Attend inside the sentences of a plan; see `nn.kernels.dispatch.attend`."""
     share = dropout.p if dropout.active else 0.0
     mixed: Tensor
@@ -277,7 +229,7 @@ def attend_in_groups(projections: tuple[Tensor, ...], plan: Plan, *, dropout: Dr
 
 class _GroupedAttention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, plan: Plan, dropout: float, *projections: Tensor) -> Tensor:
+    def forward(ctx: Any, plan: CpuPlan, dropout: float, *projections: Tensor) -> Tensor:
         """Attend group by group: projections (N, parts, H, K) to mixed values (N, H, K)."""
         num_tokens, _, num_heads, head_dim = projections[0].shape
         q, k, v = plan.spread(projections)
@@ -306,7 +258,7 @@ class _GroupedAttention(torch.autograd.Function):
             return None, None, *_gradients(ctx.plan, ctx.saved_tensors, grad)
 
 
-def _gradients(plan: Plan, saved: Sequence[Tensor], grad: Tensor) -> Iterator[Tensor]:
+def _gradients(plan: CpuPlan, saved: Sequence[Tensor], grad: Tensor) -> Iterator[Tensor]:
     """Yield the gradient of each projection."""
     num_heads, head_dim = grad.shape[1:]
     projections, saved = saved[: len(plan.placements)], saved[len(plan.placements) :]

@@ -15,6 +15,7 @@ from torch import Tensor
 from transformer_mt.errors import brief
 from transformer_mt.nn.dropout import Dropout
 from transformer_mt.nn.kernels.block_sparse import attend_sparsely, make_sparse_plan
+from transformer_mt.nn.kernels.comparison import compare_values_and_gradients
 from transformer_mt.nn.patterns import Pattern, any_of, fixed
 from transformer_mt.packing import Segments
 
@@ -23,8 +24,6 @@ logger = logging.getLogger(__name__)
 _BLOCK = 128
 # Rows of the matrix of queries and keys that are looked at at once to find the blocks.
 _ROWS_AT_ONCE = 1024
-# Of the first comparison, in bf16, too.
-_TOLERANCE = 0.05
 
 Kernel = Callable[..., Any]
 
@@ -77,23 +76,8 @@ def _compare(
         compare_values_and_gradients(
             attend_flex(qkv, block_mask, kernel),
             attend_sparsely(qkv, plan, pattern, causal=True, dropout=Dropout(0.0)),
-            qkv,
+            (qkv,),
         )
-
-
-def compare_values_and_gradients(found: Tensor, right: Tensor, qkv: Tensor) -> None:
-    """Raise an error unless two results of attention, and their gradients, are near each other."""
-    for mine, its in zip(
-        _value_and_gradient(found, qkv), _value_and_gradient(right, qkv), strict=True
-    ):
-        error = (mine.float() - its.float()).abs().max() / its.float().abs().max()
-        if not error < _TOLERANCE:
-            raise ValueError(f"its results are wrong by {error:.1%}")
-
-
-def _value_and_gradient(mixed: Tensor, qkv: Tensor) -> tuple[Tensor, Tensor]:
-    (gradient,) = torch.autograd.grad(mixed.float().square().sum(), qkv)
-    return mixed.detach(), gradient
 
 
 def make_block_mask(segments: Segments, pattern: Pattern, *, causal: bool, num_heads: int) -> Any:

@@ -7,8 +7,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from transformer_mt.nn.kernels.cpu_attention import group_by_length
 from transformer_mt.packing import Segments, pack, take_rows, unpack
+
+# A group ends before a sentence that is much shorter than its longest, once it has enough tokens
+# to be worth its operators. More and smaller groups gain nothing, in a wide range.
+_MUCH_SHORTER = 0.75
+_ENOUGH_TOKENS = 128
 
 
 @dataclass(frozen=True)
@@ -57,3 +61,20 @@ class Blocks:
 def length_groups(first: Segments, second: Segments) -> list[list[int]]:
     """Divide the sentences of two sides, on the CPU, into groups of similar length."""
     return group_by_length(first.lengths.tolist(), second.lengths.tolist())
+
+
+def group_by_length(q_lengths: Sequence[int], k_lengths: Sequence[int]) -> list[list[int]]:
+    """Divide sentences into groups of similar length, longest first."""
+    lengths = [q + k for q, k in zip(q_lengths, k_lengths, strict=True)]
+    groups: list[list[int]] = []
+    longest = 0
+    for sentence in sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True):
+        if groups and (
+            lengths[sentence] > _MUCH_SHORTER * longest
+            or longest * len(groups[-1]) < 2 * _ENOUGH_TOKENS
+        ):
+            groups[-1].append(sentence)
+        else:
+            groups.append([sentence])
+            longest = lengths[sentence]
+    return groups

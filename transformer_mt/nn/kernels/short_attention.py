@@ -20,6 +20,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from transformer_mt.nn.dropout import Dropout
+from transformer_mt.nn.masks import AttentionMask
+
 LONGEST = 256
 """Above this length of a sentence, other kernels are better: here a program takes it alone."""
 
@@ -126,6 +129,21 @@ def attend_short(
     mixed: Tensor
     mixed, _ = operator(x, memory, q_offsets, k_offsets, seeds, longest, causal, dropout)
     return mixed
+
+
+def attend_one_by_one(
+    projections: tuple[Tensor, ...], mask: AttentionMask, *, dropout: Dropout
+) -> Tensor:
+    """Attend without padding, by `attend_short`; see `nn.kernels.dispatch.attend`."""
+    return attend_short(
+        projections[0],
+        projections[1] if len(projections) > 1 else None,
+        mask.queries.offsets,
+        mask.keys.offsets,
+        longest=mask.longest,
+        causal=mask.causal,
+        dropout=dropout.p if dropout.active else 0.0,
+    )
 
 
 @torch.library.custom_op("transformer_mt::short_attention", mutates_args=())

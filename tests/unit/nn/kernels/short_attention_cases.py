@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from transformer_mt.nn.dropout import Dropout
-from transformer_mt.nn.kernels.dispatch import Layout, attend_one_by_one
-from transformer_mt.nn.kernels.short_attention import attend_short
+from transformer_mt.nn.kernels.short_attention import attend_one_by_one, attend_short
+from transformer_mt.nn.masks import AttentionMask
 from transformer_mt.packing import Segments
 
 # Not bf16: the interpreter multiplies the bits of its matrices as if they were integers.
@@ -51,14 +51,14 @@ def compare(
     k_lengths = k_lengths if cross else q_lengths
     queries = Segments.of(q_lengths, num_tail_rows=tail)
     keys = Segments.of(k_lengths, num_tail_rows=tail + 7 if tail else 0) if cross else queries
-    layout = Layout(queries, keys, causal=kind == "causal")
+    mask = AttentionMask(queries, keys, causal=kind == "causal")
     parts = ((queries, 1), (keys, 2)) if cross else ((queries, 3),)
     rows = [
         torch.randn(side.num_rows, n, 2, head_dim).to(dtype).requires_grad_() for side, n in parts
     ]
-    factors = None if p == 0 else dropped_factors(layout, p)
+    factors = None if p == 0 else dropped_factors(mask, p)
     torch.manual_seed(7)
-    mixed = attend_one_by_one(tuple(rows), layout, dropout=Dropout(p).train())
+    mixed = attend_one_by_one(tuple(rows), mask, dropout=Dropout(p).train())
     upstream = torch.randn(queries.num_tokens, 2, head_dim).to(dtype)
     found = [mixed, *torch.autograd.grad((mixed[: queries.num_tokens] * upstream).sum(), rows)]
     exact = [
@@ -67,7 +67,7 @@ def compare(
     ]
     right = equation_1(
         *(part for x in exact for part in x.unbind(1)),
-        lengths=(q_lengths, k_lengths), causal=layout.causal, factors=factors,
+        lengths=(q_lengths, k_lengths), causal=mask.causal, factors=factors,
     )  # fmt: skip
     expected = [right, *torch.autograd.grad((right * upstream).sum(), exact)]
     for what, ours, theirs in zip(("values", "first", "second"), found, expected, strict=False):
@@ -81,29 +81,29 @@ def compare(
             print(f"{name} {kind}: the tail has gradients")
 
 
-def dropped_factors(layout: Layout, p: float) -> Tensor:
+def dropped_factors(mask: AttentionMask, p: float) -> Tensor:
     """Return what dropout does to the weights (H, N, most keys), from values that are unit vectors.
 
     All scores are equal, so that the weights are known; a head is as wide as there are keys.
     """
-    most = layout.keys.max_length
-    q = torch.zeros(layout.queries.num_rows, 1, 2, most)
-    kv = torch.zeros(layout.keys.num_rows, 2, 2, most)
-    kv[torch.arange(len(kv)), 1, :, layout.keys.positions] = 1
+    most = mask.keys.max_length
+    q = torch.zeros(mask.queries.num_rows, 1, 2, most)
+    kv = torch.zeros(mask.keys.num_rows, 2, 2, most)
+    kv[torch.arange(len(kv)), 1, :, mask.keys.positions] = 1
     torch.manual_seed(7)
-    x, memory = (q, kv) if layout.queries is not layout.keys else (torch.cat([q, kv], 1), None)
+    x, memory = (q, kv) if mask.queries is not mask.keys else (torch.cat([q, kv], 1), None)
     mixed = attend_short(
-        x, memory, layout.queries.offsets, layout.keys.offsets,
-        longest=max(most, layout.queries.max_length), causal=False, dropout=p,
+        x, memory, mask.queries.offsets, mask.keys.offsets,
+        longest=max(most, mask.queries.max_length), causal=False, dropout=p,
     )  # fmt: skip
-    num_keys = torch.repeat_interleave(layout.keys.lengths, layout.queries.lengths)
+    num_keys = torch.repeat_interleave(mask.keys.lengths, mask.queries.lengths)
     return (mixed[: len(num_keys)] * num_keys[:, None, None]).transpose(0, 1).double()
 
 
 def check_dropout() -> None:
     """Print where factors are not 0 and 1 / (1 - p), in their shares, or do not follow the seed."""
     segments = Segments.of([60, 60])
-    factors = dropped_factors(Layout(segments, segments), 0.3)
+    factors = dropped_factors(AttentionMask(segments, segments), 0.3)
     inside = factors
     share = (inside == 0).double().mean().item()
     if abs(share - 0.3) > 0.02:  # five standard deviations
@@ -112,7 +112,7 @@ def check_dropout() -> None:
         print("dropout: what is kept is not scaled by 1 / (1 - p)")
     if torch.equal(inside[:, :60], inside[:, 60:]) or torch.equal(inside[0], inside[1]):
         print("dropout: two sentences or two heads drop the same weights")
-    if not torch.equal(factors, dropped_factors(Layout(segments, segments), 0.3)):
+    if not torch.equal(factors, dropped_factors(AttentionMask(segments, segments), 0.3)):
         print("dropout: the same seed drops other weights")
 
 

@@ -13,8 +13,9 @@ import torch
 from transformer_mt.nn.attention import SelfAttention
 from transformer_mt.nn.dropout import Dropout
 from transformer_mt.nn.kernels import dispatch
-from transformer_mt.nn.kernels.dispatch import Layout, attend
+from transformer_mt.nn.kernels.dispatch import attend
 from transformer_mt.nn.kernels.short_attention import CHOICE, attend_short, launches
+from transformer_mt.nn.masks import AttentionMask
 from transformer_mt.nn.positions import Positions
 from transformer_mt.packing import Segments
 from transformer_mt.training import attention as attention_module
@@ -99,7 +100,7 @@ def test_sentences_too_long_go_another_way(
         monkeypatch.setattr(dispatch, name, lambda *_, result=result, **__: result)
     segments = Segments.of([longest]).to("meta")
     qkv = torch.empty(longest, 3, 1, 8, device="meta")
-    assert attend((qkv,), Layout(segments, segments), dropout=Dropout(0.0)) == taken
+    assert attend((qkv,), AttentionMask(segments, segments), dropout=Dropout(0.0)) == taken
 
 
 def test_a_resumed_run_keeps_its_kernel(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,80 @@
+"""Attention in padded blocks: what serves every case, and the reference of all other kernels."""
+
+from dataclasses import replace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from transformer_mt.nn.attention import attention
+from transformer_mt.nn.dropout import Dropout
+from transformer_mt.nn.kernels.length_groups import Blocks
+from transformer_mt.nn.masks import AttentionMask, as_bias
+from transformer_mt.nn.positions import Bias
+from transformer_mt.packing import pack, take_rows, unpack
+
+
+def attend_padded(
+    projections: tuple[Tensor, ...],
+    mask: AttentionMask,
+    *,
+    dropout: Dropout,
+    bias: Bias | None = None,
+) -> Tensor:
+    """Attend in one block padded to the longest sentence; see `nn.kernels.dispatch.attend`."""
+    q, k, v = padded_heads(projections, mask)
+    if q.device.type == "cpu" and q.dtype in (torch.float32, torch.float64):
+        added = added_to_scores(q, k, mask, bias)
+        mixed = attention(q, k, v, added, dropout=dropout)
+    else:
+        # The same in one kernel: it keeps no weights, and rounds none to bf16. It is faster without
+        # a matrix, and none can be had together with `is_causal`.
+        plain = mask.causal and mask.pattern is None and bias is None
+        mixed = F.scaled_dot_product_attention(
+            q,
+            k,
+            v,
+            attn_mask=None if plain else added_to_scores(q, k, mask, bias),
+            is_causal=plain,
+            dropout_p=dropout.p if dropout.active else 0.0,
+        )
+    return pack(mixed.transpose(1, 2), mask.queries)
+
+
+def attend_by_length(
+    x: Tensor, mask: AttentionMask, blocks: Blocks, *, dropout: Dropout, bias: Bias
+) -> Tensor:
+    """Attend from each sentence to itself in padded blocks of sentences of similar length.
+
+    For what positions add to scores, which may have gradients of its own.
+    """
+    parts = torch.split(take_rows(x, blocks.rows), [s.num_tokens for s in blocks.segments])
+    mixed = [
+        attend_padded((part,), replace(mask, queries=s, keys=s), dropout=dropout, bias=bias)
+        for part, s in zip(parts, blocks.segments, strict=True)
+    ]
+    packed = take_rows(torch.cat(mixed), blocks.places)
+    return F.pad(packed, (0, 0, 0, 0, 0, blocks.num_tail_rows))
+
+
+def attend_alone(projections: tuple[Tensor, ...], *, causal: bool) -> Tensor:
+    """Attend in a sentence that is alone in its batch, so that nothing is padded."""
+    q, k, v = (part.transpose(0, 1)[None] for x in projections for part in x.unbind(1))
+    mixed = F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+    return mixed[0].transpose(0, 1)
+
+
+def padded_heads(projections: tuple[Tensor, ...], mask: AttentionMask) -> tuple[Tensor, ...]:
+    """Return queries (B, H, T, K), keys and values (B, H, S, K) of packed projections."""
+    sides = (mask.queries, mask.keys)
+    blocks = [unpack(x, side) for x, side in zip(projections, sides, strict=False)]
+    return tuple(part.transpose(1, 2) for block in blocks for part in block.unbind(2))
+
+
+def added_to_scores(q: Tensor, k: Tensor, mask: AttentionMask, bias: Bias | None) -> Tensor:
+    """Return the mask, and what positions add: broadcasts to (B, H, T, S)."""
+    added = as_bias(mask.padded(num_heads=q.shape[1]), q.dtype)
+    if bias is None:
+        return added
+    here, there = (torch.arange(x.shape[2], device=x.device) for x in (q, k))
+    return added + bias(q, here, there)
