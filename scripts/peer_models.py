@@ -18,7 +18,7 @@ from transformer_mt.config.families import ModelSettings
 from transformer_mt.config.model import TransformerSettings
 from transformer_mt.errors import ConfigError
 from transformer_mt.models.seq2seq import Seq2Seq
-from transformer_mt.nn.positions import sinusoids
+from transformer_mt.nn.positional_encoding import sinusoids
 from transformer_mt.text.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
 MAX_POSITIONS = 512

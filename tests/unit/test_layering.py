@@ -2,6 +2,7 @@
 
 import ast
 import graphlib
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -53,6 +54,18 @@ def imports(tree: ast.AST) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
+def private_names_of_torch(tree: ast.AST) -> Iterator[str]:
+    """Yield uses of what any version of torch may change: `torch.ops.*`, `torch.*._*`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            name = ast.unparse(node)
+            if re.fullmatch(r"torch\.ops|torch(\.\w+)*\._[a-z]\w*", name):
+                yield name
+    for name in imports(tree):
+        if re.match(r"torch\b.*\._[a-zA-Z]|torch\.ops\b", name):
+            yield name
+
+
 def complaints(name: str, source: str) -> list[str]:
     """List what a module of the package does against the rules."""
     unit = name.split(".")[1]
@@ -67,6 +80,8 @@ def complaints(name: str, source: str) -> list[str]:
             found.append(f"{name} imports {first}")
         if first == PACKAGE.name and other in RANK and other != unit and RANK[other] >= RANK[unit]:
             found.append(f"{name} imports {imported}")
+    if not name.startswith(f"{PACKAGE.name}.nn.kernels."):
+        found += [f"{name} uses {private}" for private in private_names_of_torch(tree)]
     for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
         keywords = {keyword.arg: ast.unparse(keyword.value) for keyword in call.keywords}
         loads = ast.unparse(call.func) == "torch.load"
@@ -93,6 +108,9 @@ def complaints(name: str, source: str) -> list[str]:
         ("training.state", "import pickle", "imports pickle"),
         ("export.marian", "torch.load(path)", "loads a pickle"),
         ("data.corpus", "np.load(path, allow_pickle=True)", "allows pickles"),
+        ("training.muon", "torch._foreach_add_(a, b)", "uses torch._foreach_add_"),
+        ("training.muon", "kept = torch.ops.aten", "uses torch.ops"),
+        ("nn.layers", "from torch._C import Store", "uses torch._C.Store"),
     ],
 )
 def test_rules_catch_what_they_forbid(name: str, source: str, complaint: str) -> None:

@@ -29,13 +29,16 @@ from transformer_mt.nn.layers import (
     pre_norm,
     rms_norm,
 )
+from transformer_mt.nn.linear import OutputProjection
 from transformer_mt.nn.patterns import Pattern, fixed, local, strided
-from transformer_mt.nn.positions import LearnedPositions, Positions, SinusoidalPositions
-from transformer_mt.nn.relative_positions import (
-    AlibiPositions,
-    RelativeBias,
-    RelativePositions,
-    RotaryPositions,
+from transformer_mt.nn.positional_encoding import (
+    AlibiEncoding,
+    LearnedEncoding,
+    PositionalEncoding,
+    RelativeBiasEncoding,
+    RelativeEncoding,
+    RotaryEncoding,
+    SinusoidalEncoding,
 )
 
 Side = Literal["source", "target"]
@@ -91,8 +94,7 @@ def _transformer(
         ),
         final_norm=_final_norm(settings),
         layer_dropout=settings.layer_dropout,
-        # No bias: the output is tied to the embedding, which has none (section 3.4).
-        output=nn.Linear(settings.d_model, tgt_vocab_size, bias=False),
+        output=OutputProjection(settings.d_model, tgt_vocab_size),
         pattern=build_pattern(settings.decoder_pattern),
     )
     model = tied(encoder, decoder, which=settings.tie_embeddings)
@@ -110,7 +112,7 @@ def _embedding(settings: TransformerSettings, vocab_size: int, *, side: Side) ->
     )
 
 
-def _encoder_layer(settings: TransformerSettings, positions: Positions) -> EncoderLayer:
+def _encoder_layer(settings: TransformerSettings, positions: PositionalEncoding) -> EncoderLayer:
     return EncoderLayer(
         settings.d_model,
         _self_attention(settings, positions),
@@ -121,7 +123,7 @@ def _encoder_layer(settings: TransformerSettings, positions: Positions) -> Encod
     )
 
 
-def _decoder_layer(settings: TransformerSettings, positions: Positions) -> DecoderLayer:
+def _decoder_layer(settings: TransformerSettings, positions: PositionalEncoding) -> DecoderLayer:
     return DecoderLayer(
         settings.d_model,
         _self_attention(settings, positions),
@@ -133,7 +135,7 @@ def _decoder_layer(settings: TransformerSettings, positions: Positions) -> Decod
     )
 
 
-def _self_attention(settings: TransformerSettings, positions: Positions) -> SelfAttention:
+def _self_attention(settings: TransformerSettings, positions: PositionalEncoding) -> SelfAttention:
     return SelfAttention(
         settings.d_model,
         settings.num_heads,
@@ -173,8 +175,8 @@ def _stack(make: Callable[[], Layer], num_layers: int, *, shared: bool) -> list[
 
 def _relative_bias(
     settings: settings_of.RelativeBias, model: TransformerSettings, side: Side
-) -> Positions:
-    return RelativeBias(
+) -> PositionalEncoding:
+    return RelativeBiasEncoding(
         model.num_heads,
         num_buckets=settings.num_buckets,
         max_distance=settings.max_distance,
@@ -183,18 +185,18 @@ def _relative_bias(
 
 
 # Each takes the settings of its name, those of the model, and whose positions they are.
-POSITIONS: dict[str, Callable[[Any, TransformerSettings, Side], Positions]] = {
-    "none": lambda settings, model, side: Positions(),
-    "sinusoidal": lambda settings, model, side: SinusoidalPositions(model.d_model),
-    "learned": lambda settings, model, side: LearnedPositions(settings.max_length, model.d_model),
-    "rotary": lambda settings, model, side: RotaryPositions(
+POSITIONS: dict[str, Callable[[Any, TransformerSettings, Side], PositionalEncoding]] = {
+    "none": lambda settings, model, side: PositionalEncoding(),
+    "sinusoidal": lambda settings, model, side: SinusoidalEncoding(model.d_model),
+    "learned": lambda settings, model, side: LearnedEncoding(settings.max_length, model.d_model),
+    "rotary": lambda settings, model, side: RotaryEncoding(
         model.channels_of_head, base=settings.base
     ),
-    "relative": lambda settings, model, side: RelativePositions(
+    "relative": lambda settings, model, side: RelativeEncoding(
         model.channels_of_head, max_distance=settings.max_distance
     ),
     "relative_bias": _relative_bias,
-    "alibi": lambda settings, model, side: AlibiPositions(model.num_heads),
+    "alibi": lambda settings, model, side: AlibiEncoding(model.num_heads),
 }
 
 

@@ -1,7 +1,5 @@
 """From settings to a convolutional model."""
 
-from torch import nn
-
 from transformer_mt.config.convolutional import ConvolutionalSettings
 from transformer_mt.models.convolutional import ConvolutionalDecoder, ConvolutionalEncoder
 from transformer_mt.models.seq2seq import Seq2Seq
@@ -12,9 +10,10 @@ from transformer_mt.nn.convolution import (
     ConvolutionalEncoderLayer,
     GatedConvolution,
 )
-from transformer_mt.nn.init_convolutional import gehring2017
+from transformer_mt.nn.init import gehring2017
 from transformer_mt.nn.layers import TokenEmbedding
-from transformer_mt.nn.positions import LearnedPositions
+from transformer_mt.nn.linear import OutputProjection
+from transformer_mt.nn.positional_encoding import LearnedEncoding
 
 
 def build_convolutional(
@@ -25,7 +24,7 @@ def build_convolutional(
 
     def embedding(vocab_size: int) -> TokenEmbedding:
         """Make the embedding of a side."""
-        positions = LearnedPositions(settings.positions.max_length, d_model)
+        positions = LearnedEncoding(settings.positions.max_length, d_model)
         return TokenEmbedding(vocab_size, d_model, positions=positions, dropout=dropout, scale=1.0)
 
     def convolution() -> GatedConvolution:
@@ -44,7 +43,7 @@ def build_convolutional(
             for _ in range(settings.num_decoder_layers)
         ],
         kernel_size=kernel_size,
-        output=nn.Linear(d_model, tgt_vocab_size, bias=False),
+        output=OutputProjection(d_model, tgt_vocab_size),
     )
     model = tied(encoder, decoder, which=settings.tie_embeddings)
     gehring2017(model, dropout=dropout)

@@ -1,14 +1,13 @@
 """From settings to a recurrent model."""
 
-from torch import nn
-
 from transformer_mt.config.recurrent import RecurrentSettings
 from transformer_mt.models.recurrent import InputFeedingDecoder, RecurrentDecoder, RecurrentEncoder
 from transformer_mt.models.seq2seq import Seq2Seq
 from transformer_mt.models.tying import tied
-from transformer_mt.nn.init_recurrent import bahdanau2015, luong2015, saxe2014
+from transformer_mt.nn.init import bahdanau2015, luong2015, saxe2014
 from transformer_mt.nn.layers import TokenEmbedding
-from transformer_mt.nn.positions import Positions
+from transformer_mt.nn.linear import OutputProjection
+from transformer_mt.nn.positional_encoding import PositionalEncoding
 from transformer_mt.nn.recurrent import CELLS, Bridge, RecurrentLayer
 from transformer_mt.nn.recurrent_attention import SCORES, GlobalAttention
 
@@ -23,7 +22,9 @@ def build_recurrent(
 
     def embedding(vocab_size: int) -> TokenEmbedding:
         """Make the embedding of a side."""
-        return TokenEmbedding(vocab_size, d_model, positions=Positions(), dropout=settings.dropout)
+        return TokenEmbedding(
+            vocab_size, d_model, positions=PositionalEncoding(), dropout=settings.dropout
+        )
 
     def layers(
         number: int, *, d_input: int = d_model, bidirectional: bool = False
@@ -59,7 +60,7 @@ def build_recurrent(
             bidirectional=settings.bidirectional,
         ),
         attention=attention,
-        output=nn.Linear(d_model, tgt_vocab_size, bias=False),
+        output=OutputProjection(d_model, tgt_vocab_size),
     )
     model = tied(encoder, decoder, which=settings.tie_embeddings)
     INITS[settings.init](model)

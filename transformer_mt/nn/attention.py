@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from transformer_mt.nn.decode_cache import KVCache, StepLayout
 from transformer_mt.nn.dropout import Dropout
 from transformer_mt.nn.kernels.step_attention import attend_step
+from transformer_mt.nn.linear import StackedLinear, SublayerOutput
 from transformer_mt.nn.masks import Attend
-from transformer_mt.nn.positions import Positions
+from transformer_mt.nn.positional_encoding import PositionalEncoding
 from transformer_mt.packing import Segments, unpack
 
 
@@ -53,7 +54,7 @@ class SelfAttention(nn.Module):
         d_model: int,
         num_heads: int,
         *,
-        positions: Positions,
+        positions: PositionalEncoding,
         head_dim: int | None = None,
         num_kv_heads: int | None = None,
         dropout: float = 0.0,
@@ -64,17 +65,18 @@ class SelfAttention(nn.Module):
         self.head_dim = head_dim or _head_dim(d_model, num_heads)
         width = num_heads * self.head_dim
         if self.num_kv_heads == num_heads:
-            self.qkv = nn.Linear(d_model, 3 * width)
+            self.qkv = StackedLinear(d_model, 3 * width, num_projections=3)
         else:
             self.query = nn.Linear(d_model, width)
-            self.key_value = nn.Linear(d_model, 2 * self.num_kv_heads * self.head_dim)
-        self.output = nn.Linear(width, d_model)
+            width_kv = self.num_kv_heads * self.head_dim
+            self.key_value = StackedLinear(d_model, 2 * width_kv, num_projections=2)
+        self.output = SublayerOutput(width, d_model)
         self.dropout = Dropout(dropout)
         # In a tuple, so that the scheme is not registered as a part of each layer.
         self._positions = (positions,)
 
     @property
-    def positions(self) -> Positions:
+    def positions(self) -> PositionalEncoding:
         """The scheme that all layers of a side share."""
         return self._positions[0]
 
@@ -140,8 +142,9 @@ class CrossAttention(nn.Module):
         self.head_dim = head_dim or _head_dim(d_model, num_heads)
         width = num_heads * self.head_dim
         self.query = nn.Linear(d_model, width)
-        self.key_value = nn.Linear(d_model, 2 * self.num_kv_heads * self.head_dim)
-        self.output = nn.Linear(width, d_model)
+        width_kv = self.num_kv_heads * self.head_dim
+        self.key_value = StackedLinear(d_model, 2 * width_kv, num_projections=2)
+        self.output = SublayerOutput(width, d_model)
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor, memory: Tensor, attend: Attend) -> Tensor:

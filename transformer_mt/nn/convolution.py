@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from transformer_mt.nn.dropout import Dropout
+from transformer_mt.nn.linear import StackedLinear
 from transformer_mt.nn.masks import Attend
 from transformer_mt.nn.recurrent_attention import Source
 from transformer_mt.packing import Segments, unpack
@@ -54,14 +55,14 @@ class Windows:
 
 
 class GatedConvolution(nn.Module):
-    """A convolution whose second half of channels are the gates of its first.
+    """A convolution with gated linear units: half of the channels gate the other half.
 
     Source: Gehring et al. 2017, section 3.2; gated linear units of Dauphin et al. 2017.
     """
 
     def __init__(self, d_model: int, kernel_size: int, *, dropout: float) -> None:
         super().__init__()
-        self.convolution = nn.Linear(kernel_size * d_model, 2 * d_model)
+        self.convolution = StackedLinear(kernel_size * d_model, 2 * d_model, num_projections=2)
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor, windows: Windows) -> Tensor:
@@ -138,7 +139,7 @@ class ConvolutionalDecoderLayer(nn.Module):
         Args:
             x: What the layer below gave.
             embedded: The embeddings of the target.
-            windows: What each token sees: nothing behind it.
+            windows: What each token sees: nothing after it.
             memory: Keys and values of the source (Ns, 2D).
             attend: Attention to the source.
         """

@@ -98,7 +98,7 @@ class StepLayout:
         slot_positions: Place in their sentence of the tokens in all filled slots (slots.stop,).
         past_bias: Added to scores (B or 1, H or 1, W, slots.stop): 0 = may attend, else -inf; None:
             all may.
-        memory_bias: Added to scores (B, 1, 1, S), likewise.
+        memory_bias: The same for the source (B, 1, 1, S).
         open_rows: Which rows are hypotheses; None: R = B * W.
     """
 

@@ -1,4 +1,4 @@
-"""Dropout whose random numbers are cheap on the CPU."""
+"""Dropout, with random numbers that are cheap on the CPU."""
 
 from typing import Any
 

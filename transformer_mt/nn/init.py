@@ -1,17 +1,28 @@
-"""First values of the weights, each rule named by its source.
+"""Initialisation: first values of the weights, each rule named by its source.
 
-A rule fills all parameters of a model in place from torch's random numbers. It knows them by their
-names, which are a contract: `.bias`, `_bias`, `_norm.weight`, `embedding.`, `layers.N.`, and
-matrices that hold several projections one below the other (`qkv`, `key_value`, `convolution`).
+A rule fills all parameters of a model in place from torch's random numbers. The type of a module
+says what its parameters are: see `nn.linear`.
 """
 
-import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-NUM_PROJECTIONS = {"qkv": 3, "key_value": 2, "convolution": 2}
+from transformer_mt.nn.layers import TokenEmbedding
+from transformer_mt.nn.linear import OutputProjection, StackedLinear, SublayerOutput
+from transformer_mt.nn.positional_encoding import LearnedEncoding, RelativeEncoding
+from transformer_mt.nn.recurrent_attention import AdditiveScore, GlobalAttention
+
+Init = Callable[[nn.Module], None]
+
+# Modules that hold one vector for each token, position or distance. The output matrix counts as an
+# embedding, as in tensor2tensor, where the two are not one anyway.
+_TABLES = (TokenEmbedding, OutputProjection, LearnedEncoding, RelativeEncoding)
+_FORGET_GATE_OF_FOUR = 1
+
+# --- Transformers ---------------------------------------------------------------------------------
 
 
 def vaswani2017(model: nn.Module) -> None:
@@ -23,8 +34,8 @@ def vaswani2017(model: nn.Module) -> None:
     sqrt(D)). differs: queries, keys, values and attention outputs have biases here.
     """
     with torch.no_grad():
-        for _, projection in _fill_all_but_projections(model, lambda d_model: d_model**-0.5):
-            nn.init.xavier_uniform_(projection)
+        for projection in _fill_all_but_projections(model, lambda d_model: d_model**-0.5):
+            nn.init.xavier_uniform_(projection.weight)
 
 
 def zhang2019(model: nn.Module) -> None:
@@ -34,8 +45,8 @@ def zhang2019(model: nn.Module) -> None:
     keep their gradients.
     """
     with torch.no_grad():
-        for name, projection in _fill_all_but_projections(model, lambda d_model: d_model**-0.5):
-            nn.init.xavier_uniform_(projection, gain=(1 + _layer_index(name)) ** -0.5)
+        for projection in _fill_all_but_projections(model, lambda d_model: d_model**-0.5):
+            nn.init.xavier_uniform_(projection.weight, gain=projection.layer**-0.5)
 
 
 def radford2019(model: nn.Module) -> None:
@@ -45,8 +56,8 @@ def radford2019(model: nn.Module) -> None:
     each side, 2 for an encoder layer and 3 for a decoder layer.
     """
     with torch.no_grad():
-        weights = list(_fill_all_but_projections(model, lambda _: 0.02))
-        _fill_by_number_of_sublayers(model, weights, lambda _: 0.02)
+        for projection in list(_fill_all_but_projections(model, lambda _: 0.02)):
+            nn.init.normal_(projection.weight, std=0.02 * projection.residual_scale)
 
 
 def child2019(model: nn.Module) -> None:
@@ -58,63 +69,152 @@ def child2019(model: nn.Module) -> None:
     sublayers are counted as in `radford2019`; embeddings are then multiplied by sqrt(D) here.
     """
     with torch.no_grad():
-        weights = list(_fill_all_but_projections(model, lambda d_model: 0.125 * d_model**-0.5))
-        _fill_by_number_of_sublayers(model, weights, lambda weight: 0.125 * weight.shape[1] ** -0.5)
-        for name, parameter in model.named_parameters():
-            if name == "decoder.output.weight":  # known by another name if it is tied
-                nn.init.zeros_(parameter)
+        for projection in list(
+            _fill_all_but_projections(model, lambda d_model: 0.125 * d_model**-0.5)
+        ):
+            deviation = 0.125 * projection.weight.shape[1] ** -0.5
+            nn.init.normal_(projection.weight, std=deviation * projection.residual_scale)
+        for module, _, weight in _parameters(model):
+            if isinstance(module, OutputProjection):
+                nn.init.zeros_(weight)
 
 
-def _fill_by_number_of_sublayers(
-    model: nn.Module, weights: Sequence[tuple[str, Tensor]], deviation: Callable[[Tensor], float]
-) -> None:
-    """Draw projections from normal distributions, narrower where they add to the residual.
+@dataclass(frozen=True)
+class _Projection:
+    """A matrix of a layer.
 
-    Args:
-        model: Its layers are counted as often as they are applied.
-        weights: All projections, by name.
-        deviation: Of the projections that do not add to the residual.
+    Attributes:
+        weight: (out, in), a part of a parameter where several share one.
+        layer: Number of the layer in its stack, from 1.
+        residual_scale: 1 / sqrt(sublayers of the stack) if the result is added to the residual,
+            else 1. Layers that are applied several times count as often.
     """
-    names = [name for name, _ in model.named_parameters(remove_duplicate=False)]
-    num_sublayers = {
-        side: sum(name.startswith(f"{side}layers.") and _is_sublayer_output(name) for name in names)
-        for side in ("encoder.", "decoder.")
-    }
-    for name, projection in weights:
-        scale = 1.0
-        if _is_sublayer_output(name):
-            scale = num_sublayers[name[: name.index(".") + 1]] ** -0.5
-        nn.init.normal_(projection, std=deviation(projection) * scale)
 
-
-Init = Callable[[nn.Module], None]
+    weight: Tensor
+    layer: int
+    residual_scale: float
 
 
 def _fill_all_but_projections(
     model: nn.Module, embedding_deviation: Callable[[int], float]
-) -> Iterator[tuple[str, Tensor]]:
-    """Fill biases, norms and embeddings; yield each projection with its name.
-
-    The untied output matrix counts as an embedding, as in tensor2tensor.
-    """
-    for name, parameter in model.named_parameters():
-        if name.endswith((".bias", "_bias")):
-            nn.init.zeros_(parameter)
-        elif name.endswith("_norm.weight"):
-            nn.init.ones_(parameter)
-        elif ".layers." not in name:
+) -> Iterator[_Projection]:
+    """Fill biases, norms and embeddings; yield each projection."""
+    places: dict[nn.Module, tuple[int, int]] = {}
+    for stack in (module for module in model.modules() if isinstance(module, nn.ModuleList)):
+        parts = [part for layer in stack for part in layer.modules()]
+        num_sublayers = sum(isinstance(part, SublayerOutput) for part in parts)
+        for number, layer in enumerate(stack, start=1):
+            for part in layer.modules():
+                places.setdefault(part, (number, num_sublayers))
+    for module, _, parameter in _parameters(model):
+        if isinstance(module, _TABLES):
             nn.init.normal_(parameter, std=embedding_deviation(parameter.shape[1]))
+        elif isinstance(module, nn.Linear) and parameter.dim() == 2:
+            depth, num_sublayers = places[module]
+            scale = num_sublayers**-0.5 if isinstance(module, SublayerOutput) else 1.0
+            num_parts = module.num_projections if isinstance(module, StackedLinear) else 1
+            for weight in parameter.chunk(num_parts):
+                yield _Projection(weight, depth, scale)
+        elif isinstance(module, nn.LayerNorm | nn.RMSNorm) and parameter is module.weight:
+            nn.init.ones_(parameter)
         else:
-            block = name.split(".")[-2]
-            for projection in parameter.chunk(NUM_PROJECTIONS.get(block, 1)):
-                yield name, projection
+            nn.init.zeros_(parameter)
 
 
-def _layer_index(name: str) -> int:
-    match = re.search(r"\.layers\.(\d+)\.", name)
-    assert match, name
-    return int(match[1])
+def _parameters(model: nn.Module) -> Iterator[tuple[nn.Module, str, nn.Parameter]]:
+    """Yield each parameter once, with the first module that has it and its name there."""
+    seen: set[nn.Parameter] = set()
+    for module in model.modules():
+        for name, parameter in module.named_parameters(recurse=False):
+            if parameter not in seen:
+                seen.add(parameter)
+                yield module, name, parameter
 
 
-def _is_sublayer_output(name: str) -> bool:
-    return name.endswith(".output.weight")
+# --- recurrent models -----------------------------------------------------------------------------
+
+
+def saxe2014(model: nn.Module) -> None:
+    """Orthogonal from step to step, Glorot uniform elsewhere, embeddings of deviation D^-0.5.
+
+    Source: Saxe et al. 2014, for the matrices that act again in each step. Biases are zero, that of
+    an LSTM's forget gate is one (Jozefowicz et al. 2015).
+    """
+    with torch.no_grad():
+        for _, part, is_recurrent in _fill_all_but_matrices(model):
+            if is_recurrent:
+                nn.init.orthogonal_(part)
+            else:
+                nn.init.xavier_uniform_(part)
+        for module, name, bias in _parameters(model):
+            if isinstance(module, nn.LSTM) and name.startswith("bias_ih"):
+                nn.init.ones_(bias.chunk(4)[_FORGET_GATE_OF_FOUR])
+
+
+def bahdanau2015(model: nn.Module) -> None:
+    """Orthogonal from step to step, narrow normal elsewhere, the last matrix of the score zero.
+
+    Source: Bahdanau et al. 2015, appendix B.1: deviation 0.01, and 0.001 in the score. differs:
+    embeddings have deviation D^-0.5, since one of them can be the output matrix too.
+    """
+    scores = [module.score for module in model.modules() if isinstance(module, GlobalAttention)]
+    of_scores = {part for score in scores for part in score.modules()}
+    last = {score.output for score in scores if isinstance(score, AdditiveScore)}
+    with torch.no_grad():
+        for module, part, is_recurrent in _fill_all_but_matrices(model):
+            if is_recurrent:
+                nn.init.orthogonal_(part)
+            elif module in last:
+                nn.init.zeros_(part)
+            else:
+                nn.init.normal_(part, std=0.001 if module in of_scores else 0.01)
+
+
+def luong2015(model: nn.Module) -> None:
+    """All weights uniform in [-0.1, 0.1].
+
+    Source: Luong et al. 2015, section 4.1. differs: embeddings are divided by sqrt(D), by which
+    they are multiplied before use.
+    """
+    with torch.no_grad():
+        for module, _, weight in _parameters(model):
+            is_embedding = isinstance(module, TokenEmbedding)
+            bound = 0.1 * (weight.shape[1] ** -0.5 if is_embedding else 1.0)
+            nn.init.uniform_(weight, -bound, bound)
+
+
+def _fill_all_but_matrices(model: nn.Module) -> Iterator[tuple[nn.Module, Tensor, bool]]:
+    """Fill biases and embeddings; yield each matrix, and whether it acts again in each step.
+
+    `weight_ih` and `weight_hh` of torch's cells hold the matrices of gates one below the other.
+    """
+    for module, name, weight in _parameters(model):
+        if weight.dim() == 1:
+            nn.init.zeros_(weight)
+        elif isinstance(module, _TABLES):
+            nn.init.normal_(weight, std=weight.shape[1] ** -0.5)
+        else:
+            num_gates = len(weight) // module.hidden_size if isinstance(module, nn.RNNBase) else 1
+            for part in weight.chunk(num_gates):
+                yield module, part, name.startswith("weight_hh")
+
+
+# --- convolutional models -------------------------------------------------------------------------
+
+
+def gehring2017(model: nn.Module, *, dropout: float) -> None:
+    """Normal, such that layers keep the variance of what they read; embeddings of deviation 0.1.
+
+    Source: Gehring et al. 2017, section 3.5: sqrt(4 p / n) before a gated linear unit and
+    sqrt(1 / n) elsewhere, where n is the number of inputs and p the share that dropout keeps.
+    Biases are zero. differs: the untied output matrix counts as an embedding.
+    """
+    with torch.no_grad():
+        for module, _, weight in _parameters(model):
+            if weight.dim() == 1:
+                nn.init.zeros_(weight)
+            elif isinstance(module, _TABLES):
+                nn.init.normal_(weight, std=0.1)
+            else:
+                gain = 4 * (1 - dropout) if isinstance(module, StackedLinear) else 1
+                nn.init.normal_(weight, std=(gain / weight.shape[1]) ** 0.5)

@@ -14,8 +14,9 @@ from torch import Tensor, nn
 from transformer_mt.nn.attention import CrossAttention, SelfAttention
 from transformer_mt.nn.decode_cache import KVCache, StepLayout
 from transformer_mt.nn.dropout import Dropout
+from transformer_mt.nn.linear import SublayerOutput
 from transformer_mt.nn.masks import Attend
-from transformer_mt.nn.positions import Positions
+from transformer_mt.nn.positional_encoding import PositionalEncoding
 
 
 class TokenEmbedding(nn.Module):
@@ -29,7 +30,7 @@ class TokenEmbedding(nn.Module):
         vocab_size: int,
         d_model: int,
         *,
-        positions: Positions,
+        positions: PositionalEncoding,
         dropout: float = 0.0,
         scale: float | None = None,
     ) -> None:
@@ -63,7 +64,7 @@ class FeedForward(nn.Module):
     ) -> None:
         super().__init__()
         self.input = nn.Linear(d_model, d_ff)
-        self.output = nn.Linear(d_ff, d_model)
+        self.output = SublayerOutput(d_ff, d_model)
         self.activation = activation
         self.dropout = Dropout(dropout)
 
@@ -74,7 +75,7 @@ class FeedForward(nn.Module):
 
 
 class GatedFeedForward(nn.Module):
-    """A feed-forward block whose inner channels are multiplied by a gate.
+    """A gated feed-forward block: a second map multiplies the inner channels.
 
     Source: Shazeer 2020, equations 5 and 6: with `silu`, `gelu`, `relu` this is SwiGLU, GEGLU,
     ReGLU. differs: has biases.
@@ -91,7 +92,7 @@ class GatedFeedForward(nn.Module):
         super().__init__()
         self.gate = nn.Linear(d_model, d_ff)
         self.input = nn.Linear(d_model, d_ff)
-        self.output = nn.Linear(d_ff, d_model)
+        self.output = SublayerOutput(d_ff, d_model)
         self.activation = activation
         self.dropout = Dropout(dropout)
 

@@ -58,7 +58,7 @@ def label_smoothed_linear_cross_entropy(
 
     Returns:
         Sum of losses in nats, float32 (or float64 for float64 states); sum of negative
-        log-likelihoods in nats, likewise. Both are scalars on the device of `hidden`.
+        log-likelihoods in nats, of the same type. Both are scalars on the device of `hidden`.
     """
     if not 0 <= label_smoothing < 1:
         raise ValueError(f"label_smoothing must be in [0, 1); got {label_smoothing}")

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from transformer_mt.nn.dropout import Dropout
 from transformer_mt.nn.patterns import Pattern
-from transformer_mt.nn.positions import Bias
+from transformer_mt.nn.positional_encoding import Bias
 from transformer_mt.packing import Segments
 
 

@@ -1,12 +1,12 @@
-"""Attention patterns: which keys a query of a self-attention sees, by their positions alone.
+"""Attention patterns: sparse masks of self-attention, defined by positions alone.
 
 A rule is a predicate on positions; a pattern gives to each head the keys of one or several rules.
-The past is none of its business: a decoder hides the future from every pattern. Every query sees
+Patterns do not know of causality: a decoder hides the future from every pattern. Every query sees
 itself.
 
 A rule also says how to arrange a sentence in blocks, so that only those queries and keys meet that
-may see each other: see `nn.kernels.block_sparse`. What is seen is up to the predicate alone; an
-arrangement only has to bring together at least that.
+may see each other: see `nn.kernels.block_sparse`. The predicate alone decides
+what is seen; an arrangement only has to bring together at least that.
 
 Letters: R rows (sentences times heads), n tokens, G blocks, m queries and s keys of a block,
 H heads, T queries, S keys.
@@ -63,7 +63,7 @@ class Window(Rule):
         return (q - k).abs() <= self.reach
 
     def keys(self, x: Tensor, *, causal: bool, fill: int = 0) -> Tensor:
-        """Join each block with the one before and, unless `causal`, the one behind."""
+        """Join each block with the one before and, unless `causal`, the one after."""
         blocks = self.queries(x)
         num_blocks, num_joined = blocks.shape[1], 2 if causal else 3
         around = [0, 0] * (blocks.dim() - 2) + [1, num_joined - 2]
@@ -161,7 +161,7 @@ class Pattern:
 
 
 def any_of(rules: tuple[Rule, ...], q: Tensor, k: Tensor) -> Tensor:
-    """Return whether any rule allows what is asked; see `Rule.__call__`."""
+    """Return whether any of the rules lets a query see a key; see `Rule.__call__`."""
     seen = rules[0](q, k)
     for rule in rules[1:]:
         seen = seen | rule(q, k)

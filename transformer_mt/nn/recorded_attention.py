@@ -7,7 +7,7 @@ from transformer_mt.nn.attention import attention_weights
 from transformer_mt.nn.dropout import Dropout
 from transformer_mt.nn.kernels.padded import added_to_scores, padded_heads
 from transformer_mt.nn.masks import AttentionMask
-from transformer_mt.nn.positions import Bias
+from transformer_mt.nn.positional_encoding import Bias
 from transformer_mt.packing import pack
 
 

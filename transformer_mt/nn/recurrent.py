@@ -30,7 +30,7 @@ class TimeOrder:
         places: Place in this order of each packed row (tokens,), int64.
         sentences: The sentences, longest first (B,), int64.
         batch_sizes: How many sentences take part in each step (T,), int64, on the CPU.
-        num_tail_rows: Packed rows behind the last token.
+        num_tail_rows: Packed rows after the last token.
     """
 
     rows: Tensor
@@ -130,7 +130,7 @@ class RecurrentLayer(nn.Module):
         self._cell = cell
 
     def forward(self, x: Tensor, batch_sizes: Tensor, *, state: CellState | None = None) -> Tensor:
-        """Map tokens in the order of time (tokens, D) to such.
+        """Map tokens (tokens, D) to (tokens, D), both in the order of time.
 
         Args:
             x: See `TimeOrder`.

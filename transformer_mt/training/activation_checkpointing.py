@@ -8,21 +8,7 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
-_ATEN = torch.ops.aten
-# What costs most to compute again, for each number that it keeps.
-_KEPT = [
-    _ATEN.mm.default,
-    _ATEN.addmm.default,
-    _ATEN._scaled_dot_product_flash_attention.default,
-    _ATEN._scaled_dot_product_efficient_attention.default,
-    _ATEN._scaled_dot_product_cudnn_attention.default,
-]
-# Attention for packed sequences: torch's, under different names, and our own.
-_KEPT_BY_NAME = (
-    ("torch_attn", "_varlen_attn"),
-    ("torch_attn", "_varlen_attn_out"),
-    ("transformer_mt", "short_attention"),
-)
+from transformer_mt.nn.kernels.expensive_operators import expensive_operators
 
 
 def recompute_layers(model: nn.Module, which: Literal["layers", "selective"]) -> None:
@@ -41,7 +27,9 @@ def recompute_layers(model: nn.Module, which: Literal["layers", "selective"]) ->
     """
     contexts: dict[str, Any] = {}
     if which == "selective":
-        contexts["context_fn"] = partial(create_selective_checkpoint_contexts, _kept())
+        contexts["context_fn"] = partial(
+            create_selective_checkpoint_contexts, expensive_operators()
+        )
     for name, layers in model.named_modules():
         if name.rpartition(".")[2] == "layers" and isinstance(layers, nn.ModuleList):
             for layer in dict.fromkeys(layers):  # a shared one once
@@ -58,8 +46,3 @@ def _recomputed(forward: Callable[..., Any], contexts: dict[str, Any]) -> Callab
         return checkpoint(forward, *args, use_reentrant=False, **contexts, **kwargs)
 
     return run
-
-
-def _kept() -> list[Any]:
-    found = (getattr(getattr(torch.ops, space), name, None) for space, name in _KEPT_BY_NAME)
-    return [*_KEPT, *(packet.default for packet in found if packet is not None)]

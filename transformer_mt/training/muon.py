@@ -5,8 +5,9 @@ from collections import defaultdict
 import torch
 from torch import Tensor, nn
 
-from transformer_mt.nn.init import NUM_PROJECTIONS
 from transformer_mt.nn.kernels.capability import multiplies_fast
+from transformer_mt.nn.kernels.foreach import add_each, copy_each, scale_each
+from transformer_mt.nn.linear import StackedLinear
 from transformer_mt.training.optimizers import build_adam
 
 _COEFFICIENTS = (3.4445, -4.7750, 2.0315)
@@ -89,10 +90,10 @@ class Muon(torch.optim.Optimizer):
             mean = torch.where(unusable > 0, old_mean, mean)
             update = torch.where(unusable > 0, 0, update)
             shrinkage = torch.where(unusable > 0, 1.0, shrinkage)
-        torch._foreach_copy_(means, mean.unbind())
+        copy_each(means, mean.unbind())
         if group["weight_decay"]:
-            torch._foreach_mul_(weights, shrinkage)
-        torch._foreach_add_(weights, update.unbind())
+            scale_each(weights, shrinkage)
+        add_each(weights, update.unbind())
 
 
 def build_muon(
@@ -119,14 +120,18 @@ def build_muon(
         beta2: Decay of the mean of squared gradients, likewise.
         eps: Added to the root of the mean square, likewise.
     """
+    num_projections: dict[nn.Parameter, int] = {}
+    for stack in (module for module in model.modules() if isinstance(module, nn.ModuleList)):
+        for module in stack.modules():
+            number = module.num_projections if isinstance(module, StackedLinear) else 1
+            own = module.parameters(recurse=False)
+            num_projections |= {weight: number for weight in own if weight.ndim == 2}
     matrices: defaultdict[int, list[nn.Parameter]] = defaultdict(list)
     others = []
-    for name, weight in model.named_parameters():
-        if not weight.requires_grad:
-            continue
-        if weight.ndim == 2 and ".layers." in name:
-            matrices[NUM_PROJECTIONS.get(name.split(".")[-2], 1)].append(weight)
-        else:
+    for weight in model.parameters():
+        if weight.requires_grad and weight in num_projections:
+            matrices[num_projections[weight]].append(weight)
+        elif weight.requires_grad:
             others.append(weight)
     adamw = build_adam(
         others, "adamw", beta1=beta1, beta2=beta2, eps=eps, weight_decay=weight_decay

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from transformer_mt.models.seq2seq import Seq2Seq
+from transformer_mt.nn.kernels.foreach import copy_each
 
 
 class WorkingWeights:
@@ -34,7 +35,7 @@ class WorkingWeights:
     def refresh(self) -> None:
         """Take over the weights as they are now."""
         exact, rough = (list(weights) for weights in zip(*self._pairs, strict=True))
-        torch._foreach_copy_(rough, exact)
+        copy_each(rough, exact)
 
     @torch.no_grad()
     def hand_over_gradients(self) -> None:

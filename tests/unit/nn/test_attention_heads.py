@@ -1,7 +1,5 @@
 """Heads of any size, and heads that share their keys and values."""
 
-import math
-
 import pytest
 import torch
 from torch import Tensor, nn
@@ -10,10 +8,10 @@ from transformer_mt.config.loading import parse_config
 from transformer_mt.config.model import TransformerSettings
 from transformer_mt.errors import ConfigError
 from transformer_mt.models.build import build_model
-from transformer_mt.nn.attention import CrossAttention, SelfAttention
+from transformer_mt.nn.attention import CrossAttention, SelfAttention, attention
 from transformer_mt.nn.kernels.dispatch import PackedAttention
 from transformer_mt.nn.masks import AttentionMask
-from transformer_mt.nn.positions import Positions
+from transformer_mt.nn.positional_encoding import PositionalEncoding
 from transformer_mt.packing import Segments
 
 D_MODEL, NUM_HEADS, HEAD_DIM = 16, 6, 5
@@ -25,18 +23,20 @@ num_kv_heads_tried = pytest.mark.parametrize("num_kv_heads", [1, 2, 3, 6])
 def definition(
     q: Tensor, k: Tensor, v: Tensor, output: nn.Linear, lengths: tuple[list[int], list[int]]
 ) -> Tensor:
-    """Attend one query and one head after the other; (Nq, H, K), and (Nk, G, K) twice."""
-    rows = []
+    """Attend in one sentence and one head after the other; (Nq, H, K), and (Nk, G, K) twice."""
     shared = q.shape[1] // k.shape[1]
     sides = q.split(lengths[0]), k.split(lengths[1]), v.split(lengths[1])
-    for q_b, k_b, v_b in zip(*sides, strict=True):
-        for query in q_b:
-            heads = []
-            for head in range(q.shape[1]):
-                scores = k_b[:, head // shared] @ query[head] / math.sqrt(q.shape[2])
-                heads.append(scores.softmax(0) @ v_b[:, head // shared])
-            rows.append(output(torch.cat(heads)))
-    return torch.stack(rows)
+    mixed = [
+        torch.cat(
+            [
+                attention(q_b[:, head], k_b[:, head // shared], v_b[:, head // shared])
+                for head in range(q.shape[1])
+            ],
+            dim=1,
+        )
+        for q_b, k_b, v_b in zip(*sides, strict=True)
+    ]
+    return output(torch.cat(mixed))
 
 
 @num_kv_heads_tried
@@ -45,7 +45,7 @@ def test_self_attention_equals_the_definition(num_kv_heads: int) -> None:
     block = SelfAttention(
         D_MODEL,
         NUM_HEADS,
-        positions=Positions(),
+        positions=PositionalEncoding(),
         head_dim=HEAD_DIM,
         num_kv_heads=num_kv_heads,
     ).double()

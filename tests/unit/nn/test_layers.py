@@ -23,7 +23,7 @@ from transformer_mt.nn.layers import (
     rms_norm,
 )
 from transformer_mt.nn.masks import AttentionMask
-from transformer_mt.nn.positions import Positions
+from transformer_mt.nn.positional_encoding import PositionalEncoding
 from transformer_mt.packing import Segments, unpack
 
 D_MODEL, D_FF, NUM_HEADS = 16, 24, 4
@@ -71,7 +71,7 @@ def with_all_weights_random(module: nn.Module) -> nn.Module:
 
 
 def self_attention() -> SelfAttention:
-    return SelfAttention(D_MODEL, NUM_HEADS, positions=Positions())
+    return SelfAttention(D_MODEL, NUM_HEADS, positions=PositionalEncoding())
 
 
 def causal(length: int) -> Tensor:
@@ -164,7 +164,7 @@ def test_layer_dropout_leaves_out_its_share_of_layers_while_training() -> None:
 
 
 def test_embedding_is_scaled_before_positions_are_added() -> None:
-    class Ones(Positions):
+    class Ones(PositionalEncoding):
         def embed(self, x: Tensor, positions: Tensor, *, longest: int) -> Tensor:
             return x + 1
 
@@ -182,7 +182,7 @@ def test_dropout_acts_where_the_paper_has_it() -> None:
     for residual in (post_norm, pre_norm):
         y = residual(x, lambda x: x, identity, Dropout(0.5))
         assert set(y.unique().tolist()) == {1.0, 3.0}
-    embedding = TokenEmbedding(9, D_MODEL, positions=Positions(), dropout=0.5)
+    embedding = TokenEmbedding(9, D_MODEL, positions=PositionalEncoding(), dropout=0.5)
     nn.init.ones_(embedding.weight)
     assert set(
         embedding(torch.zeros(99, dtype=torch.int64), torch.arange(99), longest=99)
@@ -211,18 +211,20 @@ def test_a_layer_keeps_a_bounded_number_of_bytes_for_its_backward_pass(dtype: to
     )
     block = {"residual": post_norm, "dropout": 0.1}
 
-    def attention(kind: type[SelfAttention | CrossAttention], **positions: Positions) -> nn.Module:
+    def attention(
+        kind: type[SelfAttention | CrossAttention], **positions: PositionalEncoding
+    ) -> nn.Module:
         return kind(d_model, num_heads, **positions)
 
     encoder = EncoderLayer(
         d_model,
-        attention(SelfAttention, positions=Positions()),
+        attention(SelfAttention, positions=PositionalEncoding()),
         FeedForward(d_model, d_ff),
         **block,
     ).to(dtype)
     decoder = DecoderLayer(
         d_model,
-        attention(SelfAttention, positions=Positions()),
+        attention(SelfAttention, positions=PositionalEncoding()),
         attention(CrossAttention),
         FeedForward(d_model, d_ff),
         **block,

@@ -1,4 +1,4 @@
-"""Attention by a pattern without a matrix of all queries and keys, on any device.
+"""Block-sparse attention by a pattern, on any device.
 
 The rules of a pattern arrange a sentence in blocks of those that may see each other: see
 `nn.patterns`. Scores of all rules of a head go through one softmax, so the result is that of a
@@ -166,7 +166,7 @@ def _attend_in_group(
     of_sets = []
     heads_of_sets = torch.split(qkv, num_heads // len(pattern.rules), dim=2)
     for rules, biases, heads in zip(pattern.rules, group.biases, heads_of_sets, strict=True):
-        # So many heads at once, and if these are all, so many sentences.
+        # This number of heads at once, and, if these are all, of sentences.
         rows = max(1, at_once // sum(bias[0].numel() for bias in biases))
         num_at_once = max(1, rows // heads.shape[2])
         of_sentences = []

@@ -1,4 +1,4 @@
-"""What this machine multiplies fast: the one place that asks processors and GPUs for it.
+"""Capabilities of processors and GPUs: the types in which they multiply fast.
 
 The answer follows from the instructions that are there, never from a clock: a machine gives the
 same one however busy it is, and so a run resumes exactly. `ONEDNN_MAX_CPU_ISA` and

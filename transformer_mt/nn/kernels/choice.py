@@ -1,4 +1,4 @@
-"""Whether the kernel for short sentences is right and faster on a device, found by a trial.
+"""Trial of the kernel for short sentences on a device: is it right, and is it faster?
 
 The answer depends on the card, the type and the heads, not on a batch: it is found once, before
 layers are compiled.

@@ -75,7 +75,7 @@ class Placement:
             rows: Their rows in a block (N, H).
             first_tokens: That of the sentence to which each row of a block belongs (R,).
             num_parts: P.
-            num_tail_rows: Packed rows behind the last token.
+            num_tail_rows: Packed rows after the last token.
         """
         self.num_parts = num_parts
         self.num_rows = len(first_tokens)
@@ -108,7 +108,7 @@ class Placement:
 
 
 def _select(x: Tensor, index: Tensor, num_tail_rows: int) -> Tensor:
-    """Copy rows, and put zeros behind them."""
+    """Copy rows, and append zeros."""
     rows = x.new_empty(index.numel() + num_tail_rows, x.shape[1])
     torch.index_select(x, 0, index, out=rows[: index.numel()])
     rows[index.numel() :] = 0
@@ -162,7 +162,7 @@ def make_plan(mask: AttentionMask, *, num_parts: Sequence[int], num_heads: int) 
                 key_rows=k_rows.take(sentences, num_keys),
                 num_queries=num_queries,
                 num_keys=num_keys,
-                bias=_bias(group_mask, num_heads),
+                bias=_bias(group_mask, len(sentences), num_heads),
             )
         )
     placements = (
@@ -172,12 +172,12 @@ def make_plan(mask: AttentionMask, *, num_parts: Sequence[int], num_heads: int) 
     return CpuPlan(groups, tuple(placements))
 
 
-def _bias(mask: Tensor, num_heads: int) -> Tensor:
+def _bias(mask: Tensor, num_sentences: int, num_heads: int) -> Tensor:
     """Return a mask (B or 1, H or 1, T or 1, S) as a bias (1 or B * H, T or 1, S)."""
     bias = as_bias(mask, torch.float32)
-    if mask.shape[:2] == (1, 1):
+    if mask.shape[:2] == (1, 1):  # all sentences and heads share it
         return bias[0]
-    return bias.expand(-1, num_heads, -1, -1).flatten(0, 1)
+    return bias.expand(num_sentences, num_heads, -1, -1).flatten(0, 1)
 
 
 class _Rows:

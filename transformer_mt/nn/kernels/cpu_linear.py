@@ -22,8 +22,8 @@ Owner = TypeVar("Owner", bound=nn.Module)
 _PRODUCT = "_linear_pointwise"
 _FBGEMM_PRODUCT = "linear_with_input_q_dq_qweight_dq_output_fp32"
 
-# Up to so many elements, an fp32 weight stays in the cache of a core, and with a few rows MKL takes
-# a third to nine tenths of the time of oneDNN, whose calls cost more than the product. With
+# Up to this number of elements, an fp32 weight stays in the cache of a core; with a few rows MKL
+# takes a third to nine tenths of the time of oneDNN, whose calls cost more than the product. With
 # hundreds of rows either may be faster, by up to two times.
 _SMALL_WEIGHT = 1 << 16
 
@@ -32,7 +32,7 @@ _SMALL_WEIGHT = 1 << 16
 _STEPS = 127, 127
 _STEPS_WITHOUT_VNNI = 90, 91
 
-# Up to so many rows, products are not filled up with rows: see `_by_rows`.
+# Up to this number of rows, products are not filled up with rows: see `_by_rows`.
 _FEW_ROWS = 16
 
 
@@ -136,7 +136,7 @@ def can_multiply_int8() -> bool:
 
 
 class BareLinear:
-    """A linear map whose weight is as it was."""
+    """A linear map with its weight as it was."""
 
     def __init__(self, linear: nn.Linear) -> None:
         self.weight = linear.weight.detach()
@@ -151,7 +151,7 @@ class BareLinear:
 
 
 class PrepackedLinear:
-    """A linear map whose weight is in the order of oneDNN's kernels."""
+    """A linear map with its weight in the order of oneDNN's kernels."""
 
     def __init__(self, linear: nn.Linear) -> None:
         with torch.inference_mode():

@@ -38,7 +38,7 @@ from transformer_mt.nn.kernels.padded import attend_alone, attend_by_length, att
 from transformer_mt.nn.kernels.short_attention import CHOICE, attend_one_by_one
 from transformer_mt.nn.kernels.varlen import attend_varlen, fits_varlen
 from transformer_mt.nn.masks import AttentionMask
-from transformer_mt.nn.positions import Bias
+from transformer_mt.nn.positional_encoding import Bias
 
 
 class PackedAttention:

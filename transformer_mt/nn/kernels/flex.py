@@ -29,7 +29,7 @@ Kernel = Callable[..., Any]
 
 
 def flex_kernel_for(x: Tensor) -> Kernel | None:
-    """Return compiled `flex_attention` where it computes what it should for such projections.
+    """Return compiled `flex_attention`; None where it cannot be used, or computes wrong results.
 
     Args:
         x: (N, 3, H, K).

@@ -1,4 +1,4 @@
-"""Sentences of similar length in padded blocks, for what needs a number for each pair of tokens."""
+"""Length bucketing: sentences of similar length together in padded blocks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class Blocks:
         rows: Packed rows in the order of the groups (tokens,), int64.
         places: Place in that order of each packed row (tokens,), int64.
         segments: Where the sentences of each group lie in its part of that order.
-        num_tail_rows: Packed rows behind the last token.
+        num_tail_rows: Packed rows after the last token.
     """
 
     rows: Tensor

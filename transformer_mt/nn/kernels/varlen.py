@@ -58,7 +58,7 @@ def fits_varlen(x: Tensor) -> bool:
 
 
 def varlen_argument_of(device: int) -> str | None:
-    """Return the argument by which `varlen_attn` is told to be causal; a constant when compiled.
+    """Return the argument that makes `varlen_attn` causal; a constant when compiled.
 
     None if this CUDA device cannot run it.
     """
@@ -68,7 +68,7 @@ def varlen_argument_of(device: int) -> str | None:
 
 
 def varlen_argument(function: Callable[..., Any]) -> str | None:
-    """Return the argument by which a `varlen_attn` is told to be causal; None: it is unknown.
+    """Return the argument that makes a `varlen_attn` causal; None: it is unknown.
 
     It is young, and its arguments have changed.
     """
@@ -88,7 +88,7 @@ def _tried_varlen(device: int) -> str | None:
     argument = varlen_argument(varlen_attn)
     try:
         if argument is None:
-            raise TypeError(f"this torch has it with other arguments: {torch.__version__}")
+            raise TypeError(f"unknown arguments in torch {torch.__version__}")
         for causal in (False, True):
             compare_varlen(torch.device("cuda", device), causal=causal)
     except torch.OutOfMemoryError:

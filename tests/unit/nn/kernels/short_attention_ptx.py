@@ -52,7 +52,7 @@ def compiled(kernel, capability, *, dtype, num_warps, **constants):
 
 
 def assembled(ptx: str, capability: int) -> str:
-    """Return registers and bytes of spills as `ptxas` tells them; nothing where there is none."""
+    """Return registers and bytes of spills as `ptxas` reports them, if there is one."""
     if shutil.which("ptxas") is None:
         return ""
     with tempfile.NamedTemporaryFile("w", suffix=".ptx") as file:
@@ -60,9 +60,9 @@ def assembled(ptx: str, capability: int) -> str:
         file.flush()
         arch = "sm_90a" if capability == 90 else f"sm_{capability}"
         command = ["ptxas", "-v", f"-arch={arch}", file.name, "-o", "/dev/null"]
-        told = subprocess.run(command, capture_output=True, text=True, check=True).stderr
-    registers = re.search(r"Used (\d+) registers", told)
-    spills = re.search(r"(\d+) bytes spill stores", told)
+        report = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+    registers = re.search(r"Used (\d+) registers", report)
+    spills = re.search(r"(\d+) bytes spill stores", report)
     assert registers
     assert spills
     return f"registers {registers[1]} spilled {spills[1]}"

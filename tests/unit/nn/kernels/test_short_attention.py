@@ -16,7 +16,7 @@ from transformer_mt.nn.kernels import dispatch
 from transformer_mt.nn.kernels.dispatch import attend
 from transformer_mt.nn.kernels.short_attention import CHOICE, attend_short, launches
 from transformer_mt.nn.masks import AttentionMask
-from transformer_mt.nn.positions import Positions
+from transformer_mt.nn.positional_encoding import PositionalEncoding
 from transformer_mt.packing import Segments
 from transformer_mt.training import attention as attention_module
 from transformer_mt.training.attention import choose_attention, keep_attention
@@ -139,7 +139,7 @@ def test_rank_0_decides_unless_the_kernel_fails_on_a_rank(
     monkeypatch.setattr(CHOICE, "dtype", None)
     monkeypatch.setattr(CHOICE, "is_taken", False)
     monkeypatch.setattr(attention_module, "_can_be_tried", lambda *_: True)
-    model = torch.nn.Sequential(SelfAttention(8, 2, positions=Positions()))
+    model = torch.nn.Sequential(SelfAttention(8, 2, positions=PositionalEncoding()))
 
     def choose(rank: int) -> bool | None:
         speedup = speedups[rank]

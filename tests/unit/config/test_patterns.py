@@ -73,29 +73,9 @@ def test_each_side_gets_the_pattern_of_its_settings(setting: str, pattern: objec
             "data.filters.max_length 256 tokens: take 16, or pattern full",
         ),
         (
-            "encoder_pattern: {type: strided, stride: 1}",
-            "model.encoder_pattern.stride: expected a number of at least 2, got 1",
-        ),
-        (
             "decoder_pattern: {type: causal}",
-            "model.decoder_pattern.type: expected one of full, local, strided, fixed, got "
-            "'causal'; a decoder never sees its future, whatever its pattern: take full",
-        ),
-        (
-            "encoder_pattern: {type: sliding_window, window: 8}",
-            "model.encoder_pattern.type: expected one of full, local, strided, fixed, got "
-            "'sliding_window'; take local",
-        ),
-        (
-            "decoder_pattern: local",
-            "model.decoder_pattern: expected a group of settings with `type:`, one of full, local, "
-            "strided, fixed, got 'local'; write {type: local, window: ..}",
-        ),
-        (
-            "cross_attention_pattern: {type: local, window: 8}",
-            "model.cross_attention_pattern: no such setting: attention to the source is always "
-            "full, as places in source and target do not correspond; set model.encoder_pattern or "
-            "model.decoder_pattern",
+            "model.decoder_pattern.type: must be one of full, local, strided, fixed, got 'causal'; "
+            "did you mean 'full'?",
         ),
     ],
 )

@@ -1,20 +1,121 @@
-"""Positional schemes that act in each self-attention: on queries and keys, or on their scores.
+"""Positional encodings: sinusoidal, learned, rotary, relative, ALiBi.
 
-What a token sees of another depends on the distance between them alone, wherever they stand.
+An encoding is a module with three hooks; a new one overrides those it needs:
 
-Letters: B sentences, H heads, K head size, T queries, S keys.
+- `embed` adds to the embeddings, once, below the first layer;
+- `rotate` changes queries and keys in each self-attention;
+- `bias` adds to the scores in each self-attention.
+
+With the last two, only the distance of two tokens counts, wherever they stand.
+
+Letters: B sentences, H heads, D d_model, K head size, T queries, S keys.
 """
 
 import math
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from transformer_mt.nn.positions import Positions
+from transformer_mt.errors import DataError
+
+Bias = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
-class RotaryPositions(Positions):
+class PositionalEncoding(nn.Module):
+    """Base of all positional encodings; by itself it adds nothing.
+
+    Attributes:
+        max_length: Longest sentence it can take in tokens; None = any.
+        bias: What self-attention adds to its scores, given queries (B, H, T, K), their places (T,)
+            and those of the keys (S,): broadcastable to (B, H, T, S). None = nothing.
+    """
+
+    max_length: int | None = None
+    bias: Bias | None = None
+
+    def embed(self, x: Tensor, positions: Tensor, *, longest: int) -> Tensor:
+        """Add positions to embeddings.
+
+        Args:
+            x: Embeddings (.., D).
+            positions: Place of each token in its sentence, from 0, of the shape of `x` without D,
+                or one that broadcasts to it.
+            longest: Greater than every position.
+
+        Raises:
+            DataError: If `longest` is greater than `max_length`.
+        """
+        return x
+
+    def rotate(self, qkv: Tensor, positions: Tensor) -> Tensor:
+        """Turn queries and keys of a self-attention by their positions.
+
+        Args:
+            qkv: Queries, keys and values (.., 3, H, K); values must stay as they are.
+            positions: Place of each token in its sentence (..), or one that broadcasts to it.
+        """
+        return qkv
+
+
+class SinusoidalEncoding(PositionalEncoding):
+    """Fixed sines and cosines of the position, computed for as long a sentence as comes.
+
+    Source: Vaswani et al. 2017, section 3.5. differs: all sines come first, then all cosines, as in
+    tensor2tensor and Marian, so that models can be exported to Marian's classes. The paper's
+    formula interleaves them: the same channels in another order, which training cannot notice.
+    """
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.d_model = d_model
+        # No buffer: tables are cheap to compute and have no place among the weights.
+        self._table = torch.empty(0, d_model)
+
+    def embed(self, x: Tensor, positions: Tensor, *, longest: int) -> Tensor:
+        """Add the sinusoids of `positions`."""
+        table = self._table
+        if table.shape[0] < longest or table.device != x.device or table.dtype != x.dtype:
+            rows = max(longest, 2 * table.shape[0], 128)
+            self._table = table = sinusoids(rows, self.d_model).to(x)
+        return x + F.embedding(positions, table)
+
+
+class LearnedEncoding(PositionalEncoding):
+    """A trained vector for each position.
+
+    Source: Gehring et al. 2017, section 3.1.
+    """
+
+    def __init__(self, max_length: int, d_model: int) -> None:
+        super().__init__()
+        self.max_length: int = max_length
+        self.weight = nn.Parameter(torch.empty(max_length, d_model))
+
+    def embed(self, x: Tensor, positions: Tensor, *, longest: int) -> Tensor:
+        """Add the vectors of `positions`."""
+        if longest > self.max_length:
+            raise DataError(
+                f"a sentence of {longest} tokens, but the model has learned positions for "
+                f"{self.max_length}: drop or split it, or train with a larger "
+                "model.positions.max_length"
+            )
+        return x + F.embedding(positions, self.weight)
+
+
+def sinusoids(length: int, d_model: int) -> Tensor:
+    """Return sines and cosines of geometrically rising wavelengths (length, D), float32.
+
+    Channel i < D/2 is sin(position / 10000^(2i/D)); channel D/2 + i is its cosine.
+    """
+    # float64 inside: angles reach `length`, and float32 would lose their last digits.
+    rates = torch.exp(torch.arange(0, d_model, 2, dtype=torch.float64) * (-math.log(1e4) / d_model))
+    angles = torch.arange(length, dtype=torch.float64)[:, None] * rates
+    return torch.cat([angles.sin(), angles.cos()], dim=1).to(torch.float32)
+
+
+class RotaryEncoding(PositionalEncoding):
     """Turns pairs of channels of queries and keys by angles that grow with the position.
 
     Source: Su et al. 2021, equation 34. differs: channel i is paired with channel i + K/2 instead
@@ -71,7 +172,7 @@ class RotaryPositions(Positions):
         return cos, sin
 
 
-class RelativePositions(Positions):
+class RelativeEncoding(PositionalEncoding):
     """A trained vector for each distance, which meets queries as one more key.
 
     Source: Shaw et al. 2018, section 3.2, equation 4. differs: none for values, which changed
@@ -92,7 +193,7 @@ class RelativePositions(Positions):
         return of_keys
 
 
-class RelativeBias(Positions):
+class RelativeBiasEncoding(PositionalEncoding):
     """A trained number for each head and range of distances, added to scores.
 
     Source: Raffel et al. 2020 (T5), section 2.1. differs: scores are divided by sqrt(K), as in the
@@ -145,7 +246,7 @@ def distance_buckets(
     return bucket + torch.where(distance < num_exact, distance, far.clamp(max=num_buckets - 1))
 
 
-class AlibiPositions(Positions):
+class AlibiEncoding(PositionalEncoding):
     """Scores fall linearly with the distance, at a rate that each head has fixed.
 
     Source: Press et al. 2022, section 3. differs: in the encoder distances count in both

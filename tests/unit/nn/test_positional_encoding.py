@@ -1,4 +1,4 @@
-"""Schemes that act inside of self-attention, each against a plain loop over pairs of tokens."""
+"""Positional encodings against the formulas of their papers, in plain loops."""
 
 import math
 
@@ -6,45 +6,51 @@ import pytest
 import torch
 from torch import Tensor
 
+from transformer_mt.errors import DataError
 from transformer_mt.nn.attention import SelfAttention
 from transformer_mt.nn.dropout import Dropout
 from transformer_mt.nn.kernels.dispatch import PackedAttention, attend
 from transformer_mt.nn.kernels.padded import attend_by_length, attend_padded
 from transformer_mt.nn.masks import AttentionMask
-from transformer_mt.nn.positions import Positions
-from transformer_mt.nn.recorded_attention import RecordedAttention
-from transformer_mt.nn.relative_positions import (
-    AlibiPositions,
-    RelativeBias,
-    RelativePositions,
-    RotaryPositions,
+from transformer_mt.nn.positional_encoding import (
+    AlibiEncoding,
+    LearnedEncoding,
+    PositionalEncoding,
+    RelativeBiasEncoding,
+    RelativeEncoding,
+    RotaryEncoding,
+    SinusoidalEncoding,
     alibi_slopes,
     distance_buckets,
+    sinusoids,
 )
+from transformer_mt.nn.recorded_attention import RecordedAttention
 from transformer_mt.packing import Segments
 
 H, K = 3, 8
 LENGTHS = [5, 19, 1, 7, 18]
 
 
-def scheme(name: str, *, bidirectional: bool = True) -> Positions:
-    made: dict[str, Positions] = {
-        "rotary": RotaryPositions(K),
-        "relative": RelativePositions(K, max_distance=4),
-        "relative_bias": RelativeBias(
+def scheme(name: str, *, bidirectional: bool = True) -> PositionalEncoding:
+    made: dict[str, PositionalEncoding] = {
+        "rotary": RotaryEncoding(K),
+        "relative": RelativeEncoding(K, max_distance=4),
+        "relative_bias": RelativeBiasEncoding(
             H, num_buckets=8, max_distance=10, bidirectional=bidirectional
         ),
-        "alibi": AlibiPositions(H),
+        "alibi": AlibiEncoding(H),
     }
     for parameter in made[name].parameters():
         torch.nn.init.normal_(parameter)
     return made[name].double()
 
 
-def plain_score(positions: Positions, q: Tensor, k: Tensor, i: int, j: int, head: int) -> Tensor:
+def plain_score(
+    positions: PositionalEncoding, q: Tensor, k: Tensor, i: int, j: int, head: int
+) -> Tensor:
     """What query i, key j (K,) of a head score, by the papers' words."""
     bonus = torch.zeros((), dtype=q.dtype)
-    if isinstance(positions, RotaryPositions):
+    if isinstance(positions, RotaryEncoding):
         half = K // 2
         product = 0.0
         for c in range(half):
@@ -54,12 +60,12 @@ def plain_score(positions: Positions, q: Tensor, k: Tensor, i: int, j: int, head
             )
             product += (complex(q[c].item(), -q[c + half].item()) * turned).real
         return torch.tensor(product / math.sqrt(K), dtype=q.dtype)
-    if isinstance(positions, RelativePositions):
+    if isinstance(positions, RelativeEncoding):
         distance = max(-4, min(4, j - i))
         bonus = q @ positions.keys[distance + 4] / math.sqrt(K)
-    elif isinstance(positions, RelativeBias):
+    elif isinstance(positions, RelativeBiasEncoding):
         bonus = positions.bucket_bias[plain_bucket(j - i, positions.bidirectional), head]
-    elif isinstance(positions, AlibiPositions):
+    elif isinstance(positions, AlibiEncoding):
         bonus = bonus - alibi_slopes(H)[head] * abs(i - j)
     return q @ k / math.sqrt(K) + bonus
 
@@ -78,7 +84,7 @@ def plain_bucket(distance: int, bidirectional: bool, num: int = 8, farthest: int
     return first + min(far, num - 1)
 
 
-def plain_attention(x: Tensor, positions: Positions, *, causal: bool) -> Tensor:
+def plain_attention(x: Tensor, positions: PositionalEncoding, *, causal: bool) -> Tensor:
     """Mix the values of one sentence (T, 3, H, K) by three loops."""
     mixed = torch.zeros(len(x), H, K, dtype=x.dtype)
     for head in range(H):
@@ -115,7 +121,7 @@ def test_attention_with_a_scheme_equals_a_triple_loop(name: str, causal: bool) -
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_rotation_in_place_equals_one_that_is_learned_through(dtype: torch.dtype) -> None:
     torch.manual_seed(1)
-    positions = RotaryPositions(K)
+    positions = RotaryEncoding(K)
     positions.embed(torch.zeros(1, 1), torch.zeros(1, dtype=torch.int64), longest=20)
     for _ in range(2):  # of other places, which must not get the angles of the first ones
         places, x = torch.randint(20, (7,)), torch.randn(7, 3, H, K, dtype=dtype)
@@ -204,7 +210,7 @@ def test_alibi_slopes_are_those_of_the_paper() -> None:
 
 
 def test_what_is_seen_has_a_weight_though_its_score_is_far_below() -> None:
-    attention = SelfAttention(8, 8, positions=AlibiPositions(8))
+    attention = SelfAttention(8, 8, positions=AlibiEncoding(8))
     segments = Segments.of([300])
     attend_recorded = RecordedAttention(AttentionMask(segments, segments, causal=True))
     attention(torch.zeros(300, 8), attend_recorded)
@@ -212,3 +218,48 @@ def test_what_is_seen_has_a_weight_though_its_score_is_far_below() -> None:
     seen = torch.ones(300, 300, dtype=torch.bool).tril()
     assert torch.equal(weights[0, 0] > 0, seen)
     torch.testing.assert_close(weights.sum(-1), torch.ones(1, 8, 300))
+
+
+def test_sinusoids_are_the_formula_of_the_paper_with_sines_before_cosines() -> None:
+    table = sinusoids(50, 8)
+    for position in (0, 1, 17, 49):
+        for i in range(4):
+            angle = position / 10000 ** (2 * i / 8)
+            assert table[position, i].item() == pytest.approx(math.sin(angle), abs=1e-6)
+            assert table[position, 4 + i].item() == pytest.approx(math.cos(angle), abs=1e-6)
+
+
+def test_sinusoids_of_far_positions_keep_their_digits() -> None:
+    angle = 4999 / 10000 ** (2 * 1 / 512)
+    assert sinusoids(5000, 512)[4999, 1].item() == pytest.approx(math.sin(angle), abs=1e-6)
+
+
+def test_sinusoidal_positions_reach_any_length_and_are_no_weights() -> None:
+    scheme = SinusoidalEncoding(8)
+    zeros = torch.zeros(3, 8)
+    for longest in (3, 1000, 5, 3000):
+        at = torch.tensor([0, longest // 2, longest - 1])
+        found = scheme.embed(zeros, at, longest=longest)
+        torch.testing.assert_close(found, sinusoids(longest, 8)[at])
+    assert not scheme.state_dict()
+    assert scheme.max_length is None
+
+
+def test_sinusoidal_positions_follow_the_type_of_the_embeddings() -> None:
+    scheme = SinusoidalEncoding(8)
+    for dtype in (torch.float32, torch.bfloat16, torch.float64):
+        x = torch.zeros(1, 8, dtype=dtype)
+        assert scheme.embed(x, torch.tensor([0]), longest=1).dtype == dtype
+
+
+def test_learned_positions_add_their_vectors() -> None:
+    scheme = LearnedEncoding(6, 4)
+    torch.nn.init.normal_(scheme.weight)
+    x, at = torch.randn(3, 4), torch.tensor([5, 0, 2])
+    torch.testing.assert_close(scheme.embed(x, at, longest=6), x + scheme.weight[at])
+
+
+def test_learned_positions_refuse_a_longer_sentence() -> None:
+    scheme = LearnedEncoding(6, 4)
+    with pytest.raises(DataError, match=r"sentence of 7 tokens.*positions for 6.*max_length"):
+        scheme.embed(torch.zeros(1, 4), torch.tensor([0]), longest=7)
