@@ -1,5 +1,6 @@
 """The pages under docs/, README and recipes: what they name exists, what they show can be typed."""
 
+import ast
 import itertools
 import re
 import shlex
@@ -15,6 +16,7 @@ from transformer_mt.config.loading import RECIPES, find_config, load_config, par
 from transformer_mt.errors import ConfigError
 
 ROOT = Path(__file__).parents[2]
+FOLDERS = (".", "transformer_mt", "tests")
 # Pages that are still to come are left out; those that must be there are counted below.
 PAGES = [
     page
@@ -54,7 +56,7 @@ def paths_in(page: Path) -> list[str]:
 
 def exists(path: str) -> bool:
     """Paths are below the project, its package or its tests, as docs/paper.md says."""
-    return any((ROOT / folder / path).exists() for folder in (".", "transformer_mt", "tests"))
+    return any((ROOT / folder / path).exists() for folder in FOLDERS)
 
 
 @pytest.mark.parametrize("name", ["docs/paper.md", "docs/overview.md"])
@@ -62,6 +64,20 @@ def test_every_path_that_a_page_names_exists(name):
     paths = paths_in(ROOT / name)
     assert len(paths) > 10
     assert [path for path in paths if not exists(path)] == []
+
+
+def test_every_place_in_the_code_that_the_page_on_the_paper_names_is_there():
+    text = (ROOT / "docs/paper.md").read_text(encoding="utf-8")
+    places = re.findall(r"`((?:\w+/)+\w+\.py)(?:: ([\w.]+))?`", text)
+    assert len(places) > 50
+    for path, name in places:
+        assert name or path == "tests/unit/test_docs.py", f"{path}: names no function or class"
+        (file,) = (ROOT / folder / path for folder in FOLDERS if (ROOT / folder / path).exists())
+        body = ast.parse(file.read_text(encoding="utf-8")).body
+        for part in filter(None, name.split(".")):
+            found = [node for node in body if getattr(node, "name", None) == part]
+            assert found, f"{path} has no {name}"
+            body = found[0].body
 
 
 def test_the_tree_of_the_overview_is_the_tree():
