@@ -16,7 +16,7 @@ from transformer_mt.models.seq2seq import Seq2Seq
 from transformer_mt.models.transformer import TransformerDecoder, TransformerEncoder
 from transformer_mt.models.tying import tied
 from transformer_mt.nn.attention import CrossAttention, SelfAttention
-from transformer_mt.nn.init import Init, child2019, radford2019, vaswani2017, zhang2019
+from transformer_mt.nn.initialization import Init, child2019, radford2019, vaswani2017, zhang2019
 from transformer_mt.nn.layers import (
     DecoderLayer,
     EncoderLayer,

@@ -10,7 +10,7 @@ from transformer_mt.nn.convolution import (
     ConvolutionalEncoderLayer,
     GatedConvolution,
 )
-from transformer_mt.nn.init import gehring2017
+from transformer_mt.nn.initialization import gehring2017
 from transformer_mt.nn.layers import TokenEmbedding
 from transformer_mt.nn.linear import OutputProjection
 from transformer_mt.nn.positional_encoding import LearnedEncoding

@@ -4,7 +4,7 @@ from transformer_mt.config.recurrent import RecurrentSettings
 from transformer_mt.models.recurrent import InputFeedingDecoder, RecurrentDecoder, RecurrentEncoder
 from transformer_mt.models.seq2seq import Seq2Seq
 from transformer_mt.models.tying import tied
-from transformer_mt.nn.init import bahdanau2015, luong2015, saxe2014
+from transformer_mt.nn.initialization import bahdanau2015, luong2015, saxe2014
 from transformer_mt.nn.layers import TokenEmbedding
 from transformer_mt.nn.linear import OutputProjection
 from transformer_mt.nn.positional_encoding import PositionalEncoding

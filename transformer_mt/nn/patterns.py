@@ -24,7 +24,7 @@ from torch import Tensor
 _LEAST_BLOCK = 16
 
 
-class Rule(ABC):
+class PatternRule(ABC):
     """Which keys a query sees. This base cuts a sentence into blocks that see only themselves."""
 
     block: int
@@ -48,7 +48,7 @@ class Rule(ABC):
 
 
 @dataclass(frozen=True)
-class Window(Rule):
+class Window(PatternRule):
     """Keys at a distance of at most `reach`."""
 
     reach: int
@@ -72,7 +72,7 @@ class Window(Rule):
 
 
 @dataclass(frozen=True)
-class Column(Rule):
+class Column(PatternRule):
     """Keys at a distance that is a multiple of `block`."""
 
     block: int
@@ -91,7 +91,7 @@ class Column(Rule):
 
 
 @dataclass(frozen=True)
-class Block(Rule):
+class Block(PatternRule):
     """Keys of the same block."""
 
     block: int
@@ -102,7 +102,7 @@ class Block(Rule):
 
 
 @dataclass(frozen=True)
-class Summary(Rule):
+class Summary(PatternRule):
     """The last `count` keys of every block, whatever the query."""
 
     block: int
@@ -122,7 +122,7 @@ class Summary(Rule):
 
 
 @dataclass(frozen=True)
-class Itself(Rule):
+class Itself(PatternRule):
     """The key at the place of the query."""
 
     block: int = 1
@@ -141,7 +141,7 @@ class Pattern:
             a head sees the keys that any of its rules allows.
     """
 
-    rules: tuple[tuple[Rule, ...], ...]
+    rules: tuple[tuple[PatternRule, ...], ...]
 
     @property
     def block(self) -> int:
@@ -160,8 +160,8 @@ class Pattern:
         return masks.repeat_interleave(num_heads // len(self.rules), 0) if len(masks) > 1 else masks
 
 
-def any_of(rules: tuple[Rule, ...], q: Tensor, k: Tensor) -> Tensor:
-    """Return whether any of the rules lets a query see a key; see `Rule.__call__`."""
+def any_of(rules: tuple[PatternRule, ...], q: Tensor, k: Tensor) -> Tensor:
+    """Return whether any of the rules lets a query see a key; see `PatternRule.__call__`."""
     seen = rules[0](q, k)
     for rule in rules[1:]:
         seen = seen | rule(q, k)

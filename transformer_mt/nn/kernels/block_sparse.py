@@ -19,7 +19,7 @@ from torch.utils.checkpoint import checkpoint
 
 from transformer_mt.nn.dropout import Dropout
 from transformer_mt.nn.kernels.length_groups import group_by_length
-from transformer_mt.nn.patterns import Pattern, Rule, any_of
+from transformer_mt.nn.patterns import Pattern, PatternRule, any_of
 from transformer_mt.packing import Segments, pack, take_rows, unpack
 
 # Scores that are computed at once: on the CPU they should stay in its caches.
@@ -117,7 +117,7 @@ def _group(
     return BlockGroup(segments, biases)
 
 
-def _bias(rules: tuple[Rule, ...], lengths: Tensor, *, longest: int, causal: bool) -> Tensor:
+def _bias(rules: tuple[PatternRule, ...], lengths: Tensor, *, longest: int, causal: bool) -> Tensor:
     """Return who sees whom by the last of some rules and by none before."""
     *before, rule = rules
     places = torch.arange(longest, device=lengths.device)[None]
@@ -185,7 +185,12 @@ def _attend_in_group(
 
 
 def _computed_again(
-    qkv: Tensor, rules: tuple[Rule, ...], biases: list[Tensor], *, causal: bool, dropout: Dropout
+    qkv: Tensor,
+    rules: tuple[PatternRule, ...],
+    biases: list[Tensor],
+    *,
+    causal: bool,
+    dropout: Dropout,
 ) -> Tensor:
     """Do as `_mix`, without keeping scores for the backward pass."""
     if not (torch.is_grad_enabled() and qkv.requires_grad):
@@ -204,7 +209,11 @@ def _computed_again(
 
 
 def _mix(
-    qkv: Tensor, rules: tuple[Rule, ...], biases: list[Tensor], causal: bool, dropout: Dropout
+    qkv: Tensor,
+    rules: tuple[PatternRule, ...],
+    biases: list[Tensor],
+    causal: bool,
+    dropout: Dropout,
 ) -> Tensor:
     """Attend in sentences (3, B, H, n, K) by the rules of their heads: (B, H, n, K)."""
     num_sentences, num_heads, _, head_dim = qkv.shape[1:]

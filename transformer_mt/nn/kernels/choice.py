@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from transformer_mt.nn.dropout import Dropout
-from transformer_mt.nn.kernels.comparison import compare_values_and_gradients
 from transformer_mt.nn.kernels.dispatch import attend
+from transformer_mt.nn.kernels.kernel_check import compare_values_and_gradients
 from transformer_mt.nn.kernels.padded import attend_padded
 from transformer_mt.nn.kernels.short_attention import attend_one_by_one
 from transformer_mt.nn.masks import AttentionMask

@@ -15,7 +15,7 @@ from torch import Tensor
 from transformer_mt.errors import brief
 from transformer_mt.nn.dropout import Dropout
 from transformer_mt.nn.kernels.block_sparse import attend_sparsely, make_sparse_plan
-from transformer_mt.nn.kernels.comparison import compare_values_and_gradients
+from transformer_mt.nn.kernels.kernel_check import compare_values_and_gradients
 from transformer_mt.nn.patterns import Pattern, any_of, fixed
 from transformer_mt.packing import Segments
 

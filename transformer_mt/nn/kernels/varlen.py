@@ -11,7 +11,7 @@ from torch import Tensor
 
 from transformer_mt.errors import brief
 from transformer_mt.nn.dropout import Dropout
-from transformer_mt.nn.kernels.comparison import compare_values_and_gradients
+from transformer_mt.nn.kernels.kernel_check import compare_values_and_gradients
 from transformer_mt.nn.kernels.padded import attend_padded
 from transformer_mt.nn.masks import AttentionMask
 from transformer_mt.packing import Segments
