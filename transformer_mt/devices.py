@@ -1,4 +1,4 @@
-"""Where to compute, and in which precision that can be done."""
+"""Devices and precisions to compute with."""
 
 import logging
 
@@ -120,13 +120,7 @@ def check_precision(precision: str, device: torch.device) -> None:
     Raises:
         ConfigError: If it cannot.
     """
-    if precision == "bf16" and device.type == "cpu":
-        if not multiplies_fast(torch.bfloat16, device):
-            logger.warning(
-                "training.precision bf16: this processor has no bf16 instructions, so an update "
-                "takes about 20 times as long as in fp32: set training.precision to fp32"
-            )
-        return
+    warn_of_slow_precision(precision, device, setting="training.precision")
     if precision == "bf16" and device.type == "cuda":
         has_it = torch.cuda.is_bf16_supported(including_emulation=False)
     elif precision == "bf16" and device.type == "mps":
@@ -137,3 +131,25 @@ def check_precision(precision: str, device: torch.device) -> None:
         raise ConfigError(
             f"training.precision: {device} has no bf16: set training.precision to fp16 or fp32"
         )
+
+
+def warn_of_slow_precision(precision: str, device: torch.device, *, setting: str) -> None:
+    """Warn of a precision for which a processor or a CUDA GPU has no instructions.
+
+    Args:
+        precision: `fp32`, `bf16`, `fp16` or `int8`.
+        device: Where products are computed.
+        setting: What the user set, for the message.
+    """
+    dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(precision)
+    if dtype is None or device.type not in ("cpu", "cuda") or multiplies_fast(dtype, device):
+        return
+    kind = "processor" if device.type == "cpu" else "GPU"
+    logger.warning(
+        "%s %s: this %s has no %s instructions, which makes it several times slower than fp32: use "
+        "fp32",
+        setting,
+        precision,
+        kind,
+        precision,
+    )

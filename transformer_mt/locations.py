@@ -1,4 +1,4 @@
-"""Where models and runs are: found by their files, before anything is loaded."""
+"""Locations of models and runs, found by their files before anything is loaded."""
 
 import os
 from pathlib import Path
@@ -33,9 +33,8 @@ def find_bundle(explicit: Path | None, runs_dir: str | Path = "runs") -> Path:
     run = newest_run(runs_dir)
     if run is None:
         raise ModelError(
-            f"no model given and no run in {runs_dir}/ that {runs_dir}/latest names: "
-            "name one with --model, "
-            f"set ${MODEL_VARIABLE}, or train one with `tmt train --config FILE`"
+            f"no model: give one with --model or ${MODEL_VARIABLE}, or train one with `tmt train "
+            f"--config FILE` ({runs_dir}/latest names no run)"
         )
     return _bundle_at(run)
 

@@ -190,8 +190,8 @@ def test_own_files_serve_runs_without_a_test_set(runs, tmp_path):
     [
         (["nowhere"], 4, "nowhere: expected the folder of a run"),
         (["TINY", "--test-set", "news"], 2, "has no test set 'news'; it has: valid, digits"),
-        (["TINY", "--src", "x"], 2, "--src and --ref belong together"),
-        (["TINY", "--src", "x", "--ref", "x", "--test-set", "valid"], 2, "would have no effect"),
+        (["TINY", "--src", "x"], 2, "--src and --ref need each other"),
+        (["TINY", "--src", "x", "--ref", "x", "--test-set", "valid"], 2, "no effect with --src"),
         (["TINY", "--src", "none", "--ref", "none"], 3, "none: no such file"),
         (["TINY", "--json", "--markdown"], 2, "exclude each other"),
         (["TINY", "TINY"], 2, "this run is given twice"),

@@ -1,4 +1,4 @@
-"""`tmt average`: the mean of the weights of several checkpoints as a model."""
+"""`tmt average`: checkpoint averaging."""
 
 from pathlib import Path
 from typing import Annotated
@@ -24,26 +24,24 @@ def register(app: typer.Typer) -> None:
 
 def average(
     *,
-    argument: Annotated[
-        Path | None, typer.Argument(metavar="RUN", help="The same without --run.")
-    ] = None,
+    argument: Annotated[Path | None, typer.Argument(metavar="RUN", help="Same as --run.")] = None,
     output: Annotated[
-        Path, typer.Option("--output", metavar="DIR", help="Folder of the new model.")
+        Path, typer.Option("--output", metavar="DIR", help="Directory of the new model.")
     ],
     run: Annotated[
         Path | None,
-        typer.Option("--run", metavar="DIR", help="Folder of a run; default the newest run."),
+        typer.Option("--run", metavar="DIR", help="Run directory. Default: the newest run."),
     ] = None,
     last: Annotated[
         int | None,
-        typer.Option("--last", metavar="N", min=1, help="Take so many of the newest checkpoints."),
+        typer.Option("--last", metavar="N", min=1, help="Average the N newest checkpoints."),
     ] = None,
     best: Annotated[
         int | None,
-        typer.Option("--best", metavar="N", min=1, help="Take so many of the best checkpoints."),
+        typer.Option("--best", metavar="N", min=1, help="Average the N best checkpoints."),
     ] = None,
 ) -> None:
-    """Average the weights of checkpoints that a run has kept."""
+    """Average the weights of several checkpoints of a run."""
     if (last is None) == (best is None):
         raise ConfigError("give one of --last N and --best N")
 

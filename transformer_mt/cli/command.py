@@ -1,4 +1,4 @@
-"""What all commands have in common: how a command line is read, and how help is laid out."""
+"""Command-line parsing and help layout that all commands share."""
 
 import difflib
 import os.path
@@ -12,31 +12,31 @@ from typer.core import TyperCommand
 from transformer_mt.cli.options import as_text
 
 CLOSE = 0.75
-"""How like an option an unknown one must be to be taken for a slip of the keyboard."""
+"""Similarity above which an unknown option counts as a typing error."""
 
 
 SHORT = {"--input": "-i", "--output": "-o", "--model": "-m", "--config": "-c"}
-"""Letters of options, the same in every command."""
+"""Short forms of options, the same in every command."""
 
 
 ELSEWHERE = {
-    "resume": "the same command goes on with a run that was interrupted",
+    "resume": "the same command resumes an interrupted run",
     "text": "the text itself is the argument, in quotes",
     "gpu": "give --device cuda",
     "cpu": "give --device cpu",
 }
-"""Options that other programs have, and what to type here."""
+"""Options of other programs, and what to type instead."""
 
 
 FILES = ("CONFIG", "FILE|TEXT")
-"""Words that may name files, whose names may be any bytes."""
+"""Metavars of arguments that may be file names, which may be any bytes."""
 
 
 class Command(TyperCommand):
     """A command of `tmt`.
 
     An option with a single value can be given once; `~` in paths is the home folder; text is UTF-8
-    in every locale; the options of the program, such as `-q`, may also stand behind the command.
+    in every locale; the options of the program, such as `-q`, may also follow the command.
     The help shows options in groups: the group of an option is its `rich_help_panel`, and those
     without come first.
     """
@@ -48,7 +48,7 @@ class Command(TyperCommand):
                 parameter.opts.append(SHORT[parameter.opts[0]])
 
     def make_parser(self, ctx: Any) -> Any:
-        """Return a parser that refuses what would otherwise be lost in silence."""
+        """Return a parser that refuses what would otherwise be ignored."""
         parser: Any = super().make_parser(ctx)
         read = parser.parse_args
         program = ctx.find_root()
@@ -109,7 +109,7 @@ class Command(TyperCommand):
                     formatter.write_dl(records)
 
     def _explain(self, error: Any) -> None:
-        """Say what to type in place of an option that does not exist."""
+        """Complete the message about an unknown option."""
         name = error.option_name.lstrip("-").replace("-", "_")
         own = [option for p in self.params for option in p.opts if p.param_type_name == "option"]
         near = difflib.get_close_matches(error.option_name, own, n=1, cutoff=CLOSE)
@@ -126,7 +126,7 @@ class Command(TyperCommand):
         error.message += f"; {hint}" if hint else ""
 
     def _about_extra(self, rest: list[str]) -> str:
-        """Say what to do with arguments that the command does not take."""
+        """Return the message about arguments that the command does not take."""
         shown = " ".join(rest)
         if any(p.name == "settings" for p in self.params) and "=" in rest[0]:
             return f"Got unexpected extra argument(s) ({shown}): put --set before each setting"
@@ -134,7 +134,7 @@ class Command(TyperCommand):
 
 
 def _has_one_value(parameter: Any) -> bool:
-    """Tell an option of which the last value would win, also of `--so/--not-so`."""
+    """Whether the last value of a repeated option would win, also of `--x/--no-x`."""
     if parameter.param_type_name != "option" or parameter.multiple:
         return False
     return not parameter.is_flag or bool(parameter.secondary_opts)

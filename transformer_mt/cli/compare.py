@@ -1,4 +1,4 @@
-"""`tmt compare`: finished runs side by side."""
+"""`tmt compare`: comparison of finished runs."""
 
 import dataclasses
 import json
@@ -22,8 +22,10 @@ from transformer_mt.cli.scoring_options import (
     check_length_options,
     compared_lengths,
     draw_lengths,
+    language_of,
     length_records,
 )
+from transformer_mt.config.loading import load_recorded
 from transformer_mt.errors import ConfigError
 from transformer_mt.locations import run_folder
 from transformer_mt.translation.load import load_model, make_translator
@@ -35,7 +37,10 @@ if TYPE_CHECKING:
     from transformer_mt.metrics.significance import SureScore
 
 Runs: TypeAlias = Annotated[
-    list[Path], typer.Argument(metavar="RUN..", help="Folders of runs; the first is compared.")
+    list[Path],
+    typer.Argument(
+        metavar="RUN..", help="Run directories; the others are compared with the first."
+    ),
 ]
 TestSetName: TypeAlias = Annotated[
     str | None,
@@ -44,9 +49,7 @@ TestSetName: TypeAlias = Annotated[
         help="Test set of the configs, or `valid`. Default: the first of each config.",
     ),
 ]
-AsMarkdown: TypeAlias = Annotated[
-    bool, typer.Option("--markdown", help="A table for a Markdown page.")
-]
+AsMarkdown: TypeAlias = Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -74,18 +77,18 @@ def compare(
     beam_size: BeamSize = None,
     device: Device = "auto",
 ) -> None:
-    """Compare finished runs: size, cost, scores, chance.
+    """Compare finished runs: parameters, speed, scores, statistical significance.
 
-    Translates a test set with the best model of each run; the translations are kept in the run, so
-    that the same comparison is fast the next time. BLEU and chrF stand with half of their 95%
-    interval; p is how often chance alone makes such a difference to the first run (paired
-    bootstrap of 1000 samples). Validation loss is the negative log-likelihood in nats a token.
-    Lengths are counted by the tokenizer of the first run.
+    Translates a test set with the best model of each run; the translations are kept in the run and
+    used again by later comparisons. BLEU and chrF are given with half of their 95% confidence
+    interval, and with the p-value of the difference to the first run (paired bootstrap, 1000
+    samples). Validation loss is the negative log-likelihood in nats per token. Lengths are counted
+    with the tokenizer of the first run.
     """
     if (src is None) != (not ref):
-        raise ConfigError("--src and --ref belong together: give both")
+        raise ConfigError("--src and --ref need each other: give both")
     if src is not None and test_set is not None:
-        raise ConfigError("with --src --test-set would have no effect")
+        raise ConfigError("--test-set: no effect with --src")
     if as_json and as_markdown:
         raise ConfigError("--json and --markdown exclude each other")
     edges = check_length_options(by_length, length_edges, figure)
@@ -106,6 +109,7 @@ def compare(
         read_facts(run)
     if src is not None:
         sources, references, *more = parallel_lines(src, *ref)
+        language_of(None, references, of_model=load_recorded(found[0].config_path).data.tgt_lang)
         test = TestSet(src.name, sources, references, tuple(more))
     else:
         test = common_test_set(found, test_set)
@@ -144,7 +148,7 @@ def _report(
     buckets: "Mapping[str, Sequence[Bucket]]",
     lines_of: Callable[[list[list[str]]], Iterator[str]],
 ) -> Iterator[str]:
-    """Yield the tables, each with a blank line behind it, and what they are of."""
+    """Yield the tables, each followed by a blank line, and what they are of."""
     tables = [[HEADINGS, *map(_cells, rows)], *([compared_lengths(buckets)] if buckets else [])]
     for table in tables:
         yield from lines_of(table)
@@ -175,7 +179,7 @@ def _p_value(score: "SureScore") -> str:
 
 
 def _aligned(table: list[list[str]]) -> Iterator[str]:
-    """Yield lines of a table; one wider than the terminal is cut into several, by columns."""
+    """Yield lines of a table; one wider than the terminal is split by columns."""
     room = shutil.get_terminal_size((UNLIMITED, 0)).columns
     names, *columns = zip(*table, strict=True)
     widths = [max(map(len, column)) for column in columns]

@@ -74,26 +74,24 @@ def show(
 )
 def check(
     arguments: Annotated[
-        list[str], typer.Argument(metavar="CONFIG", help="The same without --config.")
+        list[str], typer.Argument(metavar="CONFIG", help="Same as --config.")
     ] = [],  # noqa: B006 - typer reads the default; nothing changes it
     configs: Annotated[
         list[str],
-        typer.Option(
-            "--config", metavar="CONFIG", help="Config file, or name of a recipe; repeatable."
-        ),
+        typer.Option("--config", metavar="CONFIG", help="Config file or recipe name; repeatable."),
     ] = [],  # noqa: B006
     settings: Overrides = [],  # noqa: B006
 ) -> None:
-    """Report every mistake of configs; a line with `ok` for each good one.
+    """Report every mistake in configs, and data files that are missing.
 
-    Settings that have no effect are warned of, and so are files of the data that are not there.
-    Devices are not looked for.
+    A config without mistakes is reported as `ok`; settings without effect get a warning. Exit code
+    2: mistakes in a config; 3: missing data files. Devices are not checked.
     """
     from transformer_mt.data.sources import check_files
 
     if not (names := [*arguments, *configs]):
-        raise ConfigError("nothing is named: give configs as arguments, or with --config")
-    mistakes = []
+        raise ConfigError("missing argument: give configs, as arguments or with --config")
+    mistakes, missing = [], []
     for name in names:
         try:
             config = load_config(find_config(name), settings)
@@ -103,14 +101,15 @@ def check(
         for warning in unused_settings(config):
             logger.warning("%s: %s", name, warning)
         try:
-            found = f"; {counted(check_files(config.data), 'file')} found"
+            found = counted(check_files(config.data), "file")
         except DataError as error:
-            found = ""
-            for line in str(error).splitlines():
-                logger.warning("%s: %s", name, line)
-        typer.echo(f"{name}: settings ok{found}")
+            missing += [f"{name}: {line}" for line in str(error).splitlines()]
+        else:
+            typer.echo(f"{name}: ok; {found} found")
     if mistakes:
-        raise ConfigError("\n".join(mistakes))
+        raise ConfigError("\n".join([*mistakes, *missing]))
+    if missing:
+        raise DataError("\n".join(missing))
 
 
 @group.command(

@@ -1,4 +1,4 @@
-"""`tmt evaluate`: scores of translations, made now or before."""
+"""`tmt evaluate`: scores of test sets and of existing translations."""
 
 import json
 from collections.abc import Sequence
@@ -62,26 +62,26 @@ TestSetNames: TypeAlias = Annotated[
 Hypotheses: TypeAlias = Annotated[
     Path | None,
     typer.Option(
-        metavar="FILE", help="Translations to score, - for stdin; needs --ref and no model."
+        metavar="FILE", help="Existing translations to score, - for stdin; needs --ref, no model."
     ),
 ]
 TargetLanguage: TypeAlias = Annotated[
     str | None,
     typer.Option(
         metavar="CODE",
-        help="Target language, such as zh or ja, by which scores tokenize. Default: the model's.",
+        help="Target language, such as zh or ja, for tokenization. Default: the model's.",
     ),
 ]
 Kept: TypeAlias = Annotated[
     Path | None,
     typer.Option(
         metavar="PATH",
-        help="Keep the translations: in this file, or with several test sets in files NAME.txt of "
-        "this folder.",
+        help="Save the translations: in this file, or with several test sets as NAME.txt in this "
+        "directory.",
     ),
 ]
 AsJson: TypeAlias = Annotated[
-    bool, typer.Option("--json", help="One JSON object for each test set.")
+    bool, typer.Option("--json", help="Print one JSON object per test set.")
 ]
 
 
@@ -89,14 +89,14 @@ Confidence: TypeAlias = Annotated[
     bool,
     typer.Option(
         "--confidence",
-        help="Half of the 95% interval of each score, by bootstrap of 1000 samples.",
+        help="Add ± half of the 95% confidence interval (bootstrap, 1000 samples).",
     ),
 ]
 
 WITH_HYPOTHESES = {
     "--hyp", "--ref", "--tgt-lang", "--bleu", "--chrf", "--ter", "--confidence", "--json",
 }  # fmt: skip
-"""Options that have an effect on translations made before."""
+"""Options that have an effect with --hyp."""
 
 
 def register(app: typer.Typer) -> None:
@@ -114,7 +114,7 @@ def register(app: typer.Typer) -> None:
 
 
 def evaluate(
-    ctx: typer.Context,  # tells the options of the search, which no line below names
+    ctx: typer.Context,  # holds the options of the search, which no line below names
     bleu: Bleu = False,
     chrf: Chrf = False,
     ter: Ter = False,
@@ -139,9 +139,9 @@ def evaluate(
     num_workers: NumWorkers = None,
     settings: DecodingOverrides = [],  # noqa: B006
 ) -> None:
-    """Translate and score test sets, or score translations.
+    """Translate and score test sets, or score existing translations.
 
-    Without a metric, BLEU and chrF are computed. Each score stands with its sacreBLEU signature.
+    The default metrics are BLEU and chrF. Each score is printed with its sacreBLEU signature.
     """
     chosen = {"bleu": bleu, "chrf": chrf, "ter": ter}
     metrics: list[MetricName] = [name for name in SCORE_NAMES if chosen[name]] or ["bleu", "chrf"]
@@ -159,7 +159,6 @@ def evaluate(
     test_sets = []
     if src is not None:  # read before the model: a wrong name fails at once
         sources, references, *more = parallel_lines(src, *ref)
-        tgt_lang = tgt_lang and language_of(tgt_lang, references)
         test_sets = [TestSet(src.name, sources, references, tuple(more))]
     bundle, copies = load_on_devices(
         model, ensemble_weights,
@@ -169,11 +168,14 @@ def evaluate(
         bundle.config, test_set, run=bundle.directory and bundle.directory.parent
     )
     _check_kept(output, test_sets, src, *ref)
+    model_lang = bundle.config.data.tgt_lang
+    if src is not None:
+        tgt_lang = language_of(tgt_lang, references, of_model=model_lang)
     buckets = _score_test_sets(
         make_translator(bundle, given, copies=copies),
         test_sets,
         metrics=metrics,
-        tgt_lang=tgt_lang or bundle.config.data.tgt_lang,
+        tgt_lang=tgt_lang or model_lang,
         confidence=confidence,
         edges=edges,
         output=output,
@@ -238,9 +240,9 @@ def _score_test_sets(
 
 def _check_files(option: str, ref: Sequence[Path], useless: set[str]) -> None:
     if not ref:
-        raise ConfigError("--hyp and --ref, or --src and --ref, belong together: give both")
+        raise ConfigError("--ref is needed with --hyp and with --src, and only there: give both")
     if useless:
-        raise ConfigError(f"with {option} {', '.join(sorted(useless))} would have no effect")
+        raise ConfigError(f"{', '.join(sorted(useless))}: no effect with {option}")
 
 
 def _check_kept(output: Path | None, test_sets: Sequence["TestSet"], *read: Path | None) -> None:

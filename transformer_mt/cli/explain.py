@@ -1,4 +1,4 @@
-"""`tmt explain`: a page that shows how a sentence was translated."""
+"""`tmt explain`: a web page that shows how a sentence is translated."""
 
 import logging
 from pathlib import Path
@@ -27,13 +27,13 @@ def register(app: typer.Typer) -> None:
 
 
 def explain(
-    words: Annotated[list[str], typer.Argument(metavar="TEXT", help="The source.")],
+    words: Annotated[list[str], typer.Argument(metavar="TEXT", help="Source sentence.")],
     output: Annotated[
         Path | None,
         typer.Option(
             "--output",
             metavar="FILE",
-            help="The page. Default: explain.html, or explain-2.html and so on if that is there.",
+            help="Output file. Default: explain.html, or explain-2.html etc. if it exists.",
         ),
     ] = None,
     model: ModelPath = None,
@@ -41,10 +41,10 @@ def explain(
     device: Device = "auto",
     precision: Precision = "fp32",
 ) -> None:
-    """Show in a browser how a sentence is translated.
+    """Write a web page that shows how a sentence is translated.
 
-    One file, which works offline: pieces and positions, masks, the attention of all layers and
-    heads, the probabilities of words, and the tree of the beam search.
+    One file that works offline: subwords and positions, masks, attention of all layers and heads,
+    token probabilities, and the tree of the beam search.
     """
     text = " ".join(words)
     if not text.strip():

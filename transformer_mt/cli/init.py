@@ -1,4 +1,4 @@
-"""`tmt init`: a config for one's own text."""
+"""`tmt init`: a config for your own text."""
 
 import logging
 import shutil
@@ -20,7 +20,15 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 Language: TypeAlias = Annotated[
-    str | None, typer.Option(metavar="CODE", help="Such as en. Default: guessed, and reported.")
+    str | None, typer.Option(metavar="CODE", help="Language code, such as en. Default: guessed.")
+]
+
+Column: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME|N",
+        help="Column of a table: its name, or its number from 0. Default: guessed.",
+    ),
 ]
 
 
@@ -30,6 +38,7 @@ def register(app: typer.Typer) -> None:
         epilog=examples(
             "tmt init corpus.en corpus.de",
             "tmt init pairs.tsv --src-lang en --tgt-lang fr",
+            "tmt init pairs.csv --src-column english --tgt-column german",
             "tmt init corpus.en.gz corpus.de.gz --output first.yaml --minutes 10",
         )
     )(init)
@@ -37,36 +46,42 @@ def register(app: typer.Typer) -> None:
 
 def init(
     src: Annotated[
-        Path, typer.Argument(metavar="SRC_FILE", help="Source lines; or a table with both sides.")
+        Path, typer.Argument(metavar="SRC_FILE", help="Source lines, or a table with both sides.")
     ],
     tgt: Annotated[
-        Path | None, typer.Argument(metavar="TGT_FILE", help="Target lines, as many.")
+        Path | None,
+        typer.Argument(metavar="TGT_FILE", help="Target lines, one for each source line."),
     ] = None,
     src_lang: Language = None,
     tgt_lang: Language = None,
+    src_column: Column = None,
+    tgt_column: Column = None,
     output: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Config to write. Default: SRC-TGT.yaml.")
+        Path | None, typer.Option(metavar="FILE", help="Output file. Default: SRC-TGT.yaml.")
     ] = None,
     minutes: Annotated[
         float | None,
         typer.Option(
-            metavar="N", min=0.1, help="Time for training. Default: what the text needs, up to 60."
+            metavar="N", min=0.1, help="Training time. Default: depends on the text, up to 60."
         ),
     ] = None,
 ) -> None:
     """Write a config for your own text.
 
-    SRC_FILE and TGT_FILE are UTF-8 text: line N of one translates line N of the other. One file is
-    a table: .tsv, .csv, .jsonl or .parquet. All may be compressed (.gz, .bz2, .xz, .zst).
-    Validation and test pairs are taken out of the text. Languages are guessed, sizes counted, and
-    model and time chosen for this machine.
+    SRC_FILE and TGT_FILE are UTF-8 text: line N of one translates line N of the other. A single
+    file must be a table: .tsv, .csv, .jsonl or .parquet. All may be compressed (.gz, .bz2, .xz,
+    .zst). Validation and test pairs are held out of the text. Languages are guessed, and model
+    size and training time are chosen for this text and machine.
     """
     for option, code in {"--src-lang": src_lang, "--tgt-lang": tgt_lang}.items():
         if code is not None and not LANGUAGE_PATTERN.fullmatch(code):
             raise ConfigError(f"{option} {code}: expected a language code such as de or zh-CN")
     if output is not None:
         _check_output(output)
-    source, named = _find_source(src, tgt, (src_lang, tgt_lang))
+    if (src_column is None) != (tgt_column is None):
+        raise ConfigError("--src-column and --tgt-column need each other: give both")
+    columns = None if src_column is None or tgt_column is None else (src_column, tgt_column)
+    source, named = _find_source(src, tgt, (src_lang, tgt_lang), columns)
 
     from transformer_mt.data.recipe_writer import measure_text, plan, write_recipe
     from transformer_mt.data.sources import open_source
@@ -81,28 +96,33 @@ def init(
     parse_config(text, str(output))
     with open(output, "x", encoding="utf-8") as file:
         file.write(text)
-    _tell(facts, chosen, num_processors=num_available, has_gpu=has_gpu)
+    _log_plan(facts, chosen, num_processors=num_available, has_gpu=has_gpu)
     typer.echo(f"wrote {output}. Next:")
     typer.echo(f"  tmt train --config {output}\n  tmt translate < input.txt\n  tmt evaluate --bleu")
 
 
 def _check_output(path: Path) -> None:
     if path.exists():
-        raise ConfigError(f"{path} is there already: choose another name with --output FILE")
+        raise ConfigError(f"{path} exists: choose another name with --output FILE")
     if not path.parent.is_dir():
         raise ConfigError(f"{path}: no such folder: {path.parent}")
 
 
 def _find_source(
-    src: Path, tgt: Path | None, wanted: tuple[str | None, str | None]
+    src: Path,
+    tgt: Path | None,
+    wanted: tuple[str | None, str | None],
+    columns: tuple[str, str] | None,
 ) -> tuple["Source", tuple[str | None, str | None]]:
-    """Return how the files are read, and what their names say of the languages."""
+    """Return how the files are read, and the languages that their names suggest."""
     from transformer_mt.data.table_columns import find_columns
     from transformer_mt.text.languages import language_of_name
 
     if tgt is None:
-        found = find_columns(src, wanted=wanted)
+        found = find_columns(src, wanted=wanted, columns=columns)
         return found.source, found.languages
+    if columns is not None:
+        raise ConfigError("--src-column and --tgt-column are for tables: name a single file")
     if src.exists() and tgt.exists() and src.samefile(tgt):
         raise ConfigError(f"{src}: source and target are one file: name the translations second")
     languages = language_of_name(src.name), language_of_name(tgt.name)
@@ -114,7 +134,7 @@ def _languages(
     named: tuple[str | None, str | None],
     facts: "TextFacts",
 ) -> tuple[str, str]:
-    """Decide on the languages, and tell where they come from."""
+    """Decide on the languages, and log where they come from."""
     from transformer_mt.config.language_codes import plain_code
     from transformer_mt.text.languages import language_of_text
 
@@ -131,7 +151,9 @@ def _languages(
         code = option_code or name_code or guess
         if code is None:
             raise ConfigError(f"the language of the {side} cannot be guessed: give {option} CODE")
-        origin = "given" if option_code else "by the name" if name_code else "guessed by its words"
+        origin = (
+            "given" if option_code else "from the name" if name_code else "guessed from the text"
+        )
         logger.info("%s language: %s (%s)", side, code, origin)
         if guess is not None and guess != plain_code(code):
             logger.warning(
@@ -153,7 +175,7 @@ def _machine() -> tuple[int, bool]:
     return num_processors(), has_driver and installed_versions()["cuda"] is not None
 
 
-def _tell(facts: "TextFacts", chosen: "Plan", *, num_processors: int, has_gpu: bool) -> None:
+def _log_plan(facts: "TextFacts", chosen: "Plan", *, num_processors: int, has_gpu: bool) -> None:
     logger.info(
         "%s pairs, about %s target tokens; %d are held out for validation and %d for tests",
         f"{facts.num_pairs:,}",
@@ -172,8 +194,8 @@ def _tell(facts: "TextFacts", chosen: "Plan", *, num_processors: int, has_gpu: b
     )
     if facts.num_pairs < 10_000:
         logger.warning(
-            "%s pairs are few: expect a model that knows little else. 10,000 give a first "
-            "impression, 100,000 a useful translator of such text",
+            "%s pairs are few for a translation model: 10,000 give a first impression, 100,000 a "
+            "useful model for such text",
             f"{facts.num_pairs:,}",
         )
     elif chosen.passes < 5:

@@ -45,13 +45,15 @@ def inspect(
     settings: Overrides = [],  # noqa: B006 - typer reads the default; nothing changes it
     length: Annotated[
         int,
-        typer.Option(metavar="N", min=1, help="Tokens of a sentence, for the costs of attention."),
+        typer.Option(
+            metavar="N", min=1, help="Sentence length in tokens, for the cost of attention."
+        ),
     ] = 28,
     as_json: AsJson = False,
 ) -> None:
-    """Print a model's parameters, arithmetic and memory, by part.
+    """Print parameters, FLOPs and memory of a model, by part.
 
-    The model is one that was trained, or one that a config describes.
+    The model is a trained one, or the one that a config describes.
     """
     if argument is None and config is None:
         if settings:

@@ -35,26 +35,26 @@ from transformer_mt.log import configure_logging, printable
 
 COMMANDS = {
     "init": "Write a config for your own text.",
-    "train": "Train a model as a config says.",
-    "translate": "Translate text, one sentence on a line.",
-    "evaluate": "Translate and score test sets, or score translations.",
-    "compare": "Compare finished runs: size, cost, scores, chance.",
-    "score": "Print how probable given translations are.",
-    "rescore": "Rank n-best lists again, by the scores of other models too.",
-    "shortlist": "Learn which target words go with a source word, for speed.",
+    "train": "Train a model from a config.",
+    "translate": "Translate text, one sentence per line.",
+    "evaluate": "Translate and score test sets, or score existing translations.",
+    "compare": "Compare finished runs: parameters, speed, scores, statistical significance.",
+    "score": "Print log-probabilities of given translations.",
+    "rescore": "Re-rank n-best lists with the scores of other models.",
+    "shortlist": "Learn a lexical shortlist, which speeds up translation.",
     "attention": "Draw what a translation attends to in its source.",
-    "explain": "Show in a browser how a sentence is translated.",
-    "average": "Average the weights of checkpoints that a run has kept.",
-    "verify": "Check files by their hashes, and models by their scores.",
-    "plot": "Draw the learning curves of one or more runs.",
-    "inspect": "Print a model's parameters, arithmetic and memory, by part.",
+    "explain": "Write a web page that shows how a sentence is translated.",
+    "average": "Average the weights of several checkpoints of a run.",
+    "verify": "Verify files by their hashes, and models by their scores.",
+    "plot": "Plot learning curves of runs.",
+    "inspect": "Print parameters, FLOPs and memory of a model, by part.",
     "bench": "Measure speed and memory of training and translation.",
-    "tokenizer": "Train, use and look into tokenizers.",
+    "tokenizer": "Train, apply and inspect tokenizers.",
     "config": "Show, check and describe configs.",
 }
 """The commands and their summaries, so that the help page needs none of their modules."""
 
-CALLED_ELSEWHERE = {
+SYNONYMS = {
     "bleu": "evaluate",
     "eval": "evaluate",
     "test": "evaluate",
@@ -64,7 +64,7 @@ CALLED_ELSEWHERE = {
     "fit": "train",
     "resume": "train",
 }
-"""Commands of other programs, and which of ours does the same."""
+"""Commands of other programs, and ours that do the same."""
 
 CLOSED_PIPE = 141  # what a shell reports for a program that SIGPIPE ended
 
@@ -78,7 +78,7 @@ def load_command(name: str) -> Any:
 
 
 def _adopt(holder: typer.Typer) -> None:
-    """Make all commands read their lines in the same way."""
+    """Make all commands parse their arguments in the same way."""
     for command in holder.registered_commands:
         if command.cls in (None, TyperCommand):
             command.cls = Command
@@ -125,8 +125,8 @@ class Program(CommandGroup):
                 "`tmt lab` has left the program: run `python -m experiments` in a checkout "
                 "(docs/lab.md)"
             )
-        if args[0] in CALLED_ELSEWHERE:
-            ctx.fail(f"No such command '{args[0]}'. Did you mean '{CALLED_ELSEWHERE[args[0]]}'?")
+        if args[0] in SYNONYMS:
+            ctx.fail(f"No such command '{args[0]}'. Did you mean '{SYNONYMS[args[0]]}'?")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -136,7 +136,7 @@ class Program(CommandGroup):
 
 
 def report(error: Exception, *, debug: bool) -> int:
-    """Print an error on stderr, its stack only for `debug`, and choose the exit code."""
+    """Print an error on stderr, its traceback only for `debug`, and return the exit code."""
     if debug:
         traceback.print_exception(error)
     if isinstance(error, BrokenPipeError):
@@ -148,7 +148,7 @@ def report(error: Exception, *, debug: bool) -> int:
 
 
 def describe(error: Exception) -> str:
-    """Say what went wrong in the words of the user, in one line where the error has only one."""
+    """Return the message of an error, in one line where the error has only one."""
     name = type(error).__name__
     if isinstance(error, TmtError):
         return str(error)
@@ -163,13 +163,13 @@ def describe(error: Exception) -> str:
         return "there is not enough memory: take a smaller model, batch or beam"
     first_line = str(error).strip().partition("\n")[0] or "no message"
     return (
-        f"internal error: {name}: {first_line}. "
-        "This is a fault of the program; `tmt --debug COMMAND ..` shows where"
+        f"Internal error ({name}: {first_line}). This is a bug: rerun with `tmt --debug ..` and "
+        "report the traceback."
     )
 
 
 def _broken_installation(error: ImportError | OSError) -> str | None:
-    """Say which package is missing or cannot be loaded; None where that is not the fault."""
+    """Name a package that is missing or cannot be loaded; None where that is not the cause."""
     frames = traceback.walk_tb(error.__traceback__)
     modules = [str(frame.f_globals.get("__name__")).partition(".")[0] for frame, _ in frames]
     if isinstance(error, OSError) and modules[-1:] != ["ctypes"]:  # which loads shared libraries
@@ -219,7 +219,7 @@ app = typer.Typer(
         "tmt train --config base.yaml",
         "tmt translate < input.txt > output.txt",
         "tmt evaluate --bleu",
-        "tmt --debug train --config base.yaml     show the stack of an error",
+        "tmt --debug train --config base.yaml     with the traceback of an error",
     ),
 )
 
@@ -229,14 +229,16 @@ def tmt(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", callback=print_version, is_eager=True, help="Print versions and stop."
+            "--version", callback=print_version, is_eager=True, help="Print versions and exit."
         ),
     ] = False,
     debug: Annotated[
-        bool, typer.Option("--debug", envvar="TMT_DEBUG", help="Show the stack of an error.")
+        bool, typer.Option("--debug", envvar="TMT_DEBUG", help="Print the traceback of an error.")
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only warnings and errors.")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say more.")] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Print only warnings and errors.")
+    ] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print more.")] = False,
 ) -> None:
     """Train, evaluate and use neural machine translation models."""
     if quiet and verbose:

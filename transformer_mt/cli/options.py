@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, TypeVar
 
 import typer
 
-from transformer_mt.config.decoding import DecodingSettings
-from transformer_mt.config.loading import read_decoding
 from transformer_mt.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -22,12 +20,14 @@ Value = TypeVar("Value")
 
 ConfigName: TypeAlias = Annotated[
     str | None,
-    typer.Option("--config", metavar="CONFIG", help="Config file, or name of a recipe."),
+    typer.Option(
+        "--config", metavar="CONFIG", help="Config file or recipe name (`tmt config list`)."
+    ),
 ]
 
 
 ConfigArgument: TypeAlias = Annotated[
-    str | None, typer.Argument(metavar="CONFIG", help="The same without --config.")
+    str | None, typer.Argument(metavar="CONFIG", help="Same as --config.")
 ]
 
 
@@ -36,23 +36,23 @@ Overrides: TypeAlias = Annotated[
     typer.Option(
         "--set",
         metavar="PATH=VALUE",
-        help="Override a setting of the config, such as training.lr=1e-3; repeatable.",
+        help="Override a setting, such as training.lr=1e-3; repeatable.",
     ),
 ]
 
 
 OutputFile: TypeAlias = Annotated[
     Path | None,
-    typer.Option("--output", metavar="FILE", help="Where to write. Default: stdout."),
+    typer.Option("--output", metavar="FILE", help="Output file. Default: stdout."),
 ]
 
 
-AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="One JSON object.")]
+AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
 Sources: TypeAlias = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Lines to translate, - for stdin; needs --ref."),
+    typer.Option(metavar="FILE", help="Source lines to translate, - for stdin; needs --ref."),
 ]
 
 
@@ -160,7 +160,7 @@ def either(argument: Value | None, option: Value | None, name: str, what: str) -
 
     Args:
         argument: Value of the argument; None if it was not given.
-        option: Value of the option, likewise.
+        option: Value of the option; None if it was not given.
         name: Of the option.
         what: What it names.
 
@@ -170,10 +170,10 @@ def either(argument: Value | None, option: Value | None, name: str, what: str) -
     if option is not None and "=" in str(argument):
         raise ConfigError(f"{argument}: put --set before each setting")
     if argument is not None and option is not None:
-        raise ConfigError(f"{argument} and {name} {option} name the same thing: give one of them")
+        raise ConfigError(f"{argument} and {name} {option} name the same thing: give only one")
     value = option if argument is None else argument
     if value is None:
-        raise ConfigError(f"nothing is named: give {what} as an argument, or with {name}")
+        raise ConfigError(f"missing argument: give {what}, as an argument or with {name}")
     return value
 
 
@@ -214,6 +214,9 @@ def search_options_of(ctx: typer.Context) -> dict[str, object]:
     Raises:
         ConfigError: If a setting is unknown, out of its bounds, or given twice.
     """
+    from transformer_mt.config.decoding import DecodingSettings
+    from transformer_mt.config.loading import read_decoding
+
     overrides = ctx.params.get("settings", [])
     given = {} if not overrides else read_decoding(overrides)
     names = (*DecodingSettings.model_fields, "n_best", "num_workers")
@@ -231,6 +234,8 @@ def changed_settings(ctx: typer.Context, given: Mapping[str, object]) -> list[st
         ctx: Of the command.
         given: See `search_options_of`.
     """
+    from transformer_mt.config.decoding import DecodingSettings
+
     options = {parameter.name: parameter.opts[0] for parameter in ctx.command.params}
     return [
         options.get(name, f"decoding.{name}")

@@ -1,4 +1,4 @@
-"""`tmt plot`: learning curves as a picture."""
+"""`tmt plot`: learning curves."""
 
 from pathlib import Path
 from typing import Annotated
@@ -23,16 +23,16 @@ def register(app: typer.Typer) -> None:
 def plot(
     runs: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="DIR", help="Folders of runs; default the newest run."),
+        typer.Argument(metavar="DIR", help="Run directories. Default: the newest run."),
     ] = None,
     output: Annotated[
         Path,
-        typer.Option("--output", metavar="FILE", help="The picture: .png, .svg or .pdf."),
+        typer.Option("--output", metavar="FILE", help="Output file: .png, .svg or .pdf."),
     ] = Path("curve.png"),
 ) -> None:
-    """Draw the learning curves of one or more runs.
+    """Plot learning curves of runs.
 
-    They show loss, BLEU, chrF and learning rate over the steps.
+    They show loss, BLEU, chrF and learning rate against the steps.
     """
     folders = [run_folder(run) for run in runs or [Path("runs/latest")]]
 

@@ -1,4 +1,4 @@
-"""`tmt rescore`: n-best lists ranked again by other models."""
+"""`tmt rescore`: re-ranking of n-best lists by other models."""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -19,14 +19,14 @@ from transformer_mt.translation.load import load_model, make_translator
 if TYPE_CHECKING:
     from transformer_mt.translation.rescoring import Entry
 
-# Candidates scored together: enough to make batches of like length.
+# Candidates scored together: enough for batches of similar length.
 CHUNK = 4096
 
 NBestList: TypeAlias = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="The n-best list, as `tmt translate --n-best` writes it, also with --json. "
+        help="N-best list written by `tmt translate --n-best`, with or without --json. "
         "Default: stdin.",
     ),
 ]
@@ -34,7 +34,7 @@ Weights: TypeAlias = Annotated[
     str | None,
     typer.Option(
         metavar="X,Y,..",
-        help="How much the list's own score counts, then each --model. Default: each 1.",
+        help="Weights of the list's own score and of each --model, in this order. Default: 1 each.",
     ),
 ]
 NBest: TypeAlias = Annotated[
@@ -42,8 +42,8 @@ NBest: TypeAlias = Annotated[
     typer.Option(
         metavar="N",
         min=1,
-        help="1: the text of the best candidate of each line; more: a list of so many, best "
-        "first, with the score of each model.",
+        help="1: write the text of the best candidate of each line; N: an n-best list with the "
+        "score of each model.",
     ),
 ]
 
@@ -61,10 +61,10 @@ def register(app: typer.Typer) -> None:
 
 
 def rescore(
-    src: Annotated[Path, typer.Option(metavar="FILE", help="The source lines of the list.")],
+    src: Annotated[Path, typer.Option(metavar="FILE", help="Source lines of the list.")],
     model: Annotated[
         list[Path],
-        typer.Option(metavar="DIR", help="Model folder or run that scores; repeatable."),
+        typer.Option(metavar="DIR", help="Model or run directory; repeatable."),
     ],
     input: NBestList = None,
     output: OutputFile = None,
@@ -74,12 +74,12 @@ def rescore(
     device: Device = "auto",
     precision: Precision = "fp32",
 ) -> None:
-    """Rank n-best lists again, by the scores of other models too.
+    """Re-rank n-best lists with the scores of other models.
 
     Candidates are ranked by the weighted sum of the list's own score and those of the models.
 
     A model's score is the log-probability of a candidate after the length penalty of its config.
-    The models may have other vocabularies than the one that wrote the list.
+    The models may have other vocabularies than the model that wrote the list.
     """
     shares = _weights(weights, len(model))
     check_output(output, src, input)

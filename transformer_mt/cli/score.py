@@ -1,4 +1,4 @@
-"""`tmt score`: how probable given translations are."""
+"""`tmt score`: log-probabilities of given translations."""
 
 import json
 import logging
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Pairs scored together: enough to make batches of like length.
+# Pairs scored together: enough for batches of similar length.
 CHUNK = 4096
 
 
@@ -44,7 +44,10 @@ def register(app: typer.Typer) -> None:
 
 def score(
     src: Annotated[Path, typer.Option(metavar="FILE", help="Source lines; - for stdin.")],
-    tgt: Annotated[Path, typer.Option(metavar="FILE", help="Target lines, as many; - for stdin.")],
+    tgt: Annotated[
+        Path,
+        typer.Option(metavar="FILE", help="Target lines, one for each source line; - for stdin."),
+    ],
     model: ModelPaths = None,
     ensemble_weights: EnsembleWeights = None,
     output: OutputFile = None,
@@ -52,24 +55,24 @@ def score(
         bool,
         typer.Option(
             "--per-token",
-            help="Also the log-probability of each token, end of sentence last: after a tab, "
-            "separated by spaces.",
+            help="Add the log-probability of each token, eos last: after a tab, separated by "
+            "spaces.",
         ),
     ] = False,
     as_json: Annotated[
         bool,
         typer.Option(
-            "--json", help="One JSON object for each line: log_prob, tokens, token_log_probs."
+            "--json", help="Print one JSON object per line: log_prob, tokens, token_log_probs."
         ),
     ] = False,
     batch_tokens: BatchTokens = None,
     device: Device = "auto",
     precision: Precision = "fp32",
 ) -> None:
-    """Print how probable given translations are.
+    """Print log-probabilities of given translations.
 
-    It is the natural logarithm of the probability of each target line given its source line. A pair
-    that is too long for the model gets nan (JSON: null) and a warning; the exit code stays 0.
+    That is the natural logarithm of the probability of each target line given its source line. A
+    pair that is too long for the model gets nan (JSON: null) and a warning; the exit code stays 0.
     """
     if per_token and as_json:
         raise ConfigError("--json has the log-probabilities of tokens already: drop --per-token")

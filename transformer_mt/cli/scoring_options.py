@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 from transformer_mt.cli.options import read_numbers
-from transformer_mt.config.language_codes import WITHOUT_SPACES, doubt_about
+from transformer_mt.config.language_codes import WITHOUT_SPACES, doubt_about, plain_code
 from transformer_mt.config.training import MetricName
 from transformer_mt.errors import ConfigError
 from transformer_mt.log import counted
@@ -21,11 +21,11 @@ logger = logging.getLogger(__name__)
 
 
 SCORE_NAMES: Mapping[MetricName, str] = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER"}
-"""Scores as people write them."""
+"""Usual spelling of metrics."""
 
 
 ByLength: TypeAlias = Annotated[
-    bool, typer.Option("--by-length", help="Also score by length of the source in tokens.")
+    bool, typer.Option("--by-length", help="Also score by source length in tokens.")
 ]
 
 
@@ -33,7 +33,7 @@ LengthEdges: TypeAlias = Annotated[
     str | None,
     typer.Option(
         metavar="N,N,..",
-        help="Greatest lengths of the buckets of --by-length. Default: 10,20,30,40,50,60.",
+        help="Upper bounds of the buckets of --by-length. Default: 10,20,30,40,50,60.",
     ),
 ]
 
@@ -41,7 +41,7 @@ LengthEdges: TypeAlias = Annotated[
 LengthFigure: TypeAlias = Annotated[
     Path | None,
     typer.Option(
-        "--figure", metavar="FILE", help="Draw --by-length: .png, .svg or .pdf (needs matplotlib)."
+        "--figure", metavar="FILE", help="Plot --by-length: .png, .svg or .pdf (needs matplotlib)."
     ),
 ]
 
@@ -136,14 +136,17 @@ def length_records(buckets: "Sequence[Bucket]") -> list[dict[str, Any]]:
 _NUM_LOOKED_AT = 1000
 
 
-def language_of(tgt_lang: str | None, references: Sequence[str]) -> str:
+def language_of(
+    tgt_lang: str | None, references: Sequence[str], *, of_model: str | None = None
+) -> str:
     """Return the language by which scores tokenize; without a code, what the script says.
 
     A warning names blank references, an unknown code, and a language that nobody gave.
 
     Args:
-        tgt_lang: What the user gave.
+        tgt_lang: Value of --tgt-lang.
         references: Lines.
+        of_model: Target language of the model, used without --tgt-lang.
     """
     from transformer_mt.text.languages import language_of_text
 
@@ -159,6 +162,15 @@ def language_of(tgt_lang: str | None, references: Sequence[str]) -> str:
         return tgt_lang
     found = language_of_text(islice(references, _NUM_LOOKED_AT))
     if found not in WITHOUT_SPACES | {"ko"}:
-        return ""
+        return of_model or ""
+    if of_model is not None:
+        if plain_code(of_model) != found:
+            logger.warning(
+                "by their script the references are in '%s', but the target language of the model "
+                "is '%s', for which scores tokenize",
+                found,
+                of_model,
+            )
+        return of_model
     logger.warning("no --tgt-lang: by their script the references are taken for '%s'", found)
     return found or ""

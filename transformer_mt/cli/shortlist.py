@@ -1,4 +1,4 @@
-"""`tmt shortlist`: what target words go with a source word, for faster translation."""
+"""`tmt shortlist`: lexical shortlists, for faster translation."""
 
 import logging
 from pathlib import Path
@@ -30,26 +30,26 @@ def register(app: typer.Typer) -> None:
 
 
 def shortlist(
-    output: Annotated[Path, typer.Option(metavar="FILE", help="Where to write.")],
+    output: Annotated[Path, typer.Option(metavar="FILE", help="Output file.")],
     model: ModelPath = None,
     num_candidates: Annotated[
         int,
-        typer.Option("--candidates", metavar="N", min=1, help="Target pieces of a source piece."),
+        typer.Option("--candidates", metavar="N", min=1, help="Target pieces per source piece."),
     ] = 50,
     num_frequent: Annotated[
         int,
         typer.Option(
-            "--frequent", metavar="N", min=0, help="Frequent target pieces that go with every text."
+            "--frequent", metavar="N", min=0, help="Frequent target pieces that are always allowed."
         ),
     ] = 100,
     max_pairs: Annotated[
         int,
-        typer.Option(metavar="N", min=1, help="Training pairs to learn from, evenly chosen."),
+        typer.Option(metavar="N", min=1, help="Training pairs to learn from, evenly sampled."),
     ] = 200_000,
 ) -> None:
-    """Learn which target words go with a source word, for speed.
+    """Learn a lexical shortlist, which speeds up translation.
 
-    The pairs are those that the model's config names; their tokenized corpora are found again.
+    It is learned from the training data of the model's config; tokenized corpora are used again.
     """
     check_output(output)
     path = find_bundle(model)

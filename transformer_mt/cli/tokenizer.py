@@ -1,4 +1,4 @@
-"""`tmt tokenizer`: train, use and look into tokenizers."""
+"""`tmt tokenizer`: training, use and inspection of tokenizers."""
 
 import json
 import logging
@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 group = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Train, use and look into tokenizers.",
+    help="Train, apply and inspect tokenizers.",
     epilog=examples(
         "tmt tokenizer train --input train.en --input train.de --output tokenizer",
         "tmt tokenizer encode tokenizer < test.en > test.pieces",
@@ -40,42 +40,41 @@ group = typer.Typer(
 Directory: TypeAlias = Annotated[
     Path | None,
     typer.Argument(
-        metavar="DIR", help="Folder of a tokenizer, model or run, or a SentencePiece model."
+        metavar="DIR", help="Directory of a tokenizer, model or run, or a SentencePiece model."
     ),
 ]
 SameDirectory: TypeAlias = Annotated[
-    Path | None, typer.Option("--model", metavar="DIR", help="The same as DIR.")
+    Path | None, typer.Option("--model", metavar="DIR", help="Same as DIR.")
 ]
 Side: TypeAlias = Annotated[
     Literal["src", "tgt"] | None,
-    typer.Option(help="Language, where the two have vocabularies of their own."),
+    typer.Option(help="Side, if source and target have separate vocabularies."),
 ]
-Ids: TypeAlias = Annotated[bool, typer.Option("--ids", help="Numbers instead of pieces.")]
+Ids: TypeAlias = Annotated[bool, typer.Option("--ids", help="Ids instead of pieces.")]
 
 _DEFAULTS = TokenizerSettings()
 
 JointText: TypeAlias = Annotated[
-    list[Path], typer.Option(metavar="FILE", help="Text for one joint vocabulary; repeatable.")
+    list[Path], typer.Option(metavar="FILE", help="Text for a joint vocabulary; repeatable.")
 ]
 SourceText: TypeAlias = Annotated[
     list[Path],
-    typer.Option(metavar="FILE", help="Source text, for a vocabulary of its own; repeatable."),
+    typer.Option(metavar="FILE", help="Source text, for a separate vocabulary; repeatable."),
 ]
 TargetText: TypeAlias = Annotated[
     list[Path],
-    typer.Option(metavar="FILE", help="Target text, for a vocabulary of its own; repeatable."),
+    typer.Option(metavar="FILE", help="Target text, for a separate vocabulary; repeatable."),
 ]
 OtherConfig: TypeAlias = Annotated[
     str | None,
-    typer.Option(
-        metavar="CONFIG", help="Config whose training data and settings are used instead."
-    ),
+    typer.Option(metavar="CONFIG", help="Use the training data and settings of a config instead."),
 ]
 Kind: TypeAlias = Annotated[
-    Literal["unigram", "bpe"] | None, typer.Option(help=f"Default {_DEFAULTS.type}.")
+    Literal["unigram", "bpe"] | None, typer.Option(help=f"Algorithm. Default: {_DEFAULTS.type}.")
 ]
 VocabSize: TypeAlias = Annotated[
-    int | None, typer.Option(metavar="N", min=1, help=f"Pieces. Default {_DEFAULTS.vocab_size}.")
+    int | None,
+    typer.Option(metavar="N", min=1, help=f"Vocabulary size. Default: {_DEFAULTS.vocab_size}."),
 ]
 Coverage: TypeAlias = Annotated[
     float | None,
@@ -83,20 +82,23 @@ Coverage: TypeAlias = Annotated[
         metavar="X",
         min=0.98,
         max=1,
-        help="Share of characters that get a piece; others become bytes.",
+        help="Share of characters in the vocabulary; others are written as bytes.",
     ),
 ]
 ByteFallback: TypeAlias = Annotated[
     bool | None,
-    typer.Option(help="Write characters without a piece as bytes (default), or as unknown."),
+    typer.Option(help="Encode characters outside the vocabulary as bytes (default), or as unk."),
 ]
 UserSymbols: TypeAlias = Annotated[
-    list[str], typer.Option(metavar="TEXT", help="String that is always one piece; repeatable.")
+    list[str],
+    typer.Option(metavar="TEXT", help="String that is always a single piece; repeatable."),
 ]
 NumSampleLines: TypeAlias = Annotated[
     int | None,
     typer.Option(
-        metavar="N", min=1, help=f"Lines to sample. Default {_DEFAULTS.num_sample_lines}."
+        metavar="N",
+        min=1,
+        help=f"Maximum lines to train on. Default: {_DEFAULTS.num_sample_lines}.",
     ),
 ]
 
@@ -114,7 +116,7 @@ def register(app: typer.Typer) -> None:
     )
 )
 def train(
-    output: Annotated[Path, typer.Option(metavar="DIR", help="Folder to write.")],
+    output: Annotated[Path, typer.Option(metavar="DIR", help="Output directory.")],
     input: JointText = [],  # noqa: B006 - typer reads the default; nothing changes it
     src: SourceText = [],  # noqa: B006
     tgt: TargetText = [],  # noqa: B006
@@ -127,7 +129,7 @@ def train(
     user_symbol: UserSymbols = [],  # noqa: B006
     num_sample_lines: NumSampleLines = None,
 ) -> None:
-    """Train on text files, or on the training data of a config.
+    """Train a tokenizer on text files, or on the training data of a config.
 
     Files are UTF-8; plain, .gz, .bz2, .xz or .zst. Writes joint.model, or src.model and tgt.model.
     """
@@ -177,7 +179,7 @@ def train(
 def encode(
     directory: Directory = None, model: SameDirectory = None, side: Side = None, ids: Ids = False
 ) -> None:
-    """Cut lines of stdin into pieces, with spaces between them.
+    """Split lines of stdin into pieces, separated by spaces.
 
     Pieces show a space of the text as U+2581, and bytes of characters without a piece as <0xE2>.
     """

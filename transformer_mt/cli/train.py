@@ -1,4 +1,4 @@
-"""`tmt train`: train a model, or go on with a run that was interrupted."""
+"""`tmt train`: training, also of interrupted runs."""
 
 import json
 import os
@@ -19,8 +19,8 @@ def register(app: typer.Typer) -> None:
         epilog=examples(
             "tmt train base.yaml",
             "tmt train --config base.yaml --set training.max_steps=1000 --set name=short",
-            "tmt train --config base.yaml            again: goes on where it stopped",
-            "tmt train --config base.yaml --fresh    puts the old run aside, starts anew",
+            "tmt train --config base.yaml            again: resumes where it stopped",
+            "tmt train --config base.yaml --fresh    renames the old run and starts a new one",
             "torchrun --nproc-per-node 4 -m transformer_mt train --config base.yaml",
         )
     )(train)
@@ -31,18 +31,19 @@ def train(
     config: ConfigName = None,
     settings: Overrides = [],  # noqa: B006 - typer reads the default; nothing changes it
     fresh: Annotated[
-        bool, typer.Option("--fresh", help="Put an older run of this name aside and start anew.")
+        bool,
+        typer.Option("--fresh", help="Rename an existing run of this name and start a new one."),
     ] = False,
     deterministic: Annotated[
         bool,
-        typer.Option("--deterministic", help="The same as --set training.deterministic=true."),
+        typer.Option("--deterministic", help="Same as --set training.deterministic=true."),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Train a model as a config says.
+    """Train a model from a config.
 
-    A run that was interrupted goes on exactly where it stopped when the same command is given
-    again. The model is in runs/NAME/best, where `tmt translate` finds it.
+    The same command resumes an interrupted run exactly where it stopped. The model is written to
+    runs/NAME/best, where `tmt translate` finds it.
     """
     path = find_config(either(argument, config, "--config", "a config"))
     if deterministic:

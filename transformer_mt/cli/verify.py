@@ -1,4 +1,4 @@
-"""`tmt verify`: is a model, a run, a corpus or a tokenizer what it was when it was made."""
+"""`tmt verify`: integrity checks of models, runs, corpora and tokenizers."""
 
 import json
 from pathlib import Path
@@ -24,15 +24,17 @@ def register(app: typer.Typer) -> None:
 
 def verify(
     directory: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Model folder, run, corpus or tokenizer.")
+        Path, typer.Argument(metavar="DIR", help="Directory of a model, run, corpus or tokenizer.")
     ] = Path("runs/latest"),
     score: Annotated[
         bool,
         typer.Option(help="Translate the validation set again and compare the scores."),
     ] = True,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object for each.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object per finding.")
+    ] = False,
 ) -> None:
-    """Check files by their hashes, and models by their scores."""
+    """Verify files by their hashes, and models by their scores."""
     if directory.name == "latest" and not directory.is_dir():
         directory = newest_run(directory.parent) or directory
     if not directory.exists():
@@ -58,4 +60,4 @@ def verify(
             fact = f" ({finding.fact})" if finding.fact and finding.problem is None else ""
             typer.echo(f"{finding.directory}: {finding.what} {verdict}{fact}")
     if problems:
-        raise ModelError(f"{directory}: {problems} of what was checked is not as it was made")
+        raise ModelError(f"{directory}: {problems} of the checks failed")

@@ -1,4 +1,4 @@
-"""What all groups of settings share: strict reading, and the types that several groups use.
+"""Base class of all groups of settings, and the types that several groups use.
 
 Settings are values. Reading YAML and reporting errors with their place is the business of
 `config.loading`. Components never see these models: builders turn them into keyword arguments.

@@ -8,31 +8,31 @@ from transformer_mt.config.model import LearnedPositions, too_few_positions
 
 
 class ConvolutionalSettings(Settings):
-    """Encoder and decoder of gated convolutions, with attention in each layer of the decoder.
+    """Convolutional encoder-decoder with gated convolutions and attention in each decoder layer.
 
     Gehring et al. 2017; without their weight normalisation, and with one width for all layers.
     """
 
     type: Literal["convolutional"]
     d_model: PositiveInt = 512
-    """Width of embeddings and layers."""
+    """Model dimension: width of embeddings and layers."""
     kernel_size: PositiveInt = 3
-    """Tokens that a convolution sees: in the encoder as many on each side, in the decoder the token
-    itself and those before it."""
+    """Kernel size in tokens: centred in the encoder, causal in the decoder."""
     num_encoder_layers: PositiveInt = 15
-    """Encoder layers; each lets a token see kernel_size - 1 more."""
+    """Number of encoder layers; each widens the receptive field by kernel_size - 1."""
     num_decoder_layers: PositiveInt = 15
-    """Decoder layers."""
+    """Number of decoder layers."""
     positions: LearnedPositions = LearnedPositions(type="learned")
-    """How tokens learn where they stand."""
+    """Positional encoding."""
     tie_embeddings: Literal["all", "target", "none"] = "all"
-    """Share one matrix between source, target and output (all), target and output, or nothing."""
+    """Weight tying: share one matrix between source and target embeddings and output projection
+    (`all`), between target embeddings and output projection, or none."""
     dropout: Share = 0.1
-    """On embeddings and on the input of each convolution."""
+    """Dropout on embeddings and on the input of each convolution."""
 
     @property
     def num_attention_layers(self) -> int:
-        """Layers of the decoder that attend to the source."""
+        """Decoder layers with cross-attention."""
         return self.num_decoder_layers
 
     def contradictions(self) -> Iterator[tuple[str, str]]:

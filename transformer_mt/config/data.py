@@ -1,4 +1,4 @@
-"""Settings of what is read: sources, filters, and how text becomes tokens."""
+"""Settings of data: sources, filters and tokenization."""
 
 import re
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ Weight = Annotated[
     float,
     Field(
         gt=0,
-        description="How many times an epoch sees each pair of this source; 0.5: every other "
+        description="Times per epoch that each pair of this source is seen; 0.5: in every second "
         "epoch.",
     ),
 ]
@@ -31,13 +31,13 @@ TextFile = Annotated[PathText, Field(description="File, UTF-8; plain, .gz, .bz2,
 SrcField = Annotated[
     str | None,
     Field(
-        description="Field of the source text, with dots into what is nested; default "
+        description="Field of the source text, with dots for nested fields. Default: "
         "`translation.SRC_LANG`."
     ),
 ]
 TgtField = Annotated[
     str | None,
-    Field(description="Field of the target text, likewise; default `translation.TGT_LANG`."),
+    Field(description="Field of the target text. Default: `translation.TGT_LANG`."),
 ]
 
 
@@ -48,9 +48,9 @@ class TextSource(Settings):
     src: PathText
     """File of source lines, UTF-8; plain, .gz, .bz2, .xz or .zst."""
     tgt: PathText
-    """File of target lines, as many as source lines."""
+    """File of target lines, one for each source line."""
     more_references: list[PathText] = Field(default=[])
-    """Files of other translations of the same lines, against which scores of a test set count."""
+    """Files of further reference translations, for scores of a test set."""
     weight: Weight = 1.0
 
 
@@ -67,7 +67,7 @@ class TsvSource(Settings):
 
 
 class CsvSource(Settings):
-    """One file of comma-separated values: fields may stand in double quotes and hold line breaks.
+    """One CSV file: fields may be quoted with double quotes and contain line breaks.
 
     A line break in a text becomes a space.
     """
@@ -75,15 +75,15 @@ class CsvSource(Settings):
     type: Literal["csv"]
     path: TextFile
     delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","
-    """What separates fields, such as `;`."""
+    """Field delimiter, such as `;`."""
     src_column: Annotated[int, Field(ge=0)] | str = 0
     """Column of the source text: its number, from 0, or its name in the first row."""
     tgt_column: Annotated[int, Field(ge=0)] | str = 1
-    """Column of the target text, likewise."""
+    """Column of the target text: its number, from 0, or its name in the first row."""
     weight: Weight = 1.0
 
     def contradictions(self) -> Iterator[tuple[str, str]]:
-        """Refuse a name beside a number: is the first row a pair, or not?"""
+        """Refuse a name beside a number: it would be unclear whether the first row is a header."""
         if isinstance(self.src_column, str) != isinstance(self.tgt_column, str):
             yield "tgt_column", "give names for both columns, or numbers for both"
         if self.delimiter in '"\r\n':
@@ -112,34 +112,34 @@ class ParquetSource(Settings):
 
 
 class HubSource(Settings):
-    """A data set of the Hugging Face hub, or a local folder in its format."""
+    """A dataset of the Hugging Face hub, or a local directory in its format."""
 
     type: Literal["hub"]
     path: PathText
-    """Hub id such as `wmt/wmt14`, or a local folder."""
+    """Hub id such as `wmt/wmt14`, or a local directory."""
     subset: str | None = None
-    """Configuration of the data set, such as `de-en`."""
+    """Configuration of the dataset, such as `de-en`."""
     split: str
     """Split, such as `train`."""
     revision: str | None = None
-    """Commit of the hub repository; pin it for a run that can be repeated."""
+    """Commit of the hub repository; set it to make a run reproducible."""
     src_field: SrcField = None
     tgt_field: TgtField = None
     weight: Weight = 1.0
 
 
 class ReverseSource(Settings):
-    """Made-up pairs: random digits, and the same digits in reverse order."""
+    """Synthetic pairs: random digits, and the same digits in reverse order."""
 
     type: Literal["reverse"]
     num_pairs: PositiveInt
-    """How many pairs to make."""
+    """Number of pairs."""
     min_length: PositiveInt = 3
-    """Least number of digits."""
+    """Minimum number of digits."""
     max_length: PositiveInt = 12
-    """Greatest number of digits."""
+    """Maximum number of digits."""
     seed: int = 1
-    """Sources with different seeds hold different pairs."""
+    """Random seed: sources with different seeds have different pairs."""
     weight: Weight = 1.0
 
     def contradictions(self) -> Iterator[tuple[str, str]]:
@@ -155,10 +155,10 @@ Source = Annotated[
 
 
 class SplitSource(Settings):
-    """Pairs held out of training: so many different source texts of all training sources.
+    """Pairs held out of the training data: N distinct source texts of all training sources.
 
-    They are those with the smallest hashes. So the choice does not depend on the order of the text,
-    no source text stands on both sides, and when the text grows, most of them stay.
+    They are those with the smallest hashes. So the choice does not depend on the order of the data,
+    no source text is in both training and held-out data, and most pairs stay when the data grows.
     """
 
     type_is_implied = True
@@ -189,18 +189,19 @@ HeldOutSource = Annotated[
 
 
 class FilterSettings(Settings):
-    """Which training pairs are kept. Validation and test sets are never filtered."""
+    """Filters of training pairs. Validation and test sets are never filtered."""
 
     min_length: PositiveInt = 1
-    """Least number of tokens on either side, end of sentence not counted."""
+    """Minimum number of tokens on either side, without eos."""
     max_length: PositiveInt = 256
-    """Greatest number of tokens on either side, end of sentence included."""
+    """Maximum number of tokens on either side, incl. eos."""
     max_length_ratio: Annotated[float, Field(gt=1)] | None = None
-    """Greatest ratio of the longer side to the shorter, in tokens."""
+    """Maximum ratio of the longer side to the shorter, in tokens. Default: none."""
     drop_copies: bool | None = None
-    """Drop pairs whose target is exactly their source; default: unless both languages are one."""
+    """Drop pairs whose target equals their source. Default: yes, unless both languages are the
+    same."""
     drop_duplicates: bool = False
-    """Drop pairs that came before in the same source."""
+    """Drop repeated pairs of a source."""
 
     def contradictions(self) -> Iterator[tuple[str, str]]:
         """Refuse an empty range of lengths."""
@@ -209,50 +210,52 @@ class FilterSettings(Settings):
 
 
 class DocumentSettings(Settings):
-    """Each sentence comes after those before it in its document, on both sides.
+    """Document context: each sentence is preceded by those before it, on both sides.
 
-    Sources list the pairs of a document in their order; a pair of blank lines ends it. Source:
-    Tiedemann and Scherrer 2017.
+    Sources list the pairs of a document in order; a pair of blank lines ends it. Source: Tiedemann
+    and Scherrer 2017.
     """
 
     context_sentences: PositiveInt
-    """Greatest number of sentences before each; in training `filters.max_length` counts all."""
+    """Maximum number of context sentences; in training `filters.max_length` limits their total
+    length."""
     separator: Annotated[str, Field(min_length=1)] = "<sep>"
-    """Stands between sentences; must be one of `tokenizer.user_symbols`."""
+    """Separator between sentences; must be one of `tokenizer.user_symbols`."""
 
 
 class DataSettings(Settings):
-    """What is read."""
+    """Data: sources, filters, languages."""
 
     src_lang: LanguageCode
     """Code of the source language, such as `en`."""
     tgt_lang: LanguageCode
-    """Code of the target language; also tells sacreBLEU how to tokenize."""
+    """Code of the target language; sacreBLEU tokenizes by it."""
     train: Annotated[list[Source], Field(min_length=1)]
     """Training sources; several are mixed by their weights."""
     valid: HeldOutSource
-    """Pairs for validation during training; `{split: 1000}` takes them out of the training text."""
+    """Validation set; `{split: 1000}` holds 1,000 pairs out of the training data."""
     test: dict[str, HeldOutSource] = Field(default={})
-    """Named test sets for `tmt evaluate`; `{split: 1000}` likewise."""
+    """Test sets by name for `tmt evaluate`; `{split: 1000}` as in `valid`."""
     temperature: Annotated[float, Field(ge=1)] | None = None
-    """Mix sources with shares proportional to size ** (1 / temperature) instead of weights."""
+    """Temperature sampling: mix sources in proportion to size ** (1 / temperature) instead of by
+    weights."""
     filters: FilterSettings = FilterSettings()
-    """Which training pairs are kept."""
+    """Filters of training pairs."""
     document: DocumentSettings | None = None
-    """Read and translate sentences in the context of their document; default: each alone."""
+    """Train and translate with document context. Default: single sentences."""
     clean_source: bool = True
-    """Write all white space in sources as single spaces and none at their ends, in training and in
-    translation alike; models made before this setting read their sources as they are."""
+    """Normalise white space of sources to single spaces, none at the ends, both in training and
+    translation. Models from before this setting read sources unchanged."""
     reverse_target: bool = False
-    """Write targets from their last token to their first, as a right-to-left model for
-    `tmt rescore`; texts and scores are as of any other model."""
+    """Generate targets right to left, from the last token to the first, as a model for
+    `tmt rescore`. Texts and scores are those of any other model."""
     corpus_dir: PathText = "data/corpora"
-    """Where tokenized corpora are kept and found again."""
+    """Cache directory of tokenized corpora."""
     num_workers: PositiveInt | None = None
-    """Processes that tokenize; default one for each processor."""
+    """Number of tokenization processes. Default: one per processor."""
 
     def splits(self) -> dict[str, int]:
-        """Return how many pairs each set takes out of the training text; `valid` is one of them."""
+        """Return the number of pairs that each set holds out of the training data."""
         sets = {"valid": self.valid, **self.test}
         return {name: s.split for name, s in sets.items() if isinstance(s, SplitSource)}
 
@@ -320,22 +323,22 @@ class TokenizerSettings(Settings):
     type: Literal["unigram", "bpe"] = "bpe"
     """Unigram language model (Kudo 2018) or byte-pair encoding (Sennrich et al. 2016)."""
     path: PathText | None = None
-    """Folder of a trained tokenizer, or a SentencePiece model for both languages; without it, one
-    is trained on the training sources."""
+    """Directory of a trained tokenizer, or a SentencePiece model for both languages. Default: train
+    one on the training data."""
     vocab_size: PositiveInt = 8000
-    """Pieces of each vocabulary, special ones included."""
+    """Vocabulary size, incl. special tokens."""
     joint: bool = True
-    """One vocabulary for both languages."""
+    """One joint vocabulary for both languages."""
     character_coverage: Annotated[float, Field(ge=0.98, le=1)] = 1.0
-    """Share of all characters that get a piece; the others are written as bytes."""
+    """Share of all characters in the vocabulary; the others are encoded as bytes."""
     byte_fallback: bool = True
-    """Write unknown characters as UTF-8 bytes; without it they become the unknown token."""
+    """Encode unknown characters as UTF-8 bytes; otherwise they become unk."""
     user_symbols: list[str] = Field(default=[])
-    """Strings that are always one piece, such as tags."""
+    """Strings that are always a single piece, such as tags."""
     num_sample_lines: PositiveInt = 2_000_000
-    """Greatest number of lines of each language to train on, drawn evenly from all sources."""
+    """Maximum number of lines per language to train on, sampled evenly from all sources."""
     sampling: Share = 0.0
-    """Noise of the segmentation of training text, new each epoch; 0 = always the best one. For
-    `bpe` the probability to skip a merge (Provilkov et al. 2020), usually 0.1, or 0.6 for scripts
-    without spaces; for `unigram` the exponent on the probability of a segmentation (Kudo 2018),
-    usually 0.1 to 0.5: the smaller, the noisier."""
+    """Subword regularization: sample segmentations of the training data anew each epoch; 0: always
+    the best one. `bpe`: probability of skipping a merge (BPE-dropout, Provilkov et al. 2020),
+    usually 0.1, or 0.6 for scripts without spaces. `unigram`: exponent on the probability of a
+    segmentation (Kudo 2018), usually 0.1 to 0.5; smaller is noisier."""

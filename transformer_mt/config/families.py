@@ -1,4 +1,4 @@
-"""The families of models; one word in a config, `type`, chooses between them."""
+"""Model families, selected by `type` in a config."""
 
 from typing import Annotated, Any
 
@@ -10,7 +10,7 @@ from transformer_mt.config.recurrent import RecurrentSettings
 
 
 def _type_of(settings: Any) -> Any:
-    """Return what stands under `type:`; transformer if nothing does."""
+    """Return the value of `type`; transformer by default."""
     if isinstance(settings, dict):
         return settings.get("type", "transformer")
     return getattr(settings, "type", None)

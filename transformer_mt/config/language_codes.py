@@ -1,4 +1,4 @@
-"""Codes of languages: one table for the scorer, the sentence splitter and all else that asks."""
+"""Language codes, for the scorer and the sentence splitter."""
 
 import difflib
 import re

@@ -1,4 +1,4 @@
-"""Files to settings and back: the one strict reader of configs.
+"""Reading and writing of configs.
 
 Every mistake of a file is reported at once, one line each: `base.yaml:3:11: training.warmup_steps:
 expected an integer, got '4000'`.
@@ -37,7 +37,7 @@ RECIPES = Path(__file__).resolve().parents[1] / "recipes"
 
 ABSENT = object()
 BEFORE = {"clean_source": False}
-"""What held before these settings of `data` were there, where their defaults say otherwise."""
+"""Values of settings of `data` for configs written before they existed."""
 
 MAX_BYTES = 2**18  # far above any config; PyYAML needs seconds for a megabyte
 

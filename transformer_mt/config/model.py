@@ -1,4 +1,4 @@
-"""Settings of the Transformer; those of the other families of models lie beside them."""
+"""Settings of the Transformer."""
 
 from collections.abc import Iterator
 from typing import Annotated, Literal
@@ -10,17 +10,17 @@ from transformer_mt.config.patterns import FullPattern, Pattern, hides_nothing, 
 
 
 class SinusoidalPositions(Settings):
-    """Fixed sines and cosines of the position (Vaswani et al. 2017, section 3.5)."""
+    """Sinusoidal positional encoding (Vaswani et al. 2017, section 3.5)."""
 
     type: Literal["sinusoidal"] = "sinusoidal"
 
 
 class LearnedPositions(Settings):
-    """A trained vector for each position (Gehring et al. 2017)."""
+    """Learned positional embeddings (Gehring et al. 2017)."""
 
     type: Literal["learned"]
     max_length: PositiveInt = 1024
-    """Number of positions; longer sentences are refused."""
+    """Number of positions; longer sentences are an error."""
 
 
 def too_few_positions(positions: LearnedPositions, *, longest: int) -> Iterator[tuple[str, str]]:
@@ -34,38 +34,38 @@ def too_few_positions(positions: LearnedPositions, *, longest: int) -> Iterator[
 
 
 class NoPositions(Settings):
-    """Nothing: attention takes a sentence for a bag of words, but for what masks tell."""
+    """No positional encoding: attention is permutation-invariant, except for the causal mask."""
 
     type: Literal["none"]
 
 
 class RotaryPositions(Settings):
-    """Queries and keys turned by angles that grow with the position (Su et al. 2021)."""
+    """Rotary position embedding of queries and keys (RoPE, Su et al. 2021)."""
 
     type: Literal["rotary"]
     base: Annotated[float, Field(gt=1)] = 10_000.0
-    """The slowest channels turn about once in so many tokens."""
+    """Base of the wavelengths; the longest is nearly 2 pi times this, in tokens."""
 
 
 class RelativePositions(Settings):
-    """A trained vector for each distance between two tokens (Shaw et al. 2018)."""
+    """Relative position representations: a learned vector per distance (Shaw et al. 2018)."""
 
     type: Literal["relative"]
     max_distance: PositiveInt = 16
-    """Farther tokens count as this far."""
+    """Distances are clipped to this."""
 
 
 class RelativeBias(Settings):
-    """A trained number for each head and range of distances (Raffel et al. 2020, T5)."""
+    """Relative position bias: a learned scalar per head and bucket (T5, Raffel et al. 2020)."""
 
     type: Literal["relative_bias"]
     num_buckets: Annotated[int, Field(ge=4)] = 32
-    """Ranges of distances; in the encoder half of them for each direction."""
+    """Buckets of distances; in the encoder half of them for each direction."""
     max_distance: PositiveInt = 128
-    """All farther distances are one range."""
+    """All larger distances share one bucket."""
 
     def contradictions(self) -> Iterator[tuple[str, str]]:
-        """Refuse ranges that cannot be cut."""
+        """Refuse buckets that cannot be divided."""
         if self.num_buckets % 4:
             yield (
                 "num_buckets",
@@ -81,7 +81,7 @@ class RelativeBias(Settings):
 
 
 class AlibiPositions(Settings):
-    """Scores that fall linearly with the distance (Press et al. 2022)."""
+    """Attention with linear biases (ALiBi, Press et al. 2022)."""
 
     type: Literal["alibi"]
 
@@ -99,7 +99,7 @@ Positions = Annotated[
 
 
 ADDS_TO_SCORES = ("relative", "relative_bias", "alibi")
-"""Schemes that need the scores of all queries and keys, whatever a pattern leaves out."""
+"""Encodings that need all attention scores, whatever a pattern masks."""
 
 
 class TransformerSettings(Settings):
@@ -109,53 +109,54 @@ class TransformerSettings(Settings):
 
     type: Literal["transformer"] = "transformer"
     d_model: PositiveInt = 512
-    """Width of embeddings and layers."""
+    """Model dimension: width of embeddings and layers."""
     d_ff: PositiveInt = 2048
-    """Inner width of the feed-forward blocks."""
+    """Inner dimension of the feed-forward sublayers."""
     num_heads: PositiveInt = 8
-    """Attention heads."""
+    """Number of attention heads."""
     head_dim: PositiveInt | None = None
-    """Channels of each head; default d_model / num_heads."""
+    """Dimension of each head. Default: d_model / num_heads."""
     num_kv_heads: PositiveInt | None = None
-    """Heads of keys and values, each shared by as many heads of queries: with fewer of them,
-    translating needs less memory (Ainslie et al. 2023; 1: Shazeer 2019); default num_heads."""
+    """Grouped-query attention (Ainslie et al. 2023): number of key and value heads, each shared by
+    several query heads, for a smaller KV cache; 1: multi-query attention (Shazeer 2019). Default:
+    num_heads."""
     num_encoder_layers: PositiveInt = 6
-    """Encoder layers."""
+    """Number of encoder layers."""
     num_decoder_layers: PositiveInt = 6
-    """Decoder layers."""
+    """Number of decoder layers."""
     norm: Literal["post", "pre"] = "post"
-    """Normalisation after the residual sum (the paper) or before the sublayer."""
+    """Post-norm (the paper) or pre-norm."""
     norm_type: Literal["layer", "rms"] = "layer"
-    """Layer normalisation, or division by the root of the mean square (Zhang and Sennrich 2019)."""
+    """Layer normalisation or RMSNorm (Zhang and Sennrich 2019)."""
     activation: Literal["relu", "gelu", "reglu", "geglu", "swiglu"] = "relu"
-    """Inside the feed-forward blocks; names in glu are gated (Shazeer 2020): three matrices."""
+    """Activation of the feed-forward sublayers; the glu variants are gated (Shazeer 2020)."""
     positions: Positions = SinusoidalPositions()
-    """How tokens learn where they stand."""
+    """Positional encoding."""
     encoder_pattern: Pattern = FullPattern()
-    """Which source tokens see each other."""
+    """Attention pattern of the encoder."""
     decoder_pattern: Pattern = FullPattern()
-    """Which target tokens before it a target token sees. Attention to the source is always full."""
+    """Attention pattern of the decoder self-attention. Cross-attention is always full."""
     tie_embeddings: Literal["all", "target", "none"] = "all"
-    """Share one matrix between source, target and output (all, the paper), target and output, or
-    nothing."""
+    """Weight tying: share one matrix between source and target embeddings and output projection
+    (`all`, the paper), between target embeddings and output projection, or none."""
     dropout: Share = 0.1
-    """After each sublayer, before the residual sum."""
+    """Residual dropout: on the output of each sublayer."""
     embedding_dropout: Share | None = None
-    """After the sum of embeddings and positions; default as `dropout`."""
+    """Dropout on the sum of embeddings and positional encoding. Default: as `dropout`."""
     attention_dropout: Share = 0.0
-    """On the attention weights."""
+    """Dropout on attention weights."""
     activation_dropout: Share = 0.0
-    """Inside the feed-forward blocks, after the activation."""
+    """Dropout after the activation of the feed-forward sublayers."""
     layer_dropout: Share = 0.0
-    """Probability to leave out a whole layer while training (Fan et al. 2020), the same ones in
-    all of an update."""
+    """LayerDrop: probability of skipping a whole layer in an update (Fan et al. 2020)."""
     share_layers: bool = False
-    """Apply one layer of each side again and again (Dehghani et al. 2019, Lan et al. 2020)."""
+    """Cross-layer parameter sharing: one layer per side, applied repeatedly (Dehghani et al. 2019,
+    Lan et al. 2020)."""
     init: Literal["vaswani2017", "radford2019", "zhang2019", "child2019"] = "vaswani2017"
-    """First values of the weights: Glorot uniform as in tensor2tensor; normal with deviation 0.02
-    and residual outputs scaled by depth (GPT-2); Glorot uniform scaled by depth (Zhang et al.
-    2019); normal with deviation 0.125 / sqrt(fan-in) and residual outputs scaled by depth (Child et
-    al. 2019, for `norm: pre`)."""
+    """Initialisation: Glorot uniform as in tensor2tensor; normal with std 0.02 and residual outputs
+    scaled by depth (GPT-2); Glorot uniform scaled by depth (Zhang et al. 2019); normal with std
+    0.125 / sqrt(fan-in) and residual outputs scaled by depth (Child et al. 2019, for
+    `norm: pre`)."""
 
     @property
     def channels_of_head(self) -> int:
@@ -164,7 +165,7 @@ class TransformerSettings(Settings):
 
     @property
     def num_attention_layers(self) -> int:
-        """Layers of the decoder that attend to the source."""
+        """Decoder layers with cross-attention."""
         return self.num_decoder_layers
 
     def contradictions(self) -> Iterator[tuple[str, str]]:

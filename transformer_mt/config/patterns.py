@@ -1,4 +1,4 @@
-"""Settings of attention patterns: which keys each query of a self-attention sees."""
+"""Settings of self-attention patterns: the keys that each query attends to."""
 
 from collections.abc import Iterator
 from typing import Annotated, Literal
@@ -11,39 +11,40 @@ Stride = Annotated[int, Field(ge=2)]  # every distance is a multiple of 1
 
 
 class FullPattern(Settings):
-    """Every key of the sentence."""
+    """Full attention: every key of the sentence."""
 
     type: Literal["full"] = "full"
 
 
 class LocalPattern(Settings):
-    """Keys nearby (restricted self-attention: Vaswani et al. 2017, section 4)."""
+    """Local attention: nearby keys (restricted self-attention: Vaswani et al. 2017, section 4)."""
 
     type: Literal["local"]
     window: PositiveInt
-    """Greatest distance of a key, in tokens to either side."""
+    """Maximum distance of a key, in tokens to either side."""
 
 
 class StridedPattern(Settings):
-    """Keys nearby and every stride-th before and behind (Child et al. 2019, section 4.3)."""
+    """Strided attention: nearby keys and every stride-th one (Child et al. 2019, section 4.3)."""
 
     type: Literal["strided"]
     stride: Stride
-    """Tokens nearby, and between the others; best near the square root of the length."""
+    """Number of nearby tokens, and distance of the others; best near the square root of the
+    length."""
     heads: Literal["merged", "split"] = "merged"
-    """Each head sees both kinds of keys, or the first half of them one and the others the other."""
+    """Each head sees both kinds of keys (merged), or half of the heads one kind each (split)."""
 
 
 class FixedPattern(Settings):
-    """Keys of the own block and the last ones of every block (Child et al. 2019, section 4.3)."""
+    """Fixed attention: own block and last keys of every block (Child et al. 2019, section 4.3)."""
 
     type: Literal["fixed"]
     stride: Stride
-    """Tokens of a block."""
+    """Block size in tokens."""
     summary: PositiveInt = 1
-    """So many tokens at the end of each block are seen from everywhere (c in the source)."""
+    """Number of tokens at the end of each block that are visible everywhere (c in the source)."""
     heads: Literal["merged", "split"] = "merged"
-    """Each head sees both kinds of keys, or the first half of them one and the others the other."""
+    """Each head sees both kinds of keys (merged), or half of the heads one kind each (split)."""
 
     def contradictions(self) -> Iterator[tuple[str, str]]:
         """Refuse a summary that is the whole block."""

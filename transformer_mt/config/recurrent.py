@@ -1,4 +1,4 @@
-"""Settings of recurrent models: what was before the Transformer."""
+"""Settings of recurrent models."""
 
 from collections.abc import Iterator
 from typing import Literal
@@ -7,41 +7,43 @@ from transformer_mt.config.base import PositiveInt, Settings, Share
 
 
 class RecurrentSettings(Settings):
-    """Encoder and decoder that read one token after another, with or without attention."""
+    """Recurrent encoder-decoder, with or without attention."""
 
     type: Literal["recurrent"]
     cell: Literal["rnn", "lstm", "gru"] = "gru"
-    """What carries the past from token to token: the plain cell of Elman 1990 with tanh, long
-    short-term memory (Hochreiter and Schmidhuber 1997), gated recurrent unit (Cho et al. 2014)."""
+    """Recurrent cell: simple RNN with tanh (Elman 1990), LSTM (Hochreiter and Schmidhuber 1997) or
+    GRU (Cho et al. 2014)."""
     d_model: PositiveInt = 512
-    """Width of embeddings and layers."""
+    """Model dimension: width of embeddings and layers."""
     num_encoder_layers: PositiveInt = 1
-    """Encoder layers."""
+    """Number of encoder layers."""
     num_decoder_layers: PositiveInt = 1
-    """Decoder layers."""
+    """Number of decoder layers."""
     bidirectional: bool = True
-    """Read the source in both directions, with d_model / 2 channels each (Schuster and Paliwal
-    1997); else from left to right. A decoder can only go from left to right."""
+    """Bidirectional encoder, with d_model / 2 channels per direction (Schuster and Paliwal 1997);
+    otherwise left to right."""
     attention: Literal["none", "dot", "scaled_dot", "general", "additive"] = "additive"
-    """How the decoder finds its way back into the source. none: it has nothing but the last state
-    of the encoder (Sutskever et al. 2014); dot, general: Luong et al. 2015, section 3.1;
-    scaled_dot: dot divided by sqrt(d_model); additive: Bahdanau et al. 2015."""
+    """Cross-attention. none: only the last encoder state (Sutskever et al. 2014); dot, general:
+    Luong et al. 2015, section 3.1; scaled_dot: dot divided by sqrt(d_model); additive: Bahdanau et
+    al. 2015."""
     input_feeding: bool = False
-    """Let the first layer of the decoder also read what attention gave in the step before (Luong et
-    al. 2015, section 3.3). Training must then go step by step, and takes longer."""
+    """Input feeding: the first decoder layer also gets the attention output of the previous step
+    (Luong et al. 2015, section 3.3). Training is then sequential and slower."""
     residual: bool = False
-    """Add to each layer's output its input, from the second layer on (Wu et al. 2016)."""
+    """Residual connections from the second layer on (Wu et al. 2016)."""
     tie_embeddings: Literal["all", "target", "none"] = "all"
-    """Share one matrix between source, target and output (all), target and output, or nothing."""
+    """Weight tying: share one matrix between source and target embeddings and output projection
+    (`all`), between target embeddings and output projection, or none."""
     dropout: Share = 0.2
-    """On embeddings and outputs of layers; never from token to token (Zaremba et al. 2014)."""
+    """Dropout on embeddings and layer outputs, not on recurrent connections (Zaremba et al.
+    2014)."""
     init: Literal["saxe2014", "bahdanau2015", "luong2015"] = "saxe2014"
-    """First values of the weights: orthogonal from token to token, Glorot uniform elsewhere;
-    orthogonal and narrow normal distributions; all uniform within 0.1."""
+    """Initialisation: orthogonal recurrent weights, Glorot uniform elsewhere; orthogonal and narrow
+    normal distributions; all uniform within 0.1."""
 
     @property
     def num_attention_layers(self) -> int:
-        """Layers of the decoder that attend to the source."""
+        """Decoder layers with cross-attention."""
         return int(self.attention != "none")
 
     def contradictions(self) -> Iterator[tuple[str, str]]:

@@ -28,19 +28,19 @@ class Config(Settings):
     """A whole run."""
 
     name: Annotated[str, Field(json_schema_extra={"pattern": f"^{NAME_PATTERN.pattern}$"})]
-    """Name of the run, used for its folder."""
+    """Name of the run and of its directory."""
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 1
-    """Decides first weights, dropout, order of the data and samples."""
+    """Random seed of initialisation, dropout, data order and sampling."""
     data: DataSettings
-    """What is read."""
+    """Data: sources, filters, languages."""
     tokenizer: TokenizerSettings = TokenizerSettings()
-    """How text becomes tokens."""
+    """Tokenization."""
     model: ModelSettings = TransformerSettings()
-    """What is trained."""
+    """Model architecture."""
     training: TrainingSettings
-    """How it is trained."""
+    """Training: optimizer, schedule, limits, validation."""
     decoding: DecodingSettings = DecodingSettings()
-    """How it translates."""
+    """Search for translations."""
 
     @field_validator("name")
     @classmethod

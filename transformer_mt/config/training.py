@@ -1,4 +1,4 @@
-"""Settings of training: update rule, schedule, limits, validation and checkpoints."""
+"""Settings of training: optimizer, learning-rate schedule, limits, validation, checkpoints."""
 
 from collections.abc import Iterator
 from typing import Annotated, ClassVar, Literal
@@ -13,35 +13,35 @@ class AdamSettings(Settings):
 
     type: Literal["adam", "adamw"] = "adam"
     beta1: Share = 0.9
-    """Decay of the mean of gradients."""
+    """Decay rate of the mean of gradients."""
     beta2: Share = 0.98
-    """Decay of the mean of squared gradients."""
+    """Decay rate of the mean of squared gradients."""
     eps: Annotated[float, Field(gt=0)] = 1e-9
-    """Added to the root of the mean square."""
+    """Added to the denominator."""
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
-    """On matrices only; `adam` adds it to the gradient, `adamw` shrinks the weights."""
+    """Weight decay of matrices: L2 regularization with `adam`, decoupled with `adamw`."""
 
 
 class MuonSettings(Settings):
     """Muon (Jordan et al. 2024) for the matrices of the layers, AdamW for all other weights.
 
-    The matrices' updates are scaled to the size of AdamW's (Liu et al. 2025), so that both use
+    Updates of matrices are scaled to the RMS of AdamW's (Liu et al. 2025), so that both use
     learning rates of the same order.
     """
 
     type: Literal["muon"]
     momentum: Share = 0.95
-    """Decay of the mean of gradients of the matrices."""
+    """Momentum of the gradients of matrices."""
     adamw_lr_ratio: Annotated[float, Field(gt=0)] = 1.0
-    """Learning rate of embeddings, norms and biases, as a share of that of the matrices."""
+    """Ratio of the learning rate of embeddings, norms and biases to that of the matrices."""
     beta1: Share = 0.9
-    """AdamW: decay of the mean of gradients."""
+    """AdamW: decay rate of the mean of gradients."""
     beta2: Share = 0.98
-    """AdamW: decay of the mean of squared gradients."""
+    """AdamW: decay rate of the mean of squared gradients."""
     eps: Annotated[float, Field(gt=0)] = 1e-9
-    """AdamW: added to the root of the mean square."""
+    """AdamW: added to the denominator."""
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
-    """Shrinks all matrices, those of AdamW included."""
+    """Decoupled weight decay of all matrices, incl. those of AdamW."""
 
 
 Optimizer = Annotated[AdamSettings | MuonSettings, Field(discriminator="type")]
@@ -55,55 +55,55 @@ class NoamSchedule(Settings):
 
     type: Literal["noam"]
     warmup_steps: PositiveInt = 4000
-    """Steps of linear rise."""
+    """Linear warmup, in updates."""
     scale: Annotated[float, Field(gt=0)] = 1.0
-    """Factor on the paper's formula."""
+    """Factor on the formula."""
 
 
 class InverseSqrtSchedule(Settings):
-    """Linear rise to `training.lr`, then lr * sqrt(warmup / step)."""
+    """Linear warmup to `training.lr`, then lr * sqrt(warmup_steps / step)."""
 
     type: Literal["inverse_sqrt"]
     warmup_steps: PositiveInt = 4000
-    """Steps of linear rise."""
+    """Linear warmup, in updates."""
 
 
 class LinearSchedule(Settings):
-    """Linear rise to `training.lr`, then a straight line to `final_share` of it at the end."""
+    """Linear warmup to `training.lr`, then linear decay to `final_share` of it."""
 
     type: Literal["linear"]
     warmup_steps: Annotated[int, Field(ge=0)] = 1000
-    """Steps of linear rise."""
+    """Linear warmup, in updates."""
     final_share: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """Share of `training.lr` at the end of the run."""
+    """Final learning rate as a share of `training.lr`."""
 
 
 class CosineSchedule(Settings):
-    """Linear rise to `training.lr`, then half a cosine to `final_share` of it at the end."""
+    """Linear warmup to `training.lr`, then cosine decay to `final_share` of it."""
 
     type: Literal["cosine"]
     warmup_steps: Annotated[int, Field(ge=0)] = 1000
-    """Steps of linear rise."""
+    """Linear warmup, in updates."""
     final_share: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """Share of `training.lr` at the end of the run."""
+    """Final learning rate as a share of `training.lr`."""
 
 
 class ConstantSchedule(Settings):
-    """Linear rise to `training.lr`, then no change."""
+    """Linear warmup to `training.lr`, then constant."""
 
     type: Literal["constant"]
     warmup_steps: Annotated[int, Field(ge=0)] = 0
-    """Steps of linear rise."""
+    """Linear warmup, in updates."""
 
 
 class WsdSchedule(Settings):
-    """Warm-up, stable, decay: linear rise, constant, then a straight line to zero at the end."""
+    """Warmup, stable, decay: linear warmup, constant, then linear decay to zero."""
 
     type: Literal["wsd"]
     warmup_steps: Annotated[int, Field(ge=0)] = 1000
-    """Steps of linear rise."""
+    """Linear warmup, in updates."""
     decay_share: Annotated[float, Field(gt=0, le=1)] = 0.2
-    """Share of the whole run that the fall takes."""
+    """Share of the run that the decay takes."""
 
 
 Schedule = Annotated[
@@ -118,38 +118,38 @@ Schedule = Annotated[
 
 
 class BatchWarmupSettings(Settings):
-    """Small updates at first, doubled until they have `training.max_tokens`.
+    """Batch-size warmup: small updates at first, doubled until they have `training.max_tokens`.
 
-    The learning rate follows its schedule all the same.
+    The learning rate follows its schedule unchanged.
     """
 
     start_tokens: PositiveInt
     """Target tokens of the first updates."""
     steps: PositiveInt
-    """Updates until all have `training.max_tokens`; they double at equal intervals before."""
+    """Updates until the full size; it doubles at equal intervals."""
 
 
 MetricName = Literal["bleu", "chrf", "ter"]
 
 
 class ValidationSettings(Settings):
-    """How the model is watched during training."""
+    """Validation during training, model selection and early stopping."""
 
     every_steps: PositiveInt = 1000
-    """Validate and save a checkpoint after so many updates, and at the end."""
+    """Validate and save a checkpoint every N updates, and at the end."""
     min_validations: Annotated[int, Field(ge=0)] = 5
-    """Validate at least this many times, at equal shares of `max_minutes`, however slow the
-    machine, as long as that takes no more than a sixth of the time."""
+    """Validate at least this many times, at equal intervals of `max_minutes`, also on a slow
+    machine, unless that takes more than a sixth of the time."""
     metrics: list[MetricName] = Field(default=["bleu", "chrf"])
-    """Scores of the translated validation set; an empty list validates by loss alone."""
+    """Metrics of the translated validation set; empty: only the loss is computed."""
     beam_size: PositiveInt | None = None
-    """Beam of these translations; default `decoding.beam_size`."""
+    """Beam width for these translations. Default: `decoding.beam_size`."""
     select_by: Literal["loss", "bleu", "chrf", "ter"] = "bleu"
-    """What decides which checkpoint is best; also what `patience` watches."""
+    """Metric that selects the best checkpoint, and that `patience` refers to."""
     patience: PositiveInt | None = None
-    """Stop after so many validations without a new best; default never."""
+    """Early stopping: stop after N validations without improvement. Default: off."""
     num_samples: Annotated[int, Field(ge=0)] = 3
-    """Translations to show and keep at each validation."""
+    """Number of sample translations to log at each validation."""
 
     def contradictions(self) -> Iterator[tuple[str, str]]:
         """Refuse selection by a metric that is not computed."""
@@ -164,15 +164,16 @@ class ValidationSettings(Settings):
 
 
 class CheckpointSettings(Settings):
-    """Which checkpoints are kept, and which are averaged at the end."""
+    """Retention and averaging of checkpoints."""
 
     keep_last: PositiveInt = 5
-    """Newest checkpoints to keep."""
+    """Number of newest checkpoints to keep."""
     keep_best: PositiveInt = 1
-    """Best checkpoints to keep, besides the newest."""
+    """Number of best checkpoints to keep, besides the newest."""
     average: Literal["last", "best", "none"] = "last"
-    """At the end, score the average of the kept last or best weights on the validation set; it
-    becomes the final model if it is better: if its loss is worse, by at least 0.2 points."""
+    """Checkpoint averaging at the end: average the last or the best kept checkpoints, and use the
+    average as the final model if its validation score is better (if its loss is worse, by at least
+    0.2 points)."""
 
 
 def _size_of_update(value: object) -> object:
@@ -185,79 +186,79 @@ def _size_of_update(value: object) -> object:
 
 
 class TrainingSettings(Settings):
-    """How the model is trained."""
+    """Training: optimizer, schedule, limits, validation, checkpoints, hardware."""
 
     retired: ClassVar[dict[str, str]] = {"cuda_graph": "training.compile"}
 
     max_tokens: Annotated[PositiveInt, BeforeValidator(_size_of_update)] = 25_000
-    """Target tokens of one update over all devices; no batch has more source tokens either."""
+    """Batch size: target tokens of an update over all devices, and maximum source tokens."""
     micro_batch_tokens: PositiveInt | Literal["auto"] | None = None
-    """Target tokens one device takes at once; an update accumulates as many of them as fill
-    `max_tokens`. `auto` finds the most that fit the memory of the device. Default: the whole
-    update, shared among the devices."""
+    """Gradient accumulation: target tokens of a micro-batch, the batch that a device computes at
+    once. `auto`: the largest that fits in memory. Default: the whole update, divided among the
+    devices."""
     batch_warmup: BatchWarmupSettings | None = None
-    """Begin with smaller updates; default none."""
+    """Batch-size warmup. Default: none."""
     static_shape: bool = False
     """Pad every micro-batch to the same number of rows on both sides, the smallest multiple of 32
     above its budget of tokens: all matrix products then have one shape, and all ranks equal work.
     Without it, to the next multiple of 32."""
     lr: Annotated[float, Field(gt=0)] | None = None
-    """Peak learning rate; every schedule but `noam` needs it."""
+    """Peak learning rate; required by every schedule except `noam`."""
     schedule: Schedule = NoamSchedule(type="noam")
-    """Learning rate over the run."""
+    """Learning-rate schedule."""
     optimizer: Optimizer = AdamSettings()
-    """Update rule."""
+    """Optimizer."""
     label_smoothing: Share = 0.1
-    """Share of the target probability spread evenly over the vocabulary (Szegedy et al. 2016)."""
+    """Label smoothing: probability spread evenly over the vocabulary (Szegedy et al. 2016)."""
     clip_norm: Annotated[float, Field(gt=0)] | None = None
-    """Greatest global norm of the gradient; default no clipping."""
+    """Gradient clipping: maximum global norm. Default: none."""
     activation_checkpointing: Literal["none", "layers", "selective"] = "none"
-    """Saves memory by computing parts of the forward pass twice: whole layers, or (`selective`)
-    only what is cheap: norms, activations, dropout. The result is the same."""
+    """Activation (gradient) checkpointing: recompute activations in the backward pass to save
+    memory: whole layers, or only what is cheap (`selective`: norms, activations, dropout). The
+    result is the same."""
     parallel: Literal["ddp", "fsdp"] = "ddp"
-    """How several processes share the work: each has all weights (`ddp`), or each has a share of
-    weights, gradients and optimizer state (`fsdp`)."""
+    """Data parallelism of several processes: replicated weights (`ddp`), or sharded weights,
+    gradients and optimizer state (`fsdp`)."""
     rank_timeout_minutes: Annotated[float, Field(gt=0)] = 10.0
-    """A process that does not answer the others for so long is given up, and all stop."""
+    """Timeout of a process that does not respond; all processes then stop."""
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "fp32"
-    """Arithmetic of matrix products; weights and optimizer stay in fp32. `auto` takes bf16 on a GPU
-    (CUDA) that has it, fp16 on an older one, and else fp32, also on processors with instructions
-    for bf16, where `bf16` is faster. On CUDA products of fp32 are TF32."""
+    """Mixed precision: type of matrix products; weights and optimizer state stay in fp32. `auto`:
+    bf16 on CUDA GPUs that support it, fp16 on older ones, fp32 elsewhere, also on processors with
+    bf16 instructions, where `bf16` is faster. On CUDA, fp32 products use TF32."""
     weights: Literal["fp32", "bf16"] = "fp32"
-    """Type of the weights that the layers compute with. `bf16`, for precision bf16 (or auto,
-    where that is bf16): they and all activations are in bf16, as a copy that is made anew for each
-    update; the weights that are updated and kept, and the optimizer, stay in fp32 all the same."""
+    """Type of the weights that layers compute with. `bf16`, for precision bf16 (or auto where that
+    is bf16): layers use a bf16 copy, made for each update, and activations are bf16; the master
+    weights and the optimizer state stay in fp32."""
     compile: Literal["auto", "layers", "none"] = "auto"
-    """Put each layer and the loss through torch.compile: fewer, larger operators, after some
-    seconds to make them. auto does so on CUDA alone, and never with attention patterns; on the CPU
-    attention is faster without."""
+    """Compile each layer and the loss with torch.compile. `auto`: on CUDA only, and never with
+    attention patterns; on the CPU attention is faster without."""
     deterministic: bool = False
-    """Take only operators that give the same result each time, also on CUDA, where that is slower.
-    On the CPU all do, with the same versions, processor and number of threads; this setting keeps
-    that number also while other programs use the machine."""
+    """Use only deterministic operators, also on CUDA, where they are slower. On the CPU all are,
+    with the same versions, processor and number of threads; this setting fixes the number of
+    threads even if other programs use the machine."""
     device: Literal["auto", "cuda", "mps", "cpu"] = "auto"
-    """Where to compute; auto takes the first that is there, in this order."""
+    """Device; auto: the first of cuda, mps, cpu that exists."""
     max_steps: PositiveInt | None = None
-    """Stop after so many updates."""
+    """Maximum number of updates."""
     max_epochs: Annotated[float, Field(gt=0)] | None = None
-    """Stop after so many passes over the data."""
+    """Maximum number of epochs."""
     max_total_tokens: PositiveInt | None = None
-    """Stop after so many target tokens."""
+    """Maximum number of target tokens."""
     max_minutes: Annotated[float, Field(gt=0)] | None = None
-    """Stop after so many minutes of training, validation included."""
+    """Maximum training time in minutes, incl. validation."""
     validation: ValidationSettings = ValidationSettings()
-    """How the model is watched."""
+    """Validation, model selection and early stopping."""
     checkpoints: CheckpointSettings = CheckpointSettings()
-    """What is kept."""
+    """Retention and averaging of checkpoints."""
     log_every_steps: PositiveInt = 50
-    """Write a line of metrics after so many updates."""
+    """Log metrics every N updates."""
     max_rollbacks: Annotated[int, Field(ge=0)] = 2
-    """How often a run that diverges may go back to its last sound checkpoint, with half the
-    learning rate; then it stops with exit code 5."""
+    """Number of times that a diverging run returns to its last good checkpoint with half the
+    learning rate; after that it stops with exit code 5."""
     tensorboard: bool = False
-    """Also write TensorBoard files (needs the `tensorboard` extra)."""
+    """Write TensorBoard files (needs the `tensorboard` extra)."""
     runs_dir: PathText = "runs"
-    """Folder of all runs; this one is in `runs_dir/name`."""
+    """Directory of all runs; this one is `runs_dir/name`."""
 
     def contradictions(self) -> Iterator[tuple[str, str]]:
         """Refuse schedules without their rate, runs without an end, parts beyond the whole."""
@@ -296,7 +297,7 @@ class TrainingSettings(Settings):
 
     @property
     def least_batch(self) -> int:
-        """Target tokens that each device takes at once at least, if it is alone."""
+        """Minimum target tokens of a micro-batch, with one device."""
         warmup = self.batch_warmup
         return (
             self.largest_batch if warmup is None else min(self.largest_batch, warmup.start_tokens)
@@ -304,6 +305,6 @@ class TrainingSettings(Settings):
 
     @property
     def largest_batch(self) -> int:
-        """Bound on the target tokens that a device takes at once, as far as the settings say."""
+        """Maximum target tokens of a micro-batch, as far as the settings say."""
         given = self.micro_batch_tokens
         return given if isinstance(given, int) else self.max_tokens

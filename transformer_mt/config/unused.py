@@ -1,4 +1,4 @@
-"""Settings that have no effect in a run, given the others: said aloud, never passed over."""
+"""Warnings about settings that have no effect in a run, given the others."""
 
 from collections.abc import Iterator
 from typing import Any

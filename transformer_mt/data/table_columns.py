@@ -1,4 +1,4 @@
-"""Which kind of table a file is, and which of its columns hold the source and the target."""
+"""Detection of the format of a table and of its source and target columns."""
 
 import csv
 from collections.abc import Sequence
@@ -36,20 +36,26 @@ class Columns:
     languages: tuple[str | None, str | None]
 
 
-def find_columns(path: Path, *, wanted: tuple[str | None, str | None]) -> Columns:
+def find_columns(
+    path: Path,
+    *,
+    wanted: tuple[str | None, str | None],
+    columns: tuple[str, str] | None = None,
+) -> Columns:
     """Look into a table.
 
     Args:
         path: TSV, CSV, JSON lines or Parquet, by its suffix or its first line.
         wanted: Languages of source and target, where they are known.
+        columns: Source and target column: names, or numbers from 0; None: guess.
 
     Raises:
-        ConfigError: If the columns do not tell which are meant.
+        ConfigError: If a column is not there, or cannot be guessed.
         DataError: If the file cannot be read.
     """
     kind = _kind(path)
     if kind == "parquet":
-        src, tgt = _choose(_parquet_fields(path), path, wanted)
+        src, tgt = _choose(_parquet_fields(path), path, wanted, columns)
         return Columns(
             config.ParquetSource(type="parquet", path=str(path), src_field=src, tgt_field=tgt),
             _languages(src, tgt),
@@ -59,29 +65,48 @@ def find_columns(path: Path, *, wanted: tuple[str | None, str | None]) -> Column
     if not lines:
         raise DataError(f"{path}: holds no sentence pairs")
     if kind == "jsonl":
-        src, tgt = _choose(field_names(parse_object(lines[0], f"{path}:1")), path, wanted)
+        names = field_names(parse_object(lines[0], f"{path}:1"))
+        src, tgt = _choose(names, path, wanted, columns)
         return Columns(
             config.JsonlSource(type="jsonl", path=str(path), src_field=src, tgt_field=tgt),
             _languages(src, tgt),
         )
     delimiter = "\t" if kind == "tsv" else _find_delimiter(lines)
     row = next(csv.reader(lines, delimiter=delimiter), [])
-    if _is_header(row):
-        src, tgt = _choose(row, path, wanted)
+    by_number = columns is not None and all(name.isdecimal() for name in columns)
+    if (columns is not None and not by_number) or (columns is None and _is_header(row)):
+        src, tgt = _choose(row, path, wanted, columns)
         source = config.CsvSource(
             type="csv", path=str(path), delimiter=delimiter, src_column=src, tgt_column=tgt
         )
         return Columns(source, _languages(src, tgt))
-    if len(row) != 2:
+    numbers = (int(columns[0]), int(columns[1])) if columns is not None else (0, 1)
+    if columns is None and len(row) != 2:
         raise ConfigError(
             f"{path}: expected two columns, or names such as en and de in the first row; got "
-            f"{len(row)} columns. Copy the recipe own_data (`tmt config list` says where it is),"
-            "and set src_column and tgt_column"
+            f"{len(row)} columns: give --src-column and --tgt-column"
         )
+    if max(numbers) >= len(row):
+        raise ConfigError(f"{path}: no column {max(numbers)}: it has {len(row)}, counted from 0")
+    src_column, tgt_column = numbers
     is_quoted = all(map(_in_quotes, lines[0].split(delimiter)))
     if kind == "tsv" and not is_quoted:
-        return Columns(config.TsvSource(type="tsv", path=str(path)), (None, None))
-    return Columns(config.CsvSource(type="csv", path=str(path), delimiter=delimiter), (None, None))
+        return Columns(
+            config.TsvSource(
+                type="tsv", path=str(path), src_column=src_column, tgt_column=tgt_column
+            ),
+            (None, None),
+        )
+    return Columns(
+        config.CsvSource(
+            type="csv",
+            path=str(path),
+            delimiter=delimiter,
+            src_column=src_column,
+            tgt_column=tgt_column,
+        ),
+        (None, None),
+    )
 
 
 def _kind(path: Path) -> str:
@@ -125,13 +150,20 @@ def _in_quotes(cell: str) -> bool:
 
 
 def _choose(
-    names: Sequence[str], path: Path, wanted: tuple[str | None, str | None]
+    names: Sequence[str],
+    path: Path,
+    wanted: tuple[str | None, str | None],
+    columns: tuple[str, str] | None,
 ) -> tuple[str, str]:
-    """Choose two columns by their names: languages that were asked for, or that are the only two.
+    """Choose two columns: as given, or by the languages of their names.
 
     Raises:
         ConfigError: If that does not decide.
     """
+    if columns is not None:
+        if missing := [name for name in columns if name not in names]:
+            raise ConfigError(f"{path}: no column {missing[0]}; there are: {', '.join(names[:20])}")
+        return columns
     of_language = {name: language_of_name(name) for name in names}
 
     def named(language: str | None, usual: Sequence[str]) -> list[str]:
@@ -152,8 +184,7 @@ def _choose(
             return pair[0], pair[1]
     raise ConfigError(
         f"{path}: which columns are meant? There are: {', '.join(names[:20]) or 'none'}. Give "
-        "--src-lang and --tgt-lang, or copy the recipe own_data (`tmt config list` says where it "
-        "is) and name them there"
+        "--src-column and --tgt-column"
     )
 
 

@@ -118,12 +118,14 @@ def train_tokenizer(
             f"tokenizer.character_coverage: expected 0.98 to 1; got {character_coverage}"
         )
     _check_symbols(user_symbols, vocab_size=vocab_size, byte_fallback=byte_fallback)
+    logger.info("reading up to %s lines to train a tokenizer", f"{num_sample_lines:,}")
     sample = _sample(streams, num_sample_lines, seed=seed)
     logger.info(
-        "training a %s tokenizer of %s pieces on %s lines",
+        "training a %s tokenizer of %s pieces on %s lines (%.1f million characters)",
         type,
         f"{vocab_size:,}",
         f"{len(sample):,}",
+        sum(map(len, sample)) / 1e6,
     )
     model = io.BytesIO()
     sentencepiece.set_min_log_level(4)  # its errors come as exceptions too

@@ -45,8 +45,7 @@ def load_model(model: Path | None, *, device: str, precision: str) -> "Bundle":
     import torch
 
     from transformer_mt.bundle import load_bundle
-    from transformer_mt.devices import choose_device
-    from transformer_mt.nn.kernels.capability import multiplies_fast
+    from transformer_mt.devices import choose_device, warn_of_slow_precision
     from transformer_mt.nn.kernels.cpu_linear import prepack
 
     dtypes = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -54,11 +53,7 @@ def load_model(model: Path | None, *, device: str, precision: str) -> "Bundle":
     if precision == "int8" and place.type != "cpu":
         raise ConfigError(f"precision int8 is for the CPU, not for {place}: take bf16 or fp16")
     logger.info("model: %s", path)
-    if place.type == "cpu" and precision == "bf16" and not multiplies_fast(torch.bfloat16, place):
-        logger.warning(
-            "precision bf16: this processor has no bf16 instructions; fp32 is 3 to 6 times as "
-            "fast here"
-        )
+    warn_of_slow_precision(precision, place, setting="precision")
     bundle = load_bundle(path, device=place, dtype=dtypes.get(precision))
     if place.type == "cpu":
         prepack(bundle.model, int8=precision == "int8")
@@ -145,7 +140,6 @@ def make_translator(
         ConfigError: If a value is out of its bounds, or values do not fit each other.
     """
     from transformer_mt.data.lexicon import Lexicon
-    from transformer_mt.translation.mbr import by_expected_utility
     from transformer_mt.translation.options import SearchOptions
     from transformer_mt.translation.translator import Translator
 
@@ -159,6 +153,8 @@ def make_translator(
         more["compile"] = False
     choose = None
     if settings.mbr is not None:
+        from transformer_mt.translation.mbr import by_expected_utility
+
         n_best = more.get("n_best", 1)
         if n_best > settings.mbr_samples:
             raise ConfigError(

@@ -130,8 +130,7 @@ def test_a_mistake_is_reported_with_its_place(written: str, mistake: str) -> Non
 
 def test_a_missing_setting_is_reported_with_its_meaning() -> None:
     assert mistakes(replaced("  tgt_lang: en\n", "")) == [
-        "x.yaml:2:1: data.tgt_lang: missing: Code of the target language; also tells sacreBLEU "
-        "how to tokenize"
+        "x.yaml:2:1: data.tgt_lang: missing: Code of the target language; sacreBLEU tokenizes by it"
     ]
     assert mistakes(replaced("type: reverse\n      ", "")) == [
         "x.yaml:7:7: data.train.1.type: missing: one of text, tsv, csv, jsonl, parquet, hub, "

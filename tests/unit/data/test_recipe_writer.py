@@ -102,7 +102,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_two_files_become_a_config(folder: Path) -> None:
     result = tmt("init", "x.en.gz", "x.de", "--minutes", 0.1)
     assert result.exit_code == 0, result.stderr
-    assert "source language: en (by the name)" in result.stderr
+    assert "source language: en (from the name)" in result.stderr
     assert "40 pairs are few" in result.stderr
     config = load_config(Path("en-de.yaml"))
     assert config.data.splits() == {"valid": 2, "test": 2}
@@ -111,13 +111,28 @@ def test_two_files_become_a_config(folder: Path) -> None:
     assert trained.exit_code == 0, trained.stderr
 
 
+@pytest.mark.parametrize("columns", [("2", "1"), ("deutsch", "englisch")])
+def test_columns_of_a_table_can_be_named(folder: Path, columns: tuple[str, str]) -> None:
+    rows = [f"{i}|{en}|{de}" for i, (en, de) in enumerate(zip(ENGLISH, GERMAN, strict=True))]
+    Path("x.csv").write_text("\n".join(["id|englisch|deutsch", *rows]))
+    named = ("--src-column", columns[0], "--tgt-column", columns[1])
+    result = tmt("init", "x.csv", *named, "--output", "a.yaml", "--minutes", 1)
+    assert result.exit_code == 0, result.stderr
+    (source,) = load_config(Path("a.yaml")).data.train
+    assert list(map(str, (source.src_column, source.tgt_column))) == list(columns)
+    result = tmt("init", "x.csv", "--src-column", "en", "--tgt-column", "deutsch")
+    assert (result.exit_code, "no column en; there are: id," in result.stderr) == (2, True)
+    result = tmt("init", "x.csv", "--src-column", "5", "--tgt-column", "1", "--output", "b.yaml")
+    assert (result.exit_code, "no column 5: it has 3" in result.stderr) == (2, True)
+
+
 def test_no_file_is_written_over(folder: Path) -> None:
     Path("mine.yaml").write_text("mine")
     for output in ([], ["--output", "mine.yaml"]):
         Path("en-de.yaml").write_text("mine")
         result = tmt("init", "x.en.gz", "x.de", *output)
         assert result.exit_code == 2
-        assert "is there already: choose another name with --output" in result.stderr
+        assert "exists: choose another name with --output" in result.stderr
         assert Path("mine.yaml").read_text() == Path("en-de.yaml").read_text() == "mine"
 
 
@@ -125,7 +140,7 @@ def test_languages_are_guessed_and_files_in_the_wrong_order_are_named(folder: Pa
     Path("x.en.gz").rename("first.gz")
     Path("x.de").rename("second")
     result = tmt("init", "first.gz", "second", "--output", "a.yaml")
-    assert "source language: en (guessed by its words)" in result.stderr
+    assert "source language: en (guessed from the text)" in result.stderr
     result = tmt("init", "second", "first.gz", "--src-lang", "en", "--tgt-lang", "de")
     assert "the source looks like de, not en: are the files in the right order?" in result.stderr
     Path("third").write_text("1 2 3\n" * 40)

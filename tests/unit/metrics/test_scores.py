@@ -179,3 +179,14 @@ def test_references_tell_their_script_and_blank_ones(caplog: pytest.LogCaptureFi
     assert not caplog.text
     assert language_of("qq", ["a"]) == "qq"
     assert "--tgt-lang: 'qq'" in caplog.text
+
+
+def test_references_in_another_script_than_that_of_the_model_get_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    assert language_of(None, ["\u6211\u7231\u5317\u4eac"], of_model="zh-CN") == "zh-CN"
+    assert language_of(None, ["Ein Hund."], of_model="de") == "de"
+    assert not caplog.text
+    assert language_of(None, ["\u6211\u7231\u5317\u4eac", ""], of_model="de") == "de"
+    assert "the references are in 'zh', but the target language of the model is 'de'" in caplog.text
+    assert "1 of 2 references blank" in caplog.text

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from transformer_mt.devices import check_precision
+from transformer_mt.devices import warn_of_slow_precision
 from transformer_mt.nn.kernels.capability import has_onednn, has_vnni, multiplies_fast
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)
@@ -79,9 +79,21 @@ def test_gpus_before_ampere_are_not_fast_in_bf16(monkeypatch, capability, bf16, 
 
 
 @pytest.mark.parametrize(
-    ("precision", "is_fast"), [("bf16", False), ("bf16", True), ("fp32", False)]
+    ("precision", "device", "capability", "is_slow"),
+    [
+        ("bf16", CPU, None, True),
+        ("fp16", CPU, None, True),
+        ("fp32", CPU, None, False),
+        ("bf16", CUDA, (7, 5), True),
+        ("fp16", CUDA, (7, 5), False),
+        ("bf16", CUDA, (8, 0), False),
+    ],
 )
-def test_training_in_a_slow_precision_is_warned_of(monkeypatch, caplog, precision, is_fast):
-    monkeypatch.setattr("transformer_mt.nn.kernels.capability._has_bf16", lambda: is_fast)
-    check_precision(precision, CPU)
-    assert ("no bf16 instructions" in caplog.text) == (precision == "bf16" and not is_fast)
+def test_a_precision_without_instructions_gets_a_warning(
+    monkeypatch, caplog, precision, device, capability, is_slow
+):
+    monkeypatch.setattr("transformer_mt.nn.kernels.capability._has_bf16", lambda: False)
+    monkeypatch.setattr("torch.cuda.get_device_capability", lambda _: capability)
+    monkeypatch.setattr("torch.version.hip", None)
+    warn_of_slow_precision(precision, device, setting="--precision")
+    assert (f"--precision {precision}: this" in caplog.text) == is_slow
