@@ -20,7 +20,10 @@ def pairs_of(**settings):
     return list(zip(*read_pairs(source), strict=True))
 
 
-@pytest.mark.parametrize(("reverse_target", "num_steps"), [(False, 500), (True, 300)])
+@pytest.mark.parametrize(
+    ("reverse_target", "num_steps"),
+    [(False, 500), pytest.param(True, 300, marks=pytest.mark.slow)],
+)
 def test_reversing_digits_reaches_exact_match(run_config, reverse_target, num_steps):
     known = {"type": "reverse", "num_pairs": 10_000, "max_length": 5}
     config = run_config(
