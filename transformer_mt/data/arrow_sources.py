@@ -123,7 +123,7 @@ class HubPairs:
             raise DataError(
                 f"{self.describe()}: cannot be read as a data set: "
                 f"{_words(error.__cause__ or error)}. Check the path, the subset and the split; "
-                "mend a damaged file, or copy the folder again"
+                "repair a damaged file, or copy the folder again"
             ) from error
         # Offline, `datasets` takes whatever revision was last prepared.
         revision = self.revision or ""

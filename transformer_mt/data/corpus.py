@@ -133,10 +133,10 @@ def prepare_corpus(
     corpus_dir: Path,
     num_workers: int | None = None,
 ) -> Corpus:
-    """Find the corpus of these texts, tokenizers and filters, or make it.
+    """Return the tokenized corpus of these texts, tokenizers and filters; make it if need be.
 
-    Of several processes that ask for the same corpus, one makes it and the others wait. One that
-    is killed leaves a folder from which the next goes on.
+    Of several processes that ask for the same corpus, one makes it and the others wait. If it is
+    killed, the next one resumes from what it left.
 
     Args:
         source: The texts.
@@ -178,7 +178,7 @@ def prepare_corpus(
         manifest = {"kind": KIND, **identity, "source": source.describe(), **facts}
         finish_directory(unfinished, directory, manifest, hash_name="xxh3")
     corpus, seconds = Corpus.open(directory), time.monotonic() - started
-    made = f"{source.describe()}: made its corpus {directory} in {seconds:.1f} s"
+    made = f"{source.describe()}: tokenized in {seconds:.1f} s into {directory}"
     logger.info("%s\n%s", made, corpus.report)
     return corpus
 
@@ -200,7 +200,7 @@ def _fill(
     written = read_written(unfinished, types)
     if written.report.num_pairs:
         logger.info(
-            "%s: goes on after %s pairs, where making its corpus was interrupted",
+            "%s: resuming tokenization after %s pairs",
             source.describe(),
             f"{written.report.num_pairs:,}",
         )
@@ -231,17 +231,17 @@ def _check_unchanged(source: PairSource, texts: object, hashes: FileHashes) -> N
 
 def _open(directory: Path, source: PairSource) -> Corpus:
     corpus = Corpus.open(directory, remedy="it is made again now")
-    logger.info("%s: found its corpus %s", source.describe(), directory)
+    logger.info("%s: found tokenized in %s", source.describe(), directory)
     return corpus
 
 
 @contextmanager
 def _removed_if_useless(unfinished: Path) -> Iterator[None]:
-    """Remove the folder when the block fails and nobody could go on from it."""
+    """Remove the folder when the block fails and nothing in it can be resumed."""
     try:
         yield
     except BaseException as error:
-        # Mended text gets a folder of its own. A worker that died says nothing of the text.
+        # Corrected text gets a folder of its own. A worker that died says nothing of the text.
         is_of_text = isinstance(error, DataError) and not isinstance(
             error.__cause__, BrokenProcessPool
         )
@@ -268,7 +268,7 @@ def _with_progress(chunks: Iterator[EncodedPairs], first: int) -> Iterator[Encod
 
 
 def _remove_leftovers(corpus_dir: Path) -> None:
-    """Remove what killed processes left; an unfinished corpus may be worth going on with."""
+    """Remove what killed processes left; an unfinished corpus may be resumed."""
     remove_leftovers(corpus_dir)
     for path in corpus_dir.glob(".*.unfinished"):
         with suppress(OSError):  # its owner may remove it meanwhile

@@ -1,8 +1,8 @@
-"""The files of a corpus, written so that a killed process loses only its last part.
+"""Resumable writer of the files of a corpus: a killed process loses only its last part.
 
 Tokens are appended. Every million pairs all files are synced, and `manifest.json` of the folder
-says how much of them counts: whoever goes on cuts off the rest and passes over so many pairs of
-the source. Its `kind` is not that of a corpus, so nobody takes the folder for one.
+says how much of them counts: resuming truncates the rest and skips as many pairs of the source.
+Its `kind` is not that of a corpus, so the folder is not mistaken for one.
 """
 
 import os
@@ -107,7 +107,7 @@ def write_chunks(
     Args:
         directory: The folder, in which `written` is.
         chunks: The pairs that come after it.
-        written: What counts of the files; the rest is cut off.
+        written: What counts of the files; the rest is truncated.
         types: Of the tokens of either side.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Pairs with the sentences before them in their document."""
+"""Document-level training pairs: each with the sentences before it in its document."""
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""The test sets that a config names."""
+"""Validation and test sets that a config names."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

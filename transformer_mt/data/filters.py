@@ -1,4 +1,4 @@
-"""Which pairs are kept, and how many were dropped for which reason.
+"""Filters of training pairs, and counts of what each of them drops.
 
 A dropped pair counts under exactly one reason: the first of `REASONS` that applies.
 """

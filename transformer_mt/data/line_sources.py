@@ -101,7 +101,7 @@ class CsvPairs:
         path: The file.
         delimiter: What separates fields.
         src_column: Number, from 0, or name in the first row, which then holds no pair.
-        tgt_column: Likewise.
+        tgt_column: As `src_column`.
     """
 
     def __init__(
@@ -172,7 +172,7 @@ class CsvPairs:
 
 
 class JsonlPairs:
-    """One file with a JSON object on each line; blank lines are passed over."""
+    """One file with a JSON object on each line; blank lines are skipped."""
 
     def __init__(self, path: Path, *, src_field: str, tgt_field: str) -> None:
         self.path, self.src_field, self.tgt_field = path, src_field, tgt_field
@@ -200,7 +200,7 @@ class JsonlPairs:
 
 
 def _other_delimiter(line: str, num_needed: int) -> str:
-    """Tell what seems to separate the columns of a first line that has too few by the expected."""
+    """Suggest another delimiter for a first line that has too few columns."""
     for delimiter, written in ((";", "';'"), ("\t", '"\\t"'), (",", "','"), ("|", "'|'")):
         if line.count(delimiter) + 1 >= num_needed:
             return f"It looks like {{type: csv, delimiter: {written}}}. "

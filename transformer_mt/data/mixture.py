@@ -1,4 +1,4 @@
-"""Several corpora as one endless, shuffled series of epochs, computed from (seed, epoch).
+"""Mixtures of corpora: one endless, shuffled series of epochs, computed from (seed, epoch).
 
 A corpus of n pairs with weight w is run through again and again; each epoch takes the next w * n
 pairs of it. So 0.5 takes every pair once in two epochs, 2 takes it twice in each, and over many

@@ -60,7 +60,7 @@ class CleanPairs:
 
 
 def source_cleaner(data: DataSettings) -> Callable[[str], str]:
-    """Return what a model of these settings does to a source before it is cut into tokens."""
+    """Return what a model of these settings does to a source before it is tokenized."""
     return with_single_spaces if data.clean_source else unchanged
 
 
@@ -105,7 +105,7 @@ def text_of(value: object, *, field: str, place: str) -> str:
             # JSON can write half of a surrogate pair, which is no character.
             raise DataError(
                 f"{place}: field '{field}': character {error.start + 1}: "
-                f"\\u{ord(value[error.start]):04x} is half a character; mend the data"
+                f"\\u{ord(value[error.start]):04x} is half a character; correct the data"
             ) from error
     if "\n" in value or "\r" in value:
         value = _LINE_BREAKS.sub(" ", value.strip("\r\n"))

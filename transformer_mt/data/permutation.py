@@ -1,7 +1,10 @@
-"""A shuffled order that is computed, not stored.
+"""Pseudo-random permutations, computed instead of stored: the shuffled order of an epoch.
 
 A permutation of a billion pairs as an array takes 8 GB and must be saved to resume. Here place i
 of the order is a function of i and a key, so any part of it costs no memory and no history.
+
+Another permutation, such as numpy's, would be shorter, but every run that was begun with this one
+needs it to resume with the same batches.
 """
 
 from math import isqrt

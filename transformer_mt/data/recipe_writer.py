@@ -1,4 +1,4 @@
-"""A config for given text on a given machine: what `tmt init` writes.
+"""Recipes (configs) for given text on a given machine, as `tmt init` writes them.
 
 The sizes are those of the recipes in `recipes/`, where their evidence stands: `own_data_small`
 without a GPU, `own_data` and `base` with one.
@@ -39,7 +39,7 @@ class TextFacts:
 
     Attributes:
         num_pairs: Pairs without a blank side.
-        num_tgt_tokens: About so many subwords of the target.
+        num_tgt_tokens: Estimated number of target subwords.
         num_characters: Different characters of both sides.
         num_words: Different words of both sides, of two characters at least; counted to 50,000.
         head: The first pairs.

@@ -1,4 +1,4 @@
-"""Training text cut into other subwords each epoch (subword regularisation, BPE-dropout)."""
+"""Subword regularisation and BPE-dropout: training text segmented anew in each epoch."""
 
 from collections.abc import Sequence
 
@@ -15,13 +15,13 @@ Sentences = list[list[int]]
 
 
 class SubwordSampler:
-    """Cuts of pairs that depend on the seed, the epoch and the place in it, on nothing else.
+    """Segmentations of pairs that depend on the seed, the epoch and the place in it alone.
 
     Args:
-        mixture: The pairs, cut the usual way.
-        tokenizers: Those that cut them.
+        mixture: The pairs in their best segmentation.
+        tokenizers: Those that segment them.
         strength: See `Tokenizer.sample`.
-        seed: Another seed gives other cuts.
+        seed: Another seed gives other segmentations.
     """
 
     def __init__(
@@ -33,16 +33,16 @@ class SubwordSampler:
     def sample(
         self, epoch: int, positions: Ints, rows: Rows, *, max_tokens: int
     ) -> tuple[Sentences, Sentences]:
-        """Cut pairs anew, without eos.
+        """Segment pairs anew, without eos.
 
         Args:
             epoch: The epoch.
             positions: Places of the pairs in its order (B,).
             rows: The same pairs in the mixture.
-            max_tokens: Most tokens of either side in all, eos counted; the usual cut must keep to
-                it. Pairs, from the last on, keep the usual cut until the rest does too.
+            max_tokens: Most tokens of either side in all, eos counted; the best segmentation must
+                keep to it. Pairs, from the last on, keep it until the rest does too.
         """
-        usual, sampled = self._cuts(epoch, positions, rows)
+        usual, sampled = self._segmentations(epoch, positions, rows)
         excess = np.array([_count(side) for side in sampled]) - max_tokens
         for i in reversed(range(len(rows))):
             if (excess <= 0).all():
@@ -55,10 +55,10 @@ class SubwordSampler:
     def growth(self) -> NDArray[np.float64]:
         """Measure how much longer sampled source and target texts are (2,), on some pairs."""
         positions = np.arange(min(_PROBED_PAIRS, self._mixture.num_pairs(0)))
-        usual, sampled = self._cuts(0, positions, self._mixture.rows(0, positions))
+        usual, sampled = self._segmentations(0, positions, self._mixture.rows(0, positions))
         return np.array([_count(s) / _count(u) for s, u in zip(sampled, usual, strict=True)])
 
-    def _cuts(
+    def _segmentations(
         self, epoch: int, positions: Ints, rows: Rows
     ) -> tuple[tuple[Sentences, Sentences], tuple[Sentences, Sentences]]:
         tokens = self._mixture.gather(rows)
@@ -70,9 +70,9 @@ class SubwordSampler:
         sampled: tuple[Sentences, Sentences] = ([], [])
         for position, src_ids, tgt_ids in zip(positions.tolist(), src, tgt, strict=True):
             rng = np.random.default_rng((self._seed, epoch, position))
-            cut = self._tokenizers
-            sampled[0].append(cut.src.sample(src_ids, rng, strength=self._strength))
-            sampled[1].append(cut.tgt.sample(tgt_ids, rng, strength=self._strength))
+            by = self._tokenizers
+            sampled[0].append(by.src.sample(src_ids, rng, strength=self._strength))
+            sampled[1].append(by.tgt.sample(tgt_ids, rng, strength=self._strength))
         return (src, tgt), sampled
 
 

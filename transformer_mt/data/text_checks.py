@@ -1,4 +1,4 @@
-"""What is probably wrong with training text, found in its first pairs before anything expensive."""
+"""Plausibility checks of training text, on its first pairs and before anything expensive."""
 
 import logging
 import re

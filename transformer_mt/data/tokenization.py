@@ -1,4 +1,4 @@
-"""Texts to tokens: filtered and tokenized in parallel processes, in order, in bounded memory."""
+"""Parallel tokenization of filtered pairs, in their order and in bounded memory."""
 
 import logging
 import os
@@ -68,15 +68,15 @@ def encode_pairs(
 ) -> Generator[EncodedPairs, None, None]:
     """Filter and tokenize pairs, a chunk at a time, in their order.
 
-    Reading, text filters and duplicates are the caller's process, tokenizing and length filters
-    are the workers'. What fits in a few chunks is done here, without any.
+    The calling process reads, filters by text and finds duplicates; workers tokenize and filter by
+    length. A few chunks are tokenized without workers.
 
     Args:
         pairs: The texts.
         tokenizers: Give the token ids.
         filters: Which pairs are kept.
         num_workers: Processes that tokenize.
-        first: So many pairs are read and passed over: they are tokenized already.
+        first: Number of pairs to skip, as they are tokenized already.
 
     Raises:
         DataError: From the source, unchanged; or when workers die again and again.
@@ -109,7 +109,7 @@ def _encode_in_processes(
 
 
 class _Workers:
-    """Processes that encode; where one dies, new ones get what was given to all of them.
+    """Processes that tokenize. Where one dies, new ones get all that is not finished.
 
     Attributes:
         pending: Chunks that are not taken back yet, oldest first.

@@ -1,8 +1,8 @@
-"""Text to tokens by way of its words, each of which is cut once and then remembered.
+"""Tokenization word by word with a cache: each word is segmented once.
 
-The more text, the more of it is words seen before (Zipf). The words of a chunk are found and told
-apart in C++ (Arrow), so that Python sees only the different ones: on Tatoeba six times as fast as
-SentencePiece on whole lines.
+The more text, the more of it is words seen before (Zipf). The distinct words of a chunk are found
+in C++ (Arrow), so that Python sees only these: on Tatoeba six times as fast as SentencePiece on
+whole lines.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ class WordCache:
 
     def __init__(self, tokenizer: Tokenizer, dtype: np.dtype[Any]) -> None:
         if not tokenizer.cuts_words_alone:
-            raise ValueError("this tokenizer does not cut words alone")
+            raise ValueError("this tokenizer does not segment words on their own")
         self._tokenizer, self._dtype = tokenizer, dtype
         # Words are stored with the space after them. A line ends with one that is a line feed.
         # Nothing between two spaces is the piece of a lone space.
@@ -40,7 +40,7 @@ class WordCache:
         self._remembered = dict(self._fixed)
 
     def encode(self, lines: Sequence[str]) -> tuple[NDArray[Any], Ints]:
-        """Cut lines: packed tokens, each line ended by eos (N,), and lengths with eos (B,)."""
+        """Tokenize lines: packed tokens, each line ended by eos (N,), and lengths with eos (B,)."""
         import pyarrow as pa
 
         text = to_utf8(" \n ".join([*lines, ""]))

@@ -1,4 +1,4 @@
-"""Sentences in the context of their document: several on one line, with a separator between them.
+"""Document context: several sentences on one line, with a separator between them.
 
 Source: Tiedemann and Scherrer 2017, on both sides.
 """
@@ -16,7 +16,7 @@ class Context:
     """Remembers the last sentences of a document.
 
     Args:
-        num_sentences: So many at most.
+        num_sentences: Greatest number of sentences to remember.
     """
 
     def __init__(self, num_sentences: int) -> None:

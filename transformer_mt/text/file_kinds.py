@@ -1,4 +1,4 @@
-"""Files that hold no lines of text: what they are, by their first bytes, and what to do."""
+"""Detection of files that hold no lines of text, with advice on how to convert them."""
 
 import codecs
 import re

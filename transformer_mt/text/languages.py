@@ -1,4 +1,4 @@
-"""Which language a text is in: from the name of its file, from its script and commonest words.
+"""Language identification from file names, scripts and common words.
 
 Rough, cheap and without a model: good enough to fill in a form that a person reads.
 """
@@ -70,7 +70,7 @@ def language_of_name(name: str) -> str | None:
 
 
 def language_of_text(lines: Iterable[str]) -> str | None:
-    """Guess the language of lines; None if they do not tell it."""
+    """Guess the language of lines; None if it is not clear."""
     words: Counter[str] = Counter()
     scripts: Counter[str] = Counter()
     for line in lines:

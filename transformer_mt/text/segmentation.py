@@ -1,12 +1,12 @@
-"""Other ways to cut the same text into pieces: noise for training.
+"""Random subword segmentation: BPE-dropout and unigram sampling, as noise for training.
 
-A model that sees a sentence cut differently each time learns more of how words are built (Kudo
-2018; Provilkov et al. 2020). SentencePiece can sample too, but mixes a number of the process into
-its seeds, so that a resumed run would see other text than an uninterrupted one; here a numpy
+A model that sees a sentence segmented differently each time learns more of how words are built
+(Kudo 2018; Provilkov et al. 2020). SentencePiece can sample too, but mixes a number of the process
+into its seeds, so that a resumed run would see other text than an uninterrupted one; here a numpy
 generator decides alone.
 
-Text is cut word by word, as no piece goes on after a space; words repeat, so what is worked out
-for one is remembered.
+Text is segmented word by word, as no piece continues after a space; words repeat, so their results
+are cached.
 """
 
 import heapq
@@ -32,17 +32,17 @@ _NUM_REMEMBERED = 1 << 16
 
 
 class Sampler(Protocol):
-    """A random way to cut words into pieces."""
+    """A random segmentation of words into pieces."""
 
     def sample(
         self, words: Sequence[Word], rng: np.random.Generator, *, strength: float
     ) -> list[int]:
-        """Cut words anew.
+        """Segment words anew.
 
         Args:
             words: What `split_words` returned.
             rng: The only source of chance.
-            strength: How far the cuts stray; its meaning is the sampler's own.
+            strength: How far the segmentations stray; its meaning is the sampler's own.
 
         Returns:
             Ids of pieces that join to the same text.
@@ -54,7 +54,7 @@ def split_words(ids: Sequence[int], pieces: Sequence[str | None]) -> list[Word]:
 
     Args:
         ids: Ids of pieces.
-        pieces: Text of each id; None for one that is not text to be cut: bytes of characters
+        pieces: Text of each id; None for one that is not text: bytes of characters
             without a piece, user symbols, special symbols.
     """
     words: list[Word] = []
@@ -79,14 +79,15 @@ def split_words(ids: Sequence[int], pieces: Sequence[str | None]) -> list[Word]:
 class BpeDropout:
     """Byte-pair encoding that leaves out merges by chance.
 
-    `strength` is the probability to leave one out, below 1: 0 gives the usual cut, towards 1 only
-    single characters are left. The paper takes 0.1, and 0.6 for Chinese and Japanese, where the
-    words of this module are whole sentences and a merge that was left out comes back more often.
+    `strength` is the probability to leave one out, below 1: 0 gives the best segmentation, towards
+    1 only single characters are left. The paper takes 0.1, and 0.6 for Chinese and Japanese, where
+    the words of this module are whole sentences and a merge that was left out comes back more
+    often.
 
     Source: Provilkov et al. 2020, algorithm 1: before each merge, every merge that is possible is
     left out with this probability, and the best of the others is made; when all are left out the
     word is done. (SentencePiece never comes back to a merge that was left out once: at the same
-    probability its cuts are finer.)
+    probability its segmentations are finer.)
 
     Args:
         scores: Of each piece that merging can make; the higher is merged first.
@@ -102,10 +103,10 @@ class BpeDropout:
     def sample(
         self, words: Sequence[Word], rng: np.random.Generator, *, strength: float
     ) -> list[int]:
-        """Cut words anew; see `Sampler`."""
+        """Segment words anew; see `Sampler`."""
         num_merges = sum(max(0, len(text) - 1) for text, _ in words)
         # To leave out each candidate, best first, until one is taken is to skip a geometric
-        # number of them. Drawing these numbers first makes a cut a function of word and numbers.
+        # number of them. Drawing these numbers first makes a segmentation a function of both.
         skips = rng.geometric(1 - strength, size=num_merges) - 1
         skips_bytes = np.minimum(skips, 255).astype(np.uint8).tobytes()
         result: list[int] = []
@@ -171,14 +172,13 @@ class BpeDropout:
 
 
 class UnigramSampling:
-    """Cuts drawn from the unigram language model over pieces.
+    """Segmentations drawn from the unigram language model over pieces.
 
-    `strength` is the exponent alpha on the probability of a cut, P(cut) ** alpha: towards 0 all
-    cuts are equally likely, 1 is the model itself, above it only the best cuts remain. Kudo takes
-    0.1 to 0.5.
+    `strength` is the exponent alpha on the probability of a segmentation: towards 0 all are equally
+    likely, 1 is the model itself, above it only the best ones remain. Kudo takes 0.1 to 0.5.
 
     Source: Kudo 2018, sections 3.2 and 3.3, with l = infinity: forward filtering and backward
-    sampling over all cuts.
+    sampling over all segmentations.
 
     Args:
         scores: Log-probability of each piece, single characters included.
@@ -195,7 +195,7 @@ class UnigramSampling:
     def sample(
         self, words: Sequence[Word], rng: np.random.Generator, *, strength: float
     ) -> list[int]:
-        """Cut words anew; see `Sampler`."""
+        """Segment words anew; see `Sampler`."""
         draws = iter(rng.random(sum(len(text) for text, _ in words)).tolist())
         result: list[int] = []
         for text, ids in words:
@@ -215,13 +215,13 @@ class UnigramSampling:
         return result
 
     def _lattice(self, text: str, alpha: float) -> tuple[_Ending, ...]:
-        """List the pieces that end at each place of a word, weighted by all cuts before them.
+        """List the pieces that end at each place of a word, weighted by all ways to get there.
 
         Returns:
-            An entry for each place from 0 to the end; none if the word cannot be cut.
+            An entry for each place from 0 to the end; none if the word cannot be segmented.
         """
         lattice: list[_Ending] = [((), (), ())]
-        log_sums = [0.0]  # of the weights of all cuts up to each position
+        log_sums = [0.0]  # of the weights of all segmentations up to each position
         for end in range(1, len(text) + 1):
             found = [
                 (start, text[start:end])

@@ -1,4 +1,4 @@
-"""Paragraphs to sentences, with the spacing between them."""
+"""Sentence segmentation, with the spacing between sentences."""
 
 import re
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class Sentence:
 
 
 def split_sentences(line: str, language: str) -> list[Sentence]:
-    """Cut a line into its sentences; their texts and spacings join to the line.
+    """Split a line into its sentences; their texts and spacings join to the line.
 
     Abbreviations, ordinals, quotes and the marks of each script are the business of sentencex,
     which knows some 300 languages.

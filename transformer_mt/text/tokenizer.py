@@ -1,7 +1,6 @@
-"""Subword units: text to ids and back, and the files that hold them.
+"""Subword tokenizers (SentencePiece): text to ids and back, and their files.
 
-How models are trained is in `text.tokenizer_training`, how text is cut at random in
-`text.segmentation`.
+Training is in `text.tokenizer_training`, random segmentation in `text.segmentation`.
 """
 
 import hashlib
@@ -39,8 +38,8 @@ class Tokenizer:
     at the zero-width joiner. Spaces at the ends and in a row stay too: in message catalogs they
     matter. Cleaning belongs to filters, which count what they do.
 
-    Models that were trained elsewhere normalise as they were told to; they cut and join text just
-    as SentencePiece does with them, with other ids.
+    Models that were trained elsewhere normalise text by their own rules; they segment and join it
+    exactly as SentencePiece does with them, with other ids.
 
     Text never becomes a special symbol: `</s>` in a sentence is five characters.
 
@@ -57,7 +56,7 @@ class Tokenizer:
         facts = read_facts(model)
         self.type: ModelType = facts.type
         self.keeps_text: bool = facts.keeps_text
-        """Whether it is cut as it is; else a normaliser rewrites it first."""
+        """Whether text is segmented as it is; else a normaliser rewrites it first."""
         self._model = model
         self._processor = sentencepiece.SentencePieceProcessor()
         try:
@@ -86,7 +85,7 @@ class Tokenizer:
             piece if is_text else None
             for piece, is_text in zip(self._pieces, facts.is_text, strict=True)
         ]
-        """Text of each piece that may be cut; None for bytes, special and user symbols."""
+        """Text of each piece; None for bytes, special and user symbols."""
         self.user_symbols: list[str] = [
             piece for piece, is_user in zip(self._pieces, facts.is_user, strict=True) if is_user
         ]
@@ -100,8 +99,8 @@ class Tokenizer:
         """Whether the ids of a line are those of its words, parted at spaces, one after another.
 
         So it is with byte-pair encoding: the merges of one word do not see another. In unigram
-        models the sums of log-probabilities run through the whole line, and where two cuts are
-        equally good, their rounding decides."""
+        models the sums of log-probabilities run through the whole line, and where two segmentations
+        are equally good, their rounding decides."""
 
     @classmethod
     def load(cls, path: Path) -> "Tokenizer":
@@ -137,18 +136,18 @@ class Tokenizer:
         path.write_bytes(self._model)
 
     def fingerprint(self) -> str:
-        """Hash the model: equal models cut every text alike."""
+        """Hash the model: equal models segment every text the same way."""
         return hashlib.sha256(self._model).hexdigest()
 
     def encode(self, line: str) -> list[int]:
-        """Cut text into ids, without bos and eos; lone surrogates count as U+FFFD."""
+        """Tokenize text into ids, without bos and eos; lone surrogates count as U+FFFD."""
         if SPACE in line and self.keeps_text:
             return self._encode_space_sign(line)
         ids: list[int] = self._processor.Encode(to_utf8(line))
         return ids
 
     def encode_batch(self, lines: Sequence[str]) -> list[list[int]]:
-        """Cut many texts in one thread; somewhat faster than one by one."""
+        """Tokenize many texts in one thread; somewhat faster than one by one."""
         if len(lines) == 1:  # that thread is started anew each time, and must find a processor
             return [self.encode(lines[0])]
         batch: list[list[int]] = self._processor.Encode(list(map(to_utf8, lines)), num_threads=1)
@@ -158,7 +157,7 @@ class Tokenizer:
         return batch
 
     def encode_inside(self, text: str) -> list[int]:
-        """Cut text as it is cut right behind other text, without a space between them.
+        """Tokenize text as it follows other text without a space between them.
 
         It must not begin with what `encode` makes unk.
         """
@@ -190,14 +189,14 @@ class Tokenizer:
         return next((c for c in NONCHARACTERS if c not in text and c not in self.ids), None)
 
     def sample(self, ids: Sequence[int], rng: np.random.Generator, *, strength: float) -> list[int]:
-        """Cut the same text in another way, as noise for training.
+        """Segment the same text in another way, as noise for training.
 
         Args:
             ids: What `encode` returned.
-            rng: The only source of chance: equal generators give equal cuts.
+            rng: The only source of chance: equal generators give equal results.
             strength: For BPE the probability to leave out a merge (Provilkov et al. 2020), for
-                unigram models the exponent alpha on the probability of a cut (Kudo 2018), where
-                smaller is noisier; between 0 and 1. 0 is the usual cut for both.
+                unigram models the exponent alpha on the probability of a segmentation (Kudo
+                2018), where smaller is noisier; between 0 and 1. 0 is the best one for both.
 
         Returns:
             Ids with the same `decode`.
@@ -237,7 +236,7 @@ class Tokenizer:
             if number == 0:
                 text = text.removeprefix(b" ")  # belongs to the piece, but not to the text
             starts = [byte & 0xC0 != 0x80 for byte in text]
-            inside = bool(starts) and not starts[0]  # goes on with a character begun before
+            inside = bool(starts) and not starts[0]  # continues a character begun before
             places.append((end - inside, end + sum(starts)))
             end += sum(starts)
         return places
@@ -260,7 +259,7 @@ class Tokenizer:
 
     @cached_property
     def _sampler(self) -> Sampler | None:
-        """None for models that know one cut only."""
+        """None for models with one segmentation only."""
         samplers: dict[ModelType, type[BpeDropout | UnigramSampling]] = {
             "bpe": BpeDropout,
             "unigram": UnigramSampling,
@@ -332,7 +331,7 @@ class Tokenizers:
         )
 
     def fingerprint(self) -> str:
-        """Hash both models: equal pairs cut every text alike."""
+        """Hash both models: equal pairs segment every text the same way."""
         return hashlib.sha256(
             f"{self.src.fingerprint()} {self.tgt.fingerprint()}".encode()
         ).hexdigest()

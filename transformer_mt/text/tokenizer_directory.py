@@ -1,4 +1,4 @@
-"""A folder of tokenizers that is there whole or not at all, and notices damage."""
+"""Tokenizer folders, written atomically and checked against their hashes."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What a tokenizer is like, and how it does on a text."""
+"""Statistics of a tokenizer, and of its segmentation of a text."""
 
 from collections import Counter
 from collections.abc import Iterable

@@ -44,7 +44,7 @@ _FIXED_OPTIONS: dict[str, Any] = {
 
 
 def suggested_vocab_size(num_pairs: int) -> int:
-    """Return how many pieces a text of so many pairs can teach, by a rule of thumb."""
+    """Return a vocabulary size that a text of N pairs can teach, by a rule of thumb."""
     rule = ((2_000, 1000), (5_000, 2000), (20_000, 4000), (200_000, 8000), (2_000_000, 16_000))
     return next((size for limit, size in rule if num_pairs <= limit), 32_000)
 
@@ -127,24 +127,33 @@ def train_tokenizer(
         f"{len(sample):,}",
         sum(map(len, sample)) / 1e6,
     )
-    model = io.BytesIO()
-    sentencepiece.set_min_log_level(4)  # its errors come as exceptions too
     try:
-        sentencepiece.SentencePieceTrainer.Train(
-            # No Python while it reads: SentencePiece would take a signal's exception for bad text.
-            sentence_iterator=iter([to_utf8(line) for line in sample]),
-            model_writer=model,
+        model = _train(
+            sample,
             model_type=type,
             vocab_size=vocab_size,
             character_coverage=character_coverage,
             byte_fallback=byte_fallback,
             user_defined_symbols=list(user_symbols),
-            **_FIXED_OPTIONS,
         )
     except RuntimeError as error:
         num_pairs = len(sample) // len(streams)
         raise DataError(_explain(str(error), vocab_size, num_pairs)) from error
-    return Tokenizer(model.getvalue())
+    return Tokenizer(model)
+
+
+def _train(lines: Sequence[str], **options: Any) -> bytes:
+    """Train a SentencePiece model; return its file."""
+    model = io.BytesIO()
+    sentencepiece.set_min_log_level(4)  # its errors come as exceptions too
+    sentencepiece.SentencePieceTrainer.Train(
+        # No Python while it reads: SentencePiece would take a signal's exception for bad text.
+        sentence_iterator=iter([to_utf8(line) for line in lines]),
+        model_writer=model,
+        **options,
+        **_FIXED_OPTIONS,
+    )
+    return model.getvalue()
 
 
 def _sample(streams: Sequence[Iterable[str]], num_lines: int, *, seed: int) -> list[str]:
@@ -193,7 +202,7 @@ def sample_lines(lines: Iterable[str], num_lines: int, *, seed: int) -> list[str
 
 
 def _beginning(line: str) -> str:
-    """Cut a long line, at a space if there is one."""
+    """Return the beginning of a long line, up to a space if there is one."""
     if len(line) <= MAX_LINE_CHARS:
         return line
     end = line.rfind(" ", 0, MAX_LINE_CHARS + 1)

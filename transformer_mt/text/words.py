@@ -1,4 +1,4 @@
-"""What belongs to a word, in scripts with and without spaces between words."""
+"""Word boundaries, in scripts with and without spaces between words."""
 
 import re
 import unicodedata
@@ -18,4 +18,4 @@ WORD_OR_SIGN = re.compile(rf"[\w{_SIGNS}]+|[^\w\s]")
 """A word, in scripts without spaces all up to the next sign; or a sign."""
 
 PART_OF_WORD = re.compile(rf"[^\W{_ALONE}]|[{_SIGNS}]")
-"""A character that goes on with the word before it."""
+"""A character that continues the word before it."""

@@ -1,4 +1,4 @@
-"""Which pairs of the training text a run validates and tests on, and keeps out of training."""
+"""Held-out validation and test pairs of a run, kept out of its training."""
 
 import logging
 from collections.abc import Sequence
@@ -18,11 +18,10 @@ def without_held_out(
 ) -> Sequence[PairSource]:
     """Return what is left of the training sources when held-out pairs are taken out.
 
-    A run that goes on reads from its folder which pairs those are; another one chooses and keeps
-    them there.
+    A run that is resumed reads them from its folder; a new one chooses them and keeps them there.
 
     Raises:
-        ConfigError: If the settings of a run that goes on ask for others.
+        ConfigError: If the settings of a run that is resumed ask for others.
         DataError: If the text is too little.
         ModelError: If those of the run are damaged.
     """

@@ -1,4 +1,4 @@
-"""From the sources that a config names to what training reads: tokenizers, corpora, validation."""
+"""Data preparation: tokenizers, tokenized corpora and validation pairs from a config's sources."""
 
 import json
 import logging
@@ -82,8 +82,8 @@ class Sources:
 def open_sources(config: Config) -> Sources:
     """Open all sources; a missing one is an error before anything else happens.
 
-    Test sets are opened, too: training does not read them, but who is told of a wrong name only
-    afterwards has waited for nothing.
+    Test sets are opened, too: training does not read them, but a wrong name should not be reported
+    after hours of training.
 
     Raises:
         DataError: If some are not there or cannot be read; names them all.
@@ -120,10 +120,7 @@ def prepare_data(config: Config, sources: Sources, run: RunDirectory, *, is_main
         check_text(data, config.tokenizer, train, list(zip(valid_src, valid_tgt, strict=True)))
     tokenizers = find_tokenizers(config, run, train)
     train_sources = with_context(train, data.document)
-    valid_texts = list(zip(map(source_cleaner(data), valid_src), valid_tgt, strict=True))
-    if data.document is not None:
-        _check_separator(data.document.separator, tokenizers)
-        valid_texts = list(in_context(valid_texts, **data.document.model_dump()))
+    valid_pairs = _tokenized(config, tokenizers, valid_src, valid_tgt)
     corpora = [_prepare(config, source, tokenizers) for source in train_sources]
     weights = [source.weight for source in data.train]
     if data.temperature is not None:
@@ -150,13 +147,21 @@ def prepare_data(config: Config, sources: Sources, run: RunDirectory, *, is_main
         ),
         valid_src=valid_src,
         valid_tgt=valid_tgt,
-        valid_pairs=tokenize_pairs(
-            [src for src, _ in valid_texts],
-            [tgt for _, tgt in valid_texts],
-            tokenizers=tokenizers,
-        ),
+        valid_pairs=valid_pairs,
         facts=facts,
     )
+
+
+def _tokenized(
+    config: Config, tokenizers: Tokenizers, src: Sequence[str], tgt: Sequence[str]
+) -> TokenPairs:
+    """Tokenize validation pairs as a model of these settings reads them."""
+    document = config.data.document
+    pairs = list(zip(map(source_cleaner(config.data), src), tgt, strict=True))
+    if document is not None:
+        _check_separator(document.separator, tokenizers)
+        pairs = list(in_context(pairs, **document.model_dump()))
+    return tokenize_pairs([s for s, _ in pairs], [t for _, t in pairs], tokenizers=tokenizers)
 
 
 def _prepare(config: Config, source: PairSource, tokenizers: Tokenizers) -> Corpus:
@@ -188,7 +193,7 @@ def known_hashes(config: Config) -> FileHashes:
 
 
 def find_tokenizers(config: Config, run: RunDirectory, sources: Sequence[PairSource]) -> Tokenizers:
-    """Return the tokenizers of a run that goes on; else those that the config names or describes.
+    """Return the tokenizers of a resumed run; else those that the config names or describes.
 
     Trained ones are kept in the folder of the corpora, under the hash of texts and settings.
 
@@ -210,7 +215,7 @@ def find_tokenizers(config: Config, run: RunDirectory, sources: Sequence[PairSou
             )
         if not (tokenizers.src.keeps_text and tokenizers.tgt.keeps_text):
             logger.info(
-                "%s normalises text before it is cut: what that changes does not come back",
+                "%s normalises text before it is tokenized: translations lack what that changes",
                 settings.path,
             )
         return tokenizers
@@ -224,7 +229,7 @@ def find_tokenizers(config: Config, run: RunDirectory, sources: Sequence[PairSou
         logger.info("found the tokenizer of these texts: %s", directory)
     except (DataError, ModelError) as error:
         if directory.exists():
-            logger.warning("%s. It is trained again now", error)
+            logger.warning("%s. Training it again", error)
         tokenizers = train_tokenizers(
             (src for source in sources for src, _ in source),
             (tgt for source in sources for _, tgt in source),
@@ -249,12 +254,12 @@ def _facts_of(
 
 
 def _keep(run: RunDirectory, tokenizers: Tokenizers, facts: dict[str, Any]) -> None:
-    """Write what the run rests on into its folder, unless it is not what it was; tell it."""
+    """Write what the run rests on into its folder, if it has not changed; log it."""
     _check_unchanged(run, facts)
     if not list_checkpoints(run.checkpoints_dir):
         save_tokenizers(tokenizers, run.tokenizer_dir)
     replace_json(run.preparation_path, facts)
-    _tell(facts)
+    _log(facts)
 
 
 def _check_unchanged(run: RunDirectory, facts: dict[str, Any]) -> None:
@@ -283,7 +288,7 @@ def _check_unchanged(run: RunDirectory, facts: dict[str, Any]) -> None:
             )
 
 
-def _tell(facts: dict[str, Any]) -> None:
+def _log(facts: dict[str, Any]) -> None:
     for part in facts["train"]:
         report = part["report"]
         dropped = ", ".join(f"{reason} {count:,}" for reason, count in report["dropped"].items())

@@ -42,9 +42,7 @@ lines = st.lists(st.text() | st.lists(fragments).map("".join), min_size=1, max_s
 @example(lines=[" ", "a  b", " a", "a ", "\u2581"])
 @example(lines=["中 文", "中中 文文"])
 @example(lines=["a\u2581", "\u2581 b", "\u2581\u2581a"])
-def test_words_one_after_another_have_the_ids_of_the_line(
-    byte_fallback: bool, lines: list[str]
-) -> None:
+def test_words_one_after_another_have_the_ids_of_the_line(byte_fallback, lines):
     tokenizer = trained(byte_fallback)
     words = WordCache(tokenizer, np.dtype(np.uint16))
     expected = [[*tokenizer.encode(line), EOS_ID] for line in lines]
@@ -54,7 +52,7 @@ def test_words_one_after_another_have_the_ids_of_the_line(
         assert lengths.tolist() == list(map(len, expected))
 
 
-def test_memory_is_bounded_and_forgetting_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_is_bounded_and_forgetting_changes_nothing(monkeypatch):
     monkeypatch.setattr(word_cache, "_NUM_REMEMBERED", 50)
     monkeypatch.setattr(word_cache, "_LONGEST_REMEMBERED", 8)
     tokenizer = trained()
@@ -67,7 +65,7 @@ def test_memory_is_bounded_and_forgetting_changes_nothing(monkeypatch: pytest.Mo
         assert max(map(len, words._remembered)) <= 8
 
 
-def test_a_word_is_cut_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_word_is_cut_once(monkeypatch):
     tokenizer = trained()
     words = WordCache(tokenizer, np.dtype(np.uint16))
     words.encode(["the dog", "the cat"])
@@ -80,8 +78,8 @@ def test_a_word_is_cut_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sorted(seen) == ["man", "sees"]
 
 
-def test_models_whose_words_are_not_alone_are_known() -> None:
+def test_models_whose_words_are_not_alone_are_known():
     assert trained().cuts_words_alone
     assert not trained(kind="unigram").cuts_words_alone
-    with pytest.raises(ValueError, match="does not cut words alone"):
+    with pytest.raises(ValueError, match="does not segment words on their own"):
         WordCache(trained(kind="unigram"), np.dtype(np.uint16))

@@ -52,7 +52,7 @@ def test_a_sentencepiece_model_of_its_defaults_trains_and_translates(run_config,
             sentence_iterator=iter(lines), model_writer=file, vocab_size=15, minloglevel=4
         )
     result = train(run_config(tokenizer={"path": str(path), "sampling": 0.1}))
-    assert f"{path} normalises text before it is cut" in caplog.text
+    assert f"{path} normalises text before it is tokenized" in caplog.text
     path.unlink()  # the model has its own copy
     translated = tmt("translate", "--model", result.run_dir, data=b"1 2 3\n\n4 5\n")
     assert translated.exit_code == 0, translated.stderr
