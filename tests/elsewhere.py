@@ -1,7 +1,18 @@
 """A device that is not there: tensors that say they are on it and are computed on the CPU.
 
 As on a GPU, an operator that meets tensors of both places is refused, but for single numbers; and
-each moment at which the program waits for what the device has computed is written down.
+each moment at which the program waits for what the device has computed is recorded. So tests find
+a tensor made on the wrong device, or a hidden `.item()`, on a machine without a GPU.
+
+How: torch keeps a free device type, `privateuse1`, for devices that others add; here it is renamed
+to "elsewhere" and given a backend in Python that can do nothing. A tensor there (`_There`) is a
+wrapper with shape, strides and type, whose numbers are in an ordinary tensor, `here`. Within
+`elsewhere()` a dispatch mode gets every operator before torch does: it checks the devices of the
+arguments, computes with the ordinary tensors, and wraps the results. Outside, every operator on
+such a tensor is an error.
+
+`tests/fake_cuda` is another thing: it makes torch take the paths that it takes on CUDA, without
+any numbers.
 """
 
 import copy

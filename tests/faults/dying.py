@@ -1,4 +1,20 @@
-"""Processes that die, or whose disk fills up, at a chosen call to the system."""
+"""Fault injection: child processes that die, or whose disk fills up, at a chosen moment.
+
+A test of crashes asks for each number N = 1, 2, ..: if the program dies just before its Nth change
+of a file, does the same command finish the work? Three means, all of them in a forked child, so
+that the test itself, and all it has imported, stay as they are:
+
+- `dies_at` replaces `open`, `os.fsync`, `os.rename` and the like by functions that count their
+  calls. At call N the child leaves by `os._exit`, without any cleaning up, as after SIGKILL; or it
+  first truncates what was written and not synced, as after a loss of power; or every call that
+  needs room fails from then on, as on a full disk.
+- `at_line` counts lines of code that run for the first time (`sys.settrace`), and calls a function
+  at line N: a signal, or an error, may come between any two lines.
+- `run_in_child` kills after a time.
+
+A run is over when N is past its last change: the child ends by itself, with code 0.
+`FAULTS_SHOW=1` lets children print their errors.
+"""
 
 import builtins
 import errno

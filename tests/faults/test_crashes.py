@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.faults.dying import DEAD, Fate, dies_at, run_in_child
+from tests.faults.dying import DEAD, dies_at, run_in_child
 from tests.tiny_runs import metrics_without_times, tiny_config, weights_at
 from transformer_mt.bundle import load_bundle, weights_of
 from transformer_mt.config.loading import RECIPES, load_config
@@ -96,8 +96,8 @@ def sweep(*values: object) -> Any:
     ],
 )
 def test_a_run_that_dies_at_any_write_is_finished_by_the_same_command(
-    run_config: Callable[..., Config], tmp_path: Path, text: str, fate: Fate, every: int
-) -> None:
+    run_config, tmp_path, text, fate, every
+):
     """Tokenizer, corpus, validations, best model, checkpoints, pruning, average, result."""
     if text == "multi30k":
         whole_settings, settings = (multi30k(tmp_path / n, max_steps=8) for n in ("whole", "dying"))
@@ -175,8 +175,8 @@ WRITERS: dict[str, tuple[Callable[[Path, Path, int], None], Callable[[Path, Path
 @pytest.mark.parametrize("fate", ["killed", "power lost", "disk full"])
 @pytest.mark.parametrize("kind", WRITERS)
 def test_what_other_commands_write_is_there_whole_or_as_it_was(
-    finished_run: Path, tmp_path: Path, kind: str, fate: Fate, every: int
-) -> None:
+    finished_run, tmp_path, kind, fate, every
+):
     run = finished_run
     write, read = WRITERS[kind]
     folder = tmp_path / "written"
@@ -213,9 +213,7 @@ def test_what_other_commands_write_is_there_whole_or_as_it_was(
     assert num_points >= 2
 
 
-def test_a_run_that_is_put_aside_is_whole_in_one_of_two_folders(
-    run_config: Callable[..., Config], finished_run: Path
-) -> None:
+def test_a_run_that_is_put_aside_is_whole_in_one_of_two_folders(run_config, finished_run):
     settings = run_config()
     run = Path(settings.training.runs_dir) / "tiny"
     shutil.copytree(finished_run, run)
@@ -242,9 +240,7 @@ def test_a_run_that_is_put_aside_is_whole_in_one_of_two_folders(
 
 
 @pytest.mark.parametrize("num_kills", [pytest.param(260, marks=pytest.mark.sweep), 4])
-def test_a_run_that_is_killed_again_and_again_ends_as_if_it_never_was(
-    run_config: Callable[..., Config], num_kills: int
-) -> None:
+def test_a_run_that_is_killed_again_and_again_ends_as_if_it_never_was(run_config, num_kills):
     changes = {"training__max_steps": 3 * num_kills, "training__validation__every_steps": 2}
     whole = Path(train(run_config("whole", **changes)).run_dir)
     settings = run_config("killed", **changes)

@@ -14,7 +14,6 @@ import torch
 from tests.tiny_runs import weights_at
 from transformer_mt.bundle import load_bundle
 from transformer_mt.config.loading import dump_config
-from transformer_mt.config.schema import Config
 from transformer_mt.data.corpus import Corpus
 from transformer_mt.data.lexicon import Lexicon
 from transformer_mt.errors import DataError, ModelError, TmtError
@@ -158,9 +157,9 @@ def same(found: Any, wanted: Any) -> bool:
     ids=["checkpoint", "bundle", "corpus", "tokenizer", "shortlist"],
 )
 def test_a_damaged_file_is_refused_by_its_name_or_changes_nothing(
-    runs: tuple[Path, Path], place: Callable[[Path], Path], read: Callable[[Path], Any],
-    num_mutations: int, caplog: pytest.LogCaptureFixture,
-) -> None:  # fmt: skip
+    runs, place, read,
+    num_mutations, caplog,
+):  # fmt: skip
     directory, other = (place(root) for root in runs)
     files = sorted(path for path in directory.iterdir() if path.is_file())
     wanted = read(directory)
@@ -192,7 +191,7 @@ def test_a_damaged_file_is_refused_by_its_name_or_changes_nothing(
     assert num_refused > 0.8 * num_mutations
 
 
-def test_the_files_of_two_checkpoints_do_not_mix(runs: tuple[Path, Path]) -> None:
+def test_the_files_of_two_checkpoints_do_not_mix(runs):
     newest = in_checkpoint(runs[0])
     older = newest.with_name("step-4")
     kept = (newest / "model.safetensors").read_bytes()
@@ -205,9 +204,7 @@ def test_the_files_of_two_checkpoints_do_not_mix(runs: tuple[Path, Path]) -> Non
 
 
 @pytest.mark.parametrize("action", ["train", "average"])
-def test_a_damaged_tokenizer_of_a_run_is_refused_by_its_name(
-    run_config: Callable[..., Config], tmp_path: Path, action: str
-) -> None:
+def test_a_damaged_tokenizer_of_a_run_is_refused_by_its_name(run_config, tmp_path, action):
     run = RunDirectory(Path(train(run_config(training__max_steps=4)).run_dir))
     path = run.tokenizer_dir / "joint.model"
     content = path.read_bytes()
@@ -221,9 +218,7 @@ def test_a_damaged_tokenizer_of_a_run_is_refused_by_its_name(
         actions[action]()
 
 
-def test_a_run_does_not_go_on_with_the_tokenizer_of_another(
-    run_config: Callable[..., Config], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_run_does_not_go_on_with_the_tokenizer_of_another(run_config, caplog):
     run = RunDirectory(Path(train(run_config(training__max_steps=4)).run_dir))
     other = Path(train(run_config("other", tokenizer__vocab_size=24)).run_dir)
     shutil.rmtree(run.tokenizer_dir)
@@ -236,7 +231,7 @@ def test_a_run_does_not_go_on_with_the_tokenizer_of_another(
     assert "preparation.json: cannot be read" in caplog.text
 
 
-def test_a_folder_with_two_tokenizers_is_refused(tmp_path: Path, tiny_bundle: Path) -> None:
+def test_a_folder_with_two_tokenizers_is_refused(tmp_path, tiny_bundle):
     shutil.copy(tiny_bundle / "joint.model", tmp_path / "joint.model")
     shutil.copy(tiny_bundle / "joint.model", tmp_path / "src.model")
     with pytest.raises(DataError, match=r"joint\.model and src\.model are of two tokenizers"):
@@ -244,9 +239,7 @@ def test_a_folder_with_two_tokenizers_is_refused(tmp_path: Path, tiny_bundle: Pa
 
 
 @pytest.mark.parametrize("name", ["config.yaml", "model.safetensors"])
-def test_a_bundle_whose_manifest_does_not_list_what_is_read_is_refused(
-    tmp_path: Path, tiny_bundle: Path, name: str
-) -> None:
+def test_a_bundle_whose_manifest_does_not_list_what_is_read_is_refused(tmp_path, tiny_bundle, name):
     folder = shutil.copytree(tiny_bundle, tmp_path / "bundle")
     manifest = json.loads((folder / MANIFEST).read_text())
     del manifest["manifest_checksum"], manifest["files"][name]

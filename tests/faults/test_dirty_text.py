@@ -57,9 +57,7 @@ def _told() -> None:
 @example(b"a\xff\n")
 @example(b"\0\n\x80")
 @example("a\u2028b\x85c\n".encode())
-def test_bytes_are_read_by_line_feeds_alone_or_refused_with_their_place(
-    tmp_path: Path, content: bytes
-) -> None:
+def test_bytes_are_read_by_line_feeds_alone_or_refused_with_their_place(tmp_path, content):
     path = tmp_path / "text"
     path.write_bytes(content)
     wrong = [n for n, line in enumerate(content.split(b"\n"), start=1) if not is_text(line)]
@@ -86,9 +84,7 @@ def is_text(line: bytes) -> bool:
 
 @many
 @given(lines_of_text)
-def test_what_is_written_line_by_line_is_read_line_by_line(
-    tmp_path: Path, lines: list[str]
-) -> None:
+def test_what_is_written_line_by_line_is_read_line_by_line(tmp_path, lines):
     path = tmp_path / "text"
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="")
     expected = [line.removesuffix("\r") for line in lines]
@@ -100,9 +96,7 @@ def test_what_is_written_line_by_line_is_read_line_by_line(
 @settings(parent=many, max_examples=max(10, NUM_INPUTS // 10))
 @given(st.lists(nasty.map(lambda text: text.replace("\n", " ")), max_size=4))
 @example(["", " ", "\u200b", "a" * 3000, "\x1b[31mred", "\u202eabc"])
-def test_as_many_translations_as_lines_whatever_the_lines_hold(
-    translator: Translator, lines: list[str]
-) -> None:
+def test_as_many_translations_as_lines_whatever_the_lines_hold(translator, lines):
     texts = [translation.text for translation in translator.translate(lines)]
     assert len(texts) == len(lines)
     assert all("\n" not in text for text in texts)
@@ -122,7 +116,7 @@ def translator(tiny_bundle: Path) -> Translator:
 @example(b"a: &a [1, 2]\nb: [*a, *a, *a]")
 @example(b"a: 1\na: 2\n")
 @example(b"[" * 10_000)
-def test_a_config_of_any_bytes_is_one_message(content: bytes) -> None:
+def test_a_config_of_any_bytes_is_one_message(content):
     with pytest.raises(ConfigError):
         parse_config(content.decode("utf-8", "replace"), "any.yaml")
 
@@ -150,7 +144,7 @@ manifests = st.fixed_dictionaries(
 @given(manifests.map(json.dumps) | nasty)
 @example("[" * 100_000)
 @example('{"kind": "it", "format_version": 1, "files": {"a\\u0000b": {"bytes": 1}}}')
-def test_a_manifest_of_any_values_is_one_message(tmp_path: Path, content: str) -> None:
+def test_a_manifest_of_any_values_is_one_message(tmp_path, content):
     (tmp_path / "manifest.json").write_text(content, encoding="utf-8")
     with pytest.raises(ModelError, match=r"manifest|cannot be read|expected a"):
         read_manifest(tmp_path, "it", newest_version=1)
@@ -183,9 +177,7 @@ def open_pairs(kind: str, path: Path) -> PairSource:
 @pytest.mark.parametrize("kind", CONTENTS)
 @many
 @given(st.data())
-def test_a_source_of_any_bytes_gives_pairs_of_lines_or_one_message(
-    tmp_path: Path, kind: str, data: st.DataObject
-) -> None:
+def test_a_source_of_any_bytes_gives_pairs_of_lines_or_one_message(tmp_path, kind, data):
     content = data.draw(CONTENTS[kind] | st.binary(max_size=100))
     assert_pairs_or_message(kind, tmp_path / "any", content)
 
@@ -193,9 +185,7 @@ def test_a_source_of_any_bytes_gives_pairs_of_lines_or_one_message(
 @pytest.mark.parametrize("suffix", [".gz", ".bz2", ".xz", ".zst"])
 @many
 @given(st.data())
-def test_an_archive_of_any_bytes_gives_lines_or_one_message(
-    tmp_path: Path, suffix: str, data: st.DataObject
-) -> None:
+def test_an_archive_of_any_bytes_gives_lines_or_one_message(tmp_path, suffix, data):
     whole = pa.compress(b"a b\nc\n" * 20, codec="zstd", asbytes=True)
     if suffix != ".zst":
         module = {".gz": gzip, ".bz2": bz2, ".xz": lzma}[suffix]
@@ -205,15 +195,13 @@ def test_an_archive_of_any_bytes_gives_lines_or_one_message(
 
 @many
 @given(st.data())
-def test_a_damaged_parquet_file_gives_pairs_or_one_message(
-    tmp_path: Path, data: st.DataObject
-) -> None:
+def test_a_damaged_parquet_file_gives_pairs_or_one_message(tmp_path, data):
     buffer = io.BytesIO()
     pq.write_table(pa.table({"a": ["one", "two\n", None], "b": ["x", "", "z"]}), buffer)
     assert_pairs_or_message("parquet", tmp_path / "any", data.draw(damaged(buffer.getvalue())))
 
 
-def test_a_parquet_column_whose_name_is_no_text_gives_one_message(tmp_path: Path) -> None:
+def test_a_parquet_column_whose_name_is_no_text_gives_one_message(tmp_path):
     buffer = io.BytesIO()
     pq.write_table(pa.table({"a": ["one"], "b": ["x"], "column": ["y"]}), buffer)
     content = buffer.getvalue().replace(b"column", b"c\x80lumn")
@@ -259,7 +247,7 @@ def assert_pairs_or_message(kind: str, path: Path, content: bytes) -> None:
         assert len(pairs) == text.count(b"\n") + (not text.endswith(b"\n") and text != b"")
 
 
-def test_a_row_of_any_depth_is_one_message(tmp_path: Path) -> None:
+def test_a_row_of_any_depth_is_one_message(tmp_path):
     for depth in (500, 900, 990, 100_000):
         content = '{"x":' * depth + "1" + "}" * depth
         path = tmp_path / "deep"
@@ -284,7 +272,7 @@ n_best_json = st.builds(json.dumps, candidates | st.builds(lambda c: {"n_best": 
 @example(['{"text": "\\ud800", "log_prob": 1, "score": 1}'])
 @example(['{"text": "a", "log_prob": 1' + "0" * 400 + ', "score": 1}'])
 @example(['{"n_best": ' + "[" * 100_000])
-def test_an_n_best_list_of_any_lines_is_read_or_one_message(lines: list[str]) -> None:
+def test_an_n_best_list_of_any_lines_is_read_or_one_message(lines):
     groups, message = result_or_message(lambda: list(read_n_best(lines, "list", num_sources=2)))
     if message:
         assert message.startswith("list")
@@ -298,7 +286,7 @@ def test_an_n_best_list_of_any_lines_is_read_or_one_message(lines: list[str]) ->
 @many
 @given(lines_of_text, lines_of_text)
 @example(["a\tb", "a\tc", "\u200b\t\u0301", "#x\ty"], ["a \u200b"])
-def test_a_glossary_of_any_lines_is_read_and_used(terms: list[str], lines: list[str]) -> None:
+def test_a_glossary_of_any_lines_is_read_and_used(terms, lines):
     try:
         glossary = read_glossary(terms, "terms")
     except DataError:  # only if there are lines, and none of them can be used
@@ -315,8 +303,8 @@ def test_a_glossary_of_any_lines_is_read_and_used(terms: list[str], lines: list[
     st.sampled_from([("prefix", None), ("phrases", None), (None, "prefix"), (None, "constraints")]),
 )
 def test_demands_of_any_lines_belong_to_their_lines_or_are_one_message(
-    tmp_path: Path, lines: list[str], wanted: list[str], how: tuple[str | None, Any]
-) -> None:
+    tmp_path, lines, wanted, how
+):
     path = tmp_path / "wanted"
     path.write_text("".join(f"{line}\n" for line in wanted), encoding="utf-8", newline="")
     files = {"prefix": None, "phrases": None} | ({how[0]: path} if how[0] else {})
@@ -332,7 +320,7 @@ def test_demands_of_any_lines_belong_to_their_lines_or_are_one_message(
 
 @many
 @given(st.binary(max_size=300))
-def test_a_tokenizer_of_any_bytes_is_one_message(tmp_path: Path, content: bytes) -> None:
+def test_a_tokenizer_of_any_bytes_is_one_message(tmp_path, content):
     (tmp_path / "joint.model").write_bytes(content)
     with pytest.raises((DataError, ModelError, ConfigError)):
         Tokenizers.load(tmp_path)

@@ -3,14 +3,12 @@
 import errno
 import os
 import signal
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import transformer_mt
 from tests.faults.dying import at_line, run_ranks
-from transformer_mt.config.schema import Config
 from transformer_mt.errors import DataError
 from transformer_mt.training.trainer import train
 
@@ -28,9 +26,7 @@ ERRORS = [
 @pytest.mark.parametrize(
     ("size", "hurt", "parallel"), [(2, 0, "ddp"), (2, 1, "fsdp"), (3, 2, "ddp")]
 )
-def test_an_error_of_one_rank_at_any_line_ends_all_in_time(
-    run_config: Callable[..., Config], size: int, hurt: int, parallel: str
-) -> None:
+def test_an_error_of_one_rank_at_any_line_ends_all_in_time(run_config, size, hurt, parallel):
     changes = {"training__max_steps": 3, "training__validation__every_steps": 2}
     changes["training__parallel"] = parallel
     train(run_config("once", **changes))  # what this imports, no rank has to

@@ -9,7 +9,7 @@ import resource
 import shutil
 import signal
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
@@ -41,7 +41,7 @@ def header_of(entries: dict) -> bytes:
     return struct.pack("<Q", len(text)) + text
 
 
-def test_no_module_of_the_package_runs_what_it_reads() -> None:
+def test_no_module_of_the_package_runs_what_it_reads():
     """Imports and calls are judged by tests/unit/test_layering.py; this is the plain search."""
     forbidden = re.compile(
         r"\bpickle\.\w|(?<![.\w])(eval|exec)\(|trust_remote_code|yaml\.(unsafe|full)|_object_list\("
@@ -71,9 +71,7 @@ BOMB = "a0: &a0 [x, x]\n" + "".join(f"a{i}: &a{i} [*a{i - 1}, *a{i - 1}]\n" for 
     ],
     ids=["apply", "name", "new", "bomb", "deep"],
 )  # fmt: skip
-def test_a_config_runs_nothing_and_does_not_explode(
-    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_config_runs_nothing_and_does_not_explode(text, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError):
         parse_config(text, "evil.yaml")
@@ -106,9 +104,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("content", HOSTILE.values(), ids=HOSTILE)
-def test_weights_of_a_hostile_file_are_refused_before_memory_is_taken(
-    model: nn.Module, tmp_path: Path, content: bytes
-) -> None:
+def test_weights_of_a_hostile_file_are_refused_before_memory_is_taken(model, tmp_path, content):
     path = tmp_path / "model.safetensors"
     path.write_bytes(content)
     with pytest.raises(ModelError, match=r"model\.safetensors"):
@@ -116,9 +112,7 @@ def test_weights_of_a_hostile_file_are_refused_before_memory_is_taken(
 
 
 @pytest.mark.parametrize("num_headers", [pytest.param(10_000, marks=pytest.mark.sweep), 300])
-def test_any_header_of_weights_is_one_message(
-    model: nn.Module, tmp_path: Path, num_headers: int
-) -> None:
+def test_any_header_of_weights_is_one_message(model, tmp_path, num_headers):
     path, rng = tmp_path / "model.safetensors", random.Random(num_headers)
     shapes = {name: list(weight.shape) for name, weight in weights_of(model).items()}
     before = {name: weight.clone() for name, weight in weights_of(model).items()}
@@ -158,7 +152,7 @@ def test_any_header_of_weights_is_one_message(
     assert weights_of(model).keys() == before.keys()
 
 
-def test_a_bundle_names_no_files_outside_its_folder(tiny_bundle: Path, tmp_path: Path) -> None:
+def test_a_bundle_names_no_files_outside_its_folder(tiny_bundle, tmp_path):
     (tmp_path / "secret").write_text("secret")
     folder = tmp_path / "bundle"
     folder.mkdir()
@@ -175,7 +169,7 @@ def test_a_bundle_names_no_files_outside_its_folder(tiny_bundle: Path, tmp_path:
 
 
 @pytest.mark.parametrize("kind", ["pipe", "endless device", "folder"])
-def test_a_bundle_has_files_and_nothing_else(tiny_bundle: Path, tmp_path: Path, kind: str) -> None:
+def test_a_bundle_has_files_and_nothing_else(tiny_bundle, tmp_path, kind):
     folder = shutil.copytree(tiny_bundle, tmp_path / "bundle")
     path = folder / "model.safetensors"
     path.unlink()
@@ -243,8 +237,8 @@ CHANGED = [
 @pytest.mark.parametrize("kind", ["pipe", "endless device", "huge"])
 @pytest.mark.parametrize(("name", "act"), READ + CHANGED)
 def test_no_folder_makes_a_program_wait_or_take_memory_without_end(
-    name: str, act: Callable[[Path], object], kind: str, tmp_path: Path, ends_in_time: None
-) -> None:
+    name, act, kind, tmp_path, ends_in_time
+):
     path = tmp_path / name
     if kind == "pipe":
         os.mkfifo(path)
@@ -263,15 +257,13 @@ def test_no_folder_makes_a_program_wait_or_take_memory_without_end(
 @pytest.mark.parametrize(
     "scores", [[], "x", {"merit": "x"}, {"validation": [1]}, {"validation": {"bleu": 10**400}}]
 )
-def test_scores_that_are_no_numbers_are_none(scores: object, tmp_path: Path) -> None:
+def test_scores_that_are_no_numbers_are_none(scores, tmp_path):
     (tmp_path / MANIFEST).write_text(json.dumps({"scores": scores}))
     assert bundle_scores(tmp_path) == {}
 
 
 @pytest.mark.parametrize(("name", "act"), CHANGED)
-def test_a_link_in_a_run_leads_to_no_other_file(
-    name: str, act: Callable[[Path], object], tmp_path: Path
-) -> None:
+def test_a_link_in_a_run_leads_to_no_other_file(name, act, tmp_path):
     other = tmp_path / "other"
     other.write_text("precious\n")
     (tmp_path / name).symlink_to(other)
@@ -280,7 +272,7 @@ def test_a_link_in_a_run_leads_to_no_other_file(
     assert other.read_text() == "precious\n"
 
 
-def test_a_shortlist_is_checked_against_the_vocabulary(tiny_bundle: Path, tmp_path: Path) -> None:
+def test_a_shortlist_is_checked_against_the_vocabulary(tiny_bundle, tmp_path):
     tokenizers = Tokenizers.load(tiny_bundle)
     size = tokenizers.src.vocab_size
     table = np.full((size, 2), 5, dtype=np.int32)
@@ -305,7 +297,7 @@ def test_a_shortlist_is_checked_against_the_vocabulary(tiny_bundle: Path, tmp_pa
             lexicon.Lexicon.load(path, tokenizers)
 
 
-def test_a_number_of_a_tokenizer_file_that_never_ends_is_refused_at_once() -> None:
+def test_a_number_of_a_tokenizer_file_that_never_ends_is_refused_at_once():
     """Adding up its millions of bits would take hours."""
     with pytest.raises(ValueError, match="not a sound SentencePiece model"):
         Tokenizer(b"\x08" + b"\xff" * 30_000_000)
@@ -313,7 +305,7 @@ def test_a_number_of_a_tokenizer_file_that_never_ends_is_refused_at_once() -> No
 
 def test_secrets_of_the_environment_reach_no_file_of_a_run_and_no_message(
     run_config, tmp_path, monkeypatch, caplog
-) -> None:
+):
     canary = "canary-3f9a1c"
     for name in ("HF_TOKEN", "AWS_SECRET_ACCESS_KEY", "MY_PASSWORD", "UNKNOWN"):
         monkeypatch.setenv(name, canary)
@@ -329,7 +321,7 @@ def test_secrets_of_the_environment_reach_no_file_of_a_run_and_no_message(
 
 
 @pytest.mark.parametrize("words", [["translate"], ["evaluate", "--bleu"], ["verify"]])
-def test_a_model_of_random_bytes_is_one_line(tmp_path: Path, words: list[str]) -> None:
+def test_a_model_of_random_bytes_is_one_line(tmp_path, words):
     folder = tmp_path / "model"
     folder.mkdir()
     rng = random.Random(1)

@@ -30,8 +30,8 @@ def tokenizers() -> Tokenizers:
 
 
 def test_processes_that_tokenize_are_killed_and_the_tokens_are_the_same(
-    tokenizers: Tokenizers, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+    tokenizers, monkeypatch, caplog
+):
     monkeypatch.setattr(tokenization, "_CHUNK_PAIRS", 50)
     pairs = list(zip(*small_text(20_000), strict=True))
 
@@ -83,7 +83,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> list[dict]:
 )
 def test_a_part_that_only_shows_things_fails_and_the_run_is_the_same(
     run_config, undisturbed, monkeypatch, caplog, part
-) -> None:
+):
     def fail(*_, **__):
         raise OSError(28, "No space left on device")
 

@@ -5,7 +5,7 @@ import os
 import random
 import shutil
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -44,9 +44,7 @@ def trained(settings: Config) -> None:
 
 
 @pytest.mark.parametrize("num_trials", [pytest.param(50, marks=pytest.mark.sweep), 3])
-def test_a_signal_at_any_moment_saves_and_exits_with_75(
-    run_config: Callable[..., Config], tmp_path: Path, num_trials: int
-) -> None:
+def test_a_signal_at_any_moment_saves_and_exits_with_75(run_config, tmp_path, num_trials):
     """Preparation, training, validation, saving, averaging."""
     changes = {"training__max_steps": 40 * num_trials, "training__validation__every_steps": 20}
     whole = Path(train(run_config("whole", **changes)).run_dir)
@@ -70,9 +68,7 @@ def test_a_signal_at_any_moment_saves_and_exits_with_75(
     assert_same_outcome(Path(settings.training.runs_dir) / "tiny", whole, 40 * num_trials)
 
 
-def test_a_second_signal_leaves_at_once_and_damages_nothing(
-    run_config: Callable[..., Config], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_second_signal_leaves_at_once_and_damages_nothing(run_config, monkeypatch):
     monkeypatch.setattr("transformer_mt.training.signals._ONE_REQUEST_SECONDS", -1.0)
 
     def impatient(*_: object) -> None:
@@ -87,7 +83,7 @@ def test_a_second_signal_leaves_at_once_and_damages_nothing(
 
 
 @pytest.mark.parametrize("number", NUMBERS)
-def test_every_signal_that_ends_a_program_is_a_request_to_stop(number: int) -> None:
+def test_every_signal_that_ends_a_program_is_a_request_to_stop(number):
     with stop_request() as stop:
         signal.raise_signal(number)
         assert stop.signal_name == signal.Signals(number).name
@@ -95,8 +91,8 @@ def test_every_signal_that_ends_a_program_is_a_request_to_stop(number: int) -> N
 
 @pytest.mark.parametrize(("command", "waits"), [(["-q", "train"], True), (["score"], False)])
 def test_a_signal_in_the_first_moments_of_training_waits_for_its_handler(
-    monkeypatch: pytest.MonkeyPatch, command: list[str], waits: bool
-) -> None:
+    monkeypatch, command, waits
+):
     def program() -> None:
         assert (signal.SIGUSR2 in signal.pthread_sigmask(signal.SIG_BLOCK, [])) == waits
         if waits:
@@ -110,7 +106,7 @@ def test_a_signal_in_the_first_moments_of_training_waits_for_its_handler(
     assert signal.SIGUSR2 not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
 
 
-def test_a_signal_that_was_ignored_stays_ignored() -> None:
+def test_a_signal_that_was_ignored_stays_ignored():
     """As SIGHUP is under `nohup`."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
@@ -122,7 +118,7 @@ def test_a_signal_that_was_ignored_stays_ignored() -> None:
         signal.signal(signal.SIGHUP, before)
 
 
-def test_the_repeated_signal_of_a_cpu_limit_is_one_request(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_repeated_signal_of_a_cpu_limit_is_one_request(monkeypatch):
     monkeypatch.setattr("transformer_mt.training.signals._ONE_REQUEST_SECONDS", -1.0)
     with stop_request() as stop:
         for _ in range(3):
@@ -131,9 +127,7 @@ def test_the_repeated_signal_of_a_cpu_limit_is_one_request(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_a_signal_that_a_library_takes_for_a_failed_call_ends_the_block_all_the_same(
-    fails: bool,
-) -> None:
+def test_a_signal_that_a_library_takes_for_a_failed_call_ends_the_block_all_the_same(fails):
     def call_of_a_library() -> None:
         try:
             signal.raise_signal(signal.SIGTERM)
@@ -145,9 +139,7 @@ def test_a_signal_that_a_library_takes_for_a_failed_call_ends_the_block_all_the_
         call_of_a_library()
 
 
-def test_a_signal_that_is_repeated_at_once_is_the_same_request(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_signal_that_is_repeated_at_once_is_the_same_request(monkeypatch):
     """As torchrun repeats that of a terminal."""
     monkeypatch.setattr("transformer_mt.training.signals._ONE_REQUEST_SECONDS", 3600.0)
     with stop_request() as stop:
@@ -156,7 +148,7 @@ def test_a_signal_that_is_repeated_at_once_is_the_same_request(
         assert stop.signal_name == "SIGTERM"
 
 
-def test_other_errors_of_a_block_stay_what_they_are() -> None:
+def test_other_errors_of_a_block_stay_what_they_are():
     with stop_request() as stop, pytest.raises(ValueError, match="bad"), stop.leaves_at_once():
         raise ValueError("bad")
 
@@ -196,8 +188,8 @@ def ranks_signalled_at(
     ],
 )
 def test_a_signal_at_any_line_saves_and_exits_with_75_on_all_ranks(
-    run_config: Callable[..., Config], tmp_path: Path, size: int, ranks: list[int], every: int
-) -> None:
+    run_config, tmp_path, size, ranks, every
+):
     changes = {
         "data__train": [{"type": "reverse", "num_pairs": 60}],
         "training__max_steps": 3,
@@ -224,8 +216,8 @@ def test_a_signal_at_any_line_saves_and_exits_with_75_on_all_ranks(
 
 @pytest.mark.sweep
 def test_a_signal_to_a_run_and_the_processes_that_tokenize_for_it_exits_with_75(
-    run_config: Callable[..., Config], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    run_config, tmp_path, monkeypatch
+):
     changes = {
         "data__train": [{"type": "reverse", "num_pairs": 20_000}],
         "training__max_steps": 2,

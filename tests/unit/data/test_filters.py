@@ -14,7 +14,7 @@ from transformer_mt.data.filters import (
 )
 
 
-def test_blank_text_is_empty_before_it_is_a_copy() -> None:
+def test_blank_text_is_empty_before_it_is_a_copy():
     pairs = [("", ""), (" ", "x"), ("x", "\t"), ("a", "a"), ("a", "a "), ("a", "b")]
     kept = text_reasons(pairs, drop_copies=True)
     assert kept == ["empty", "empty", "empty", "copy", None, None]
@@ -35,20 +35,20 @@ def test_blank_text_is_empty_before_it_is_a_copy() -> None:
         ((1, 99), "too_short"),
     ],
 )
-def test_lengths_give_the_first_reason(lengths: tuple[int, int], reason: str | None) -> None:
+def test_lengths_give_the_first_reason(lengths, reason):
     filters = Filters(min_length=2, max_length=10, max_length_ratio=3.0)
     assert length_reasons(np.array([lengths]), filters) == [reason]
 
 
-def test_ratio_is_not_checked_unless_asked() -> None:
+def test_ratio_is_not_checked_unless_asked():
     assert length_reasons(np.array([[1, 200]]), Filters()) == [None]
 
 
-def test_no_pairs_give_no_reasons() -> None:
+def test_no_pairs_give_no_reasons():
     assert length_reasons(np.zeros((0, 2), dtype=np.int64), Filters()) == []
 
 
-def test_hash_set_says_what_a_python_set_says() -> None:
+def test_hash_set_says_what_a_python_set_says():
     rng = np.random.default_rng(1)
     ours, seen = HashSet(), set()
     for size in [1, 1, 2, 500, 0, 3, 1000, 1000, 17]:
@@ -60,12 +60,12 @@ def test_hash_set_says_what_a_python_set_says() -> None:
         assert ours.add(hashes).tolist() == expected
 
 
-def test_pairs_that_join_to_the_same_text_differ() -> None:
+def test_pairs_that_join_to_the_same_text_differ():
     assert hash_pair("a b", "c") != hash_pair("a", "b c")
     assert hash_pair("a", "b") == hash_pair("a", "b")
 
 
-def test_report_counts_shares_and_adds_up() -> None:
+def test_report_counts_shares_and_adds_up():
     first = FilterReport(1500, {"empty": 1, "ratio": 3})
     second = FilterReport(500, {"ratio": 4})
     total = first + second
@@ -85,11 +85,11 @@ def test_report_counts_shares_and_adds_up() -> None:
     assert FilterReport.from_dict(total.as_dict()) == total
 
 
-def test_an_empty_report_can_be_printed() -> None:
+def test_an_empty_report_can_be_printed():
     assert "kept       0   0.00%" in str(FilterReport())
 
 
-def test_every_reason_has_words() -> None:
+def test_every_reason_has_words():
     table = str(FilterReport(100, dict.fromkeys(REASONS, 1)))
     assert len(table.splitlines()) == 2 + len(REASONS)
     assert all(len(line.split(maxsplit=3)) == 4 for line in table.splitlines()[2:])

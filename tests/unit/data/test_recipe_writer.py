@@ -34,7 +34,7 @@ GERMAN = [f"das ist das Haus von einem Mann, den ich nicht {i} mal sah" for i in
         ("", None),
     ],
 )
-def test_names_tell_languages(name: str, code: str | None) -> None:
+def test_names_tell_languages(name, code):
     assert language_of_name(name) == code
 
 
@@ -53,16 +53,14 @@ def test_names_tell_languages(name: str, code: str | None) -> None:
         (["xyzzy plugh frobnicate"] * 30, None),
     ],
 )
-def test_texts_tell_languages(lines: list[str], code: str | None) -> None:
+def test_texts_tell_languages(lines, code):
     assert language_of_text(lines) == code
 
 
 @pytest.mark.parametrize("num_pairs", [3, 200, 29_000, 161_000, 5_000_000])
 @pytest.mark.parametrize("has_gpu", [False, True])
 @pytest.mark.parametrize("minutes", [None, 8])
-def test_recipes_of_all_sizes_are_valid_and_modest(
-    num_pairs: int, has_gpu: bool, minutes: float | None
-) -> None:
+def test_recipes_of_all_sizes_are_valid_and_modest(num_pairs, has_gpu, minutes):
     facts = TextFacts(num_pairs, 15 * num_pairs, 90, 60_000, head=[])
     chosen = plan(facts, num_processors=2, has_gpu=has_gpu, minutes=minutes)
     source = TextSource(src="a: 'b'.no", tgt="#c.fr")
@@ -80,7 +78,7 @@ def test_recipes_of_all_sizes_are_valid_and_modest(
     ] == config.tokenizer.vocab_size
 
 
-def test_more_text_gets_more_time_and_little_text_more_noise() -> None:
+def test_more_text_gets_more_time_and_little_text_more_noise():
     def planned(num_pairs: int, num_processors: int = 2):
         facts = TextFacts(num_pairs, 15 * num_pairs, 90, 60_000, head=[])
         return plan(facts, num_processors=num_processors, has_gpu=False)
@@ -99,7 +97,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_two_files_become_a_config(folder: Path) -> None:
+def test_two_files_become_a_config(folder):
     result = tmt("init", "x.en.gz", "x.de", "--minutes", 0.1)
     assert result.exit_code == 0, result.stderr
     assert "source language: en (from the name)" in result.stderr
@@ -112,7 +110,7 @@ def test_two_files_become_a_config(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("columns", [("2", "1"), ("deutsch", "englisch")])
-def test_columns_of_a_table_can_be_named(folder: Path, columns: tuple[str, str]) -> None:
+def test_columns_of_a_table_can_be_named(folder, columns):
     rows = [f"{i}|{en}|{de}" for i, (en, de) in enumerate(zip(ENGLISH, GERMAN, strict=True))]
     Path("x.csv").write_text("\n".join(["id|englisch|deutsch", *rows]))
     named = ("--src-column", columns[0], "--tgt-column", columns[1])
@@ -126,7 +124,7 @@ def test_columns_of_a_table_can_be_named(folder: Path, columns: tuple[str, str])
     assert (result.exit_code, "no column 5: it has 3" in result.stderr) == (2, True)
 
 
-def test_no_file_is_written_over(folder: Path) -> None:
+def test_no_file_is_written_over(folder):
     Path("mine.yaml").write_text("mine")
     for output in ([], ["--output", "mine.yaml"]):
         Path("en-de.yaml").write_text("mine")
@@ -136,7 +134,7 @@ def test_no_file_is_written_over(folder: Path) -> None:
         assert Path("mine.yaml").read_text() == Path("en-de.yaml").read_text() == "mine"
 
 
-def test_languages_are_guessed_and_files_in_the_wrong_order_are_named(folder: Path) -> None:
+def test_languages_are_guessed_and_files_in_the_wrong_order_are_named(folder):
     Path("x.en.gz").rename("first.gz")
     Path("x.de").rename("second")
     result = tmt("init", "first.gz", "second", "--output", "a.yaml")
@@ -172,7 +170,7 @@ def table(kind: str) -> str:
 
 
 @pytest.mark.parametrize("kind", ["tsv", "txt", "csv", "header.csv", "jsonl", "parquet"])
-def test_tables_are_recognised(folder: Path, kind: str) -> None:
+def test_tables_are_recognised(folder, kind):
     result = tmt("init", table(kind), "--src-lang", "en", "--tgt-lang", "de")
     assert result.exit_code == 0, result.stderr
     assert "looks like" not in result.stderr
@@ -180,7 +178,7 @@ def test_tables_are_recognised(folder: Path, kind: str) -> None:
     assert list(open_source(data.train[0], src_lang="en", tgt_lang="de")) == ROWS
 
 
-def test_commas_in_the_first_row_do_not_hide_its_delimiter(folder: Path) -> None:
+def test_commas_in_the_first_row_do_not_hide_its_delimiter(folder):
     rows = [("Yes, no, yes", "Ja, nein, ja"), *ROWS]
     Path("x.csv").write_text("".join(f"{en};{de}\n" for en, de in rows).replace("Mann,", "Mann"))
     result = tmt("init", "x.csv", "--src-lang", "en", "--tgt-lang", "de")
@@ -189,13 +187,13 @@ def test_commas_in_the_first_row_do_not_hide_its_delimiter(folder: Path) -> None
     assert (source.type, source.delimiter) == ("csv", ";")
 
 
-def test_one_file_for_both_sides_is_refused(folder: Path) -> None:
+def test_one_file_for_both_sides_is_refused(folder):
     Path("link.de").symlink_to("x.de")
     result = tmt("init", "x.de", "link.de")
     assert (result.exit_code, "source and target are one file" in result.stderr) == (2, True)
 
 
-def test_a_table_that_does_not_tell_its_columns_is_refused(folder: Path) -> None:
+def test_a_table_that_does_not_tell_its_columns_is_refused(folder):
     Path("x.jsonl").write_text(json.dumps({"id": "1", "a": "b", "c": "d"}))
     result = tmt("init", "x.jsonl")
     assert (result.exit_code, "There are: id, a, c" in result.stderr) == (2, True)

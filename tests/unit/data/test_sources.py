@@ -49,7 +49,7 @@ def write_jsonl(path: Path, *rows: object) -> str:
 # --- text -----------------------------------------------------------------------------------------
 
 
-def test_text_pairs_lines_of_two_files(tmp_path: Path) -> None:
+def test_text_pairs_lines_of_two_files(tmp_path):
     src = write(tmp_path / "x.en", "\ufeffone\r\ntwo\x0c\u2028!\n\n")
     tgt = tmp_path / "x.de.gz"
     tgt.write_bytes(gzip.compress(b"eins\nzwei\ndrei", mtime=0))
@@ -62,20 +62,20 @@ def test_text_pairs_lines_of_two_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("num_src", "num_tgt"), [(3, 5), (5, 3), (0, 2), (2, 0)])
-def test_unequal_line_counts_name_both(tmp_path: Path, num_src: int, num_tgt: int) -> None:
+def test_unequal_line_counts_name_both(tmp_path, num_src, num_tgt):
     src = write(tmp_path / "x.en", "a\n" * num_src)
     tgt = write(tmp_path / "x.de", "a\n" * num_tgt)
     message = error_of(open_(type="text", src=src, tgt=tgt))
     assert message.startswith(f"{src} has {num_src} lines but {tgt} has {num_tgt}: ")
 
 
-def test_all_files_that_are_missing_are_named(tmp_path: Path) -> None:
+def test_all_files_that_are_missing_are_named(tmp_path):
     with pytest.raises(DataError, match=r"a: no such file.*; .*b: no such file"):
         open_(type="text", src=str(tmp_path / "a"), tgt=str(tmp_path / "b"))
 
 
 @pytest.mark.parametrize("kind", ["text", "tsv", "csv", "jsonl", "parquet"])
-def test_what_can_be_read_only_once_is_refused_at_once(tmp_path: Path, kind: str) -> None:
+def test_what_can_be_read_only_once_is_refused_at_once(tmp_path, kind):
     os.mkfifo(tmp_path / "pipe")
     for path in (str(tmp_path / "pipe"), "/dev/zero"):
         names = {"src": path, "tgt": path} if kind == "text" else {"path": path}
@@ -83,7 +83,7 @@ def test_what_can_be_read_only_once_is_refused_at_once(tmp_path: Path, kind: str
             open_(type=kind, **names)
 
 
-def test_files_are_checked_when_opened(tmp_path: Path) -> None:
+def test_files_are_checked_when_opened(tmp_path):
     there = write(tmp_path / "x", "a\n")
     for src, tgt in [(str(tmp_path / "none"), there), (there, str(tmp_path / "none"))]:
         with pytest.raises(DataError, match="none: no such file"):
@@ -95,21 +95,19 @@ def test_files_are_checked_when_opened(tmp_path: Path) -> None:
             open_(path=str(tmp_path / "none"), **settings)
 
 
-def test_place_of_bad_text_passes_through(tmp_path: Path) -> None:
+def test_place_of_bad_text_passes_through(tmp_path):
     good = write(tmp_path / "good", "a\nb\nc\n")
     bad = write(tmp_path / "bad", b"a\nb\n\xff\n")
     assert error_of(open_(type="text", src=good, tgt=bad)).startswith(f"{bad}:3: byte 1: ")
 
 
-def test_no_pairs_at_all_is_an_error(tmp_path: Path) -> None:
+def test_no_pairs_at_all_is_an_error(tmp_path):
     path = write(tmp_path / "empty", "")
     with pytest.raises(DataError, match="holds no sentence pairs"):
         read_pairs(open_(type="text", src=path, tgt=path))
 
 
-def test_pairs_that_all_lack_a_side_are_an_error_and_some_are_counted(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_pairs_that_all_lack_a_side_are_an_error_and_some_are_counted(tmp_path, caplog):
     src, blank = write(tmp_path / "src", "a\nb\n"), write(tmp_path / "tgt", "\n \n")
     with pytest.raises(DataError, match="in each of its 2 pairs a side is blank"):
         read_pairs(open_(type="text", src=src, tgt=blank))
@@ -124,14 +122,14 @@ def test_pairs_that_all_lack_a_side_are_an_error_and_some_are_counted(
 # --- tsv ------------------------------------------------------------------------------------------
 
 
-def test_tsv_quotes_and_null_words_are_plain_text(tmp_path: Path) -> None:
+def test_tsv_quotes_and_null_words_are_plain_text(tmp_path):
     path = write(tmp_path / "x.tsv", '"a\tb"\tc\nNA\tnull\t\n')
     assert list(open_(type="tsv", path=path)) == [('"a', 'b"'), ("NA", "null")]
     chosen = open_(type="tsv", path=path, src_column=2, tgt_column=0)
     assert list(chosen) == [("c", '"a'), ("", "NA")]
 
 
-def test_tsv_row_with_too_few_columns_is_named(tmp_path: Path) -> None:
+def test_tsv_row_with_too_few_columns_is_named(tmp_path):
     path = write(tmp_path / "x.tsv", "a\tb\nc\n")
     assert error_of(open_(type="tsv", path=path)) == (
         f"{path}:2: expected at least 2 columns separated by tabs; got 1. "
@@ -142,7 +140,7 @@ def test_tsv_row_with_too_few_columns_is_named(tmp_path: Path) -> None:
 # --- csv ------------------------------------------------------------------------------------------
 
 
-def test_csv_fields_in_quotes_may_hold_anything(tmp_path: Path) -> None:
+def test_csv_fields_in_quotes_may_hold_anything(tmp_path):
     text = 'a,"b, ""c"""\r\n\n"two\nlines",d\n" e ",\n'
     path = write(tmp_path / "x.csv", text)
     expected = [("a", 'b, "c"'), ("two lines", "d"), (" e ", "")]
@@ -151,7 +149,7 @@ def test_csv_fields_in_quotes_may_hold_anything(tmp_path: Path) -> None:
     assert next(iter(open_(type="csv", path=other, delimiter=";"))) == ("a", 'b; "c"')
 
 
-def test_csv_columns_have_numbers_or_names_in_the_first_row(tmp_path: Path) -> None:
+def test_csv_columns_have_numbers_or_names_in_the_first_row(tmp_path):
     path = write(tmp_path / "x.csv", "\ufeffid,de,en\n1,Hund,dog\n")
     named = open_(type="csv", path=path, src_column="en", tgt_column="de")
     assert list(named) == [("dog", "Hund")]
@@ -174,7 +172,7 @@ def test_csv_columns_have_numbers_or_names_in_the_first_row(tmp_path: Path) -> N
         ("a,b\0\n", ":1: "),
     ],
 )
-def test_damaged_csv_is_named_with_its_line(tmp_path: Path, text: str, words: str) -> None:
+def test_damaged_csv_is_named_with_its_line(tmp_path, text, words):
     path = write(tmp_path / "x.csv", text)
     assert error_of(open_(type="csv", path=path)).startswith(path + words)
 
@@ -193,18 +191,16 @@ def test_damaged_csv_is_named_with_its_line(tmp_path: Path, text: str, words: st
         ({"type": "csv"}, "a,b\nyes, it is,oui\n", "x:2: expected 2 fields as in the first row"),
     ],
 )
-def test_other_delimiters_and_bare_commas_are_named(
-    tmp_path: Path, settings: dict[str, str], text: str, words: str
-) -> None:
+def test_other_delimiters_and_bare_commas_are_named(tmp_path, settings, text, words):
     assert words in error_of(open_(**settings, path=write(tmp_path / "x", text)))
 
 
-def test_empty_fields_at_the_end_of_a_row_are_no_text(tmp_path: Path) -> None:
+def test_empty_fields_at_the_end_of_a_row_are_no_text(tmp_path):
     path = write(tmp_path / "x", "a,b\nc,d,,\n")
     assert list(open_(type="csv", path=path)) == [("a", "b"), ("c", "d")]
 
 
-def test_quotes_around_all_columns_of_tsv_are_warned_of(tmp_path: Path, caplog) -> None:
+def test_quotes_around_all_columns_of_tsv_are_warned_of(tmp_path, caplog):
     quoted = write(tmp_path / "x", '"a"\t"b"\n"c"\t"d"\n')
     assert list(open_(type="tsv", path=quoted)) == [('"a"', '"b"'), ('"c"', '"d"')]
     assert '{type: csv, delimiter: "\\t"}' in caplog.text
@@ -236,9 +232,7 @@ PO = '# French\nmsgid ""\nmsgstr ""\n"Language: fr\\n"\n\nmsgid "Open"\nmsgstr "
         ("x.en", b"PAR1\0\0", "a Parquet file: take type: parquet"),
     ],
 )
-def test_files_of_other_kinds_are_named_when_opened_with_the_cure(
-    tmp_path: Path, name: str, content: str | bytes, words: str
-) -> None:
+def test_files_of_other_kinds_are_named_when_opened_with_the_cure(tmp_path, name, content, words):
     path = write(tmp_path / name, content)
     good = write(tmp_path / "good", "<s> a dog & 'msgid \"\"'\n")
     with pytest.raises(DataError) as caught:
@@ -252,7 +246,7 @@ def test_files_of_other_kinds_are_named_when_opened_with_the_cure(
 # --- jsonl ----------------------------------------------------------------------------------------
 
 
-def test_jsonl_finds_nested_flat_and_dotted_fields(tmp_path: Path) -> None:
+def test_jsonl_finds_nested_flat_and_dotted_fields(tmp_path):
     assert list(open_(type="jsonl", path=write_jsonl(tmp_path / "a", *EN_DE))) == PAIRS
     path = write_jsonl(tmp_path / "b", {"en": "x", "meta": {"de.at": "no", "de": {"at": "y"}}})
     fields = {"src_field": "en", "tgt_field": "meta.de.at"}
@@ -262,7 +256,7 @@ def test_jsonl_finds_nested_flat_and_dotted_fields(tmp_path: Path) -> None:
     assert list(open_(type="jsonl", path=path, **fields)) == [("whole name", "whole name")]
 
 
-def test_jsonl_cells_become_one_line(tmp_path: Path) -> None:
+def test_jsonl_cells_become_one_line(tmp_path):
     path = write_jsonl(tmp_path / "a", {"en": "a\r\n\nb\n", "de": None})
     path = write(tmp_path / "a", Path(path).read_text() + "\n  \n")
     source = open_(type="jsonl", path=path, src_field="en", tgt_field="de")
@@ -284,7 +278,7 @@ def test_jsonl_cells_become_one_line(tmp_path: Path) -> None:
         ('{"en": "a", "de": "ab\\ud83d"}', r"2: field 'de': character 3: \ud83d is half a char"),
     ],
 )
-def test_bad_json_line_is_named(tmp_path: Path, line: str, message: str) -> None:
+def test_bad_json_line_is_named(tmp_path, line, message):
     path = write(tmp_path / "x.jsonl", '{"en": "a", "de": "b"}\n' + line + "\n")
     source = open_(type="jsonl", path=path, src_field="en", tgt_field="de")
     assert error_of(source).startswith(f"{path}:{message}")
@@ -298,7 +292,7 @@ def write_parquet(path: Path, columns: dict[str, object], **options: object) -> 
     return str(path)
 
 
-def test_parquet_reads_structs_flat_columns_and_dictionaries(tmp_path: Path) -> None:
+def test_parquet_reads_structs_flat_columns_and_dictionaries(tmp_path):
     rows = [row["translation"] for row in EN_DE]
     path = write_parquet(tmp_path / "a", {"translation": rows, "id": [1, 2]})
     assert list(open_(type="parquet", path=path)) == PAIRS
@@ -311,19 +305,19 @@ def test_parquet_reads_structs_flat_columns_and_dictionaries(tmp_path: Path) -> 
     assert list(source) == [("a b", "x"), ("", "y"), ("c", "z")]
 
 
-def test_parquet_null_structs_are_empty_texts(tmp_path: Path) -> None:
+def test_parquet_null_structs_are_empty_texts(tmp_path):
     path = write_parquet(tmp_path / "a", {"translation": [None, {"en": "a", "de": "b"}]})
     assert list(open_(type="parquet", path=path)) == [("", ""), ("a", "b")]
 
 
-def test_parquet_is_read_in_many_parts_in_order(tmp_path: Path) -> None:
+def test_parquet_is_read_in_many_parts_in_order(tmp_path):
     numbers = [str(i) for i in range(10_000)]
     path = write_parquet(tmp_path / "a", {"en": numbers, "de": numbers}, row_group_size=3000)
     source = open_(type="parquet", path=path, src_field="en", tgt_field="de")
     assert list(source) == [(n, n) for n in numbers]
 
 
-def test_parquet_faults_are_found_when_opened(tmp_path: Path) -> None:
+def test_parquet_faults_are_found_when_opened(tmp_path):
     rows = [row["translation"] for row in EN_DE]
     path = write_parquet(tmp_path / "a", {"translation": rows, "id": [1, 2]})
     with pytest.raises(DataError, match=r"no field 'fr'; there are: translation.en?.*, id. Set"):
@@ -337,14 +331,14 @@ def test_parquet_faults_are_found_when_opened(tmp_path: Path) -> None:
         open_(type="parquet", path=damaged)
 
 
-def test_parquet_bytes_that_are_no_text_are_named(tmp_path: Path) -> None:
+def test_parquet_bytes_that_are_no_text_are_named(tmp_path):
     bad = pa.array([b"ok", b"a\xff"]).view(pa.string())
     path = write_parquet(tmp_path / "a", {"en": bad, "de": ["x", "y"]})
     source = open_(type="parquet", path=path, src_field="en", tgt_field="de")
     assert error_of(source) == f"{path}: row 1 (from 0): field 'en': byte 2 is not UTF-8"
 
 
-def test_parquet_damage_inside_is_named(tmp_path: Path) -> None:
+def test_parquet_damage_inside_is_named(tmp_path):
     texts = [os.urandom(8).hex() for _ in range(20_000)]
     path = write_parquet(tmp_path / "a", {"en": texts, "de": texts}, compression="zstd")
     content = bytearray(Path(path).read_bytes())
@@ -369,7 +363,7 @@ def hub_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 
 
 @pytest.mark.usefixtures("hub_cache")
-def test_hub_reads_a_local_folder(tmp_path: Path) -> None:
+def test_hub_reads_a_local_folder(tmp_path):
     folder = tmp_path / "corpus"
     folder.mkdir()
     write_jsonl(folder / "train.jsonl", *EN_DE)
@@ -386,7 +380,7 @@ def test_hub_reads_a_local_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("hub_cache")
-def test_hub_reads_parquet_with_the_translation_feature_of_wmt(tmp_path: Path) -> None:
+def test_hub_reads_parquet_with_the_translation_feature_of_wmt(tmp_path):
     import datasets
 
     features = datasets.Features({"translation": datasets.Translation(languages=["en", "de"])})
@@ -399,9 +393,7 @@ def test_hub_reads_parquet_with_the_translation_feature_of_wmt(tmp_path: Path) -
 
 
 @pytest.mark.usefixtures("hub_cache")
-def test_hub_folder_with_bad_json_says_why_once(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_hub_folder_with_bad_json_says_why_once(tmp_path, caplog):
     write(tmp_path / "train.jsonl", '{"en": "a"}\n{"en": \n')
     with pytest.raises(DataError, match=r"train: cannot be read as a data set: .*JSON.*copy"):
         open_(type="hub", path=str(tmp_path), split="train")
@@ -409,7 +401,7 @@ def test_hub_folder_with_bad_json_says_why_once(
 
 
 @pytest.mark.usefixtures("hub_cache")
-def test_hub_offline_says_what_to_do() -> None:
+def test_hub_offline_says_what_to_do():
     with pytest.raises(DataError) as caught:
         open_(type="hub", path="wmt/wmt14", subset="de-en", split="train")
     message = str(caught.value)
@@ -420,7 +412,7 @@ def test_hub_offline_says_what_to_do() -> None:
 
 
 @pytest.mark.usefixtures("hub_cache")
-def test_hub_without_network_answers_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hub_without_network_answers_at_once(monkeypatch):
     import datasets
 
     def unknown(*_: object) -> None:
@@ -435,9 +427,7 @@ def test_hub_without_network_answers_at_once(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.usefixtures("hub_cache")
-def test_hub_refuses_a_local_copy_of_another_revision(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_hub_refuses_a_local_copy_of_another_revision(tmp_path, monkeypatch):
     import datasets
 
     write_jsonl(tmp_path / "train.jsonl", *EN_DE)
@@ -452,7 +442,7 @@ def test_hub_refuses_a_local_copy_of_another_revision(
 # --- reverse --------------------------------------------------------------------------------------
 
 
-def test_reverse_makes_the_same_pairs_again_and_others_for_another_seed() -> None:
+def test_reverse_makes_the_same_pairs_again_and_others_for_another_seed():
     settings = {"type": "reverse", "num_pairs": 200, "min_length": 2, "max_length": 5}
     source = open_(**settings, seed=3)
     pairs = list(source)
@@ -468,7 +458,7 @@ def test_reverse_makes_the_same_pairs_again_and_others_for_another_seed() -> Non
 
 
 @pytest.mark.usefixtures("hub_cache")
-def test_fingerprint_follows_content_and_choice_not_place(tmp_path: Path) -> None:
+def test_fingerprint_follows_content_and_choice_not_place(tmp_path):
     def sources(folder: Path, text: str) -> list[PairSource]:
         folder.mkdir()
         lines = write(folder / "x", f"{text}\t{text}\ty\n")
@@ -499,13 +489,13 @@ def test_fingerprint_follows_content_and_choice_not_place(tmp_path: Path) -> Non
     assert not set(first[:-2]) & set(changed[:-2])
 
 
-def test_line_sources_import_neither_datasets_nor_torch() -> None:
+def test_line_sources_import_neither_datasets_nor_torch():
     code = "import sys, transformer_mt.data.sources; print({'datasets', 'torch'} & {*sys.modules})"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.stdout == "set()\n", result.stderr
 
 
-def test_cleaned_sources_have_single_spaces_and_another_fingerprint(tmp_path: Path) -> None:
+def test_cleaned_sources_have_single_spaces_and_another_fingerprint(tmp_path):
     path = write(tmp_path / "a.tsv", " a\u00a0 b\tc  d \n")
     source = open_(type="tsv", path=path)
     clean = CleanPairs(source)

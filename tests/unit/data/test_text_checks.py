@@ -50,7 +50,7 @@ def check(
     check_text(data, TokenizerSettings(vocab_size=vocab_size), opened, valid)
 
 
-def test_sound_text_says_nothing_but_that_it_is_little(tmp_path: Path, caplog) -> None:
+def test_sound_text_says_nothing_but_that_it_is_little(tmp_path, caplog):
     check(tmp_path, [("en", "fr")])
     check(tmp_path, [("eu", "zu")], languages=("eu", "zu"))
     assert {record.message.partition(":")[0] for record in caplog.records} == {
@@ -59,20 +59,18 @@ def test_sound_text_says_nothing_but_that_it_is_little(tmp_path: Path, caplog) -
 
 
 @pytest.mark.parametrize("languages", [("en", "fr"), ("eu", "zu")])
-def test_exchanged_languages_are_refused(tmp_path: Path, languages: tuple[str, str]) -> None:
+def test_exchanged_languages_are_refused(tmp_path, languages):
     with pytest.raises(DataError, match=r"0\.src .* seem to be exchanged.*Exchange src and tgt"):
         check(tmp_path, [languages[::-1]], languages=languages)
 
 
-def test_exchanged_names_are_refused(tmp_path: Path) -> None:
+def test_exchanged_names_are_refused(tmp_path):
     names = ("fr", "en")  # of files that hold languages nobody knows
     with pytest.raises(DataError, match=r"0\.fr .*0\.en: source and target seem to be exchanged"):
         check(tmp_path, [("eu", "zu")], names=names)
 
 
-def test_one_exchanged_source_of_several_or_of_all_text_is_warned_of(
-    tmp_path: Path, caplog
-) -> None:
+def test_one_exchanged_source_of_several_or_of_all_text_is_warned_of(tmp_path, caplog):
     check(tmp_path, [("en", "fr"), ("fr", "en")])
     assert "1.src" in caplog.text
     assert "0.src" not in caplog.text
@@ -81,7 +79,7 @@ def test_one_exchanged_source_of_several_or_of_all_text_is_warned_of(
     assert "exchange them, or src_lang and tgt_lang" in caplog.text
 
 
-def test_copies_are_warned_of_unless_both_languages_are_one(tmp_path: Path, caplog) -> None:
+def test_copies_are_warned_of_unless_both_languages_are_one(tmp_path, caplog):
     check(tmp_path, [("en", "en")])
     assert "60 of the first 60 pairs have their source as target" in caplog.text
     caplog.clear()
@@ -90,7 +88,7 @@ def test_copies_are_warned_of_unless_both_languages_are_one(tmp_path: Path, capl
     assert "source as target" not in caplog.text
 
 
-def test_a_large_vocabulary_for_little_text_is_warned_of(tmp_path: Path, caplog) -> None:
+def test_a_large_vocabulary_for_little_text_is_warned_of(tmp_path, caplog):
     check(tmp_path, [("en", "fr")], vocab_size=8000)
     assert "vocab_size 8,000 is much for 60 pairs" in caplog.text
     assert "1,000 would be enough" in caplog.text
@@ -112,7 +110,7 @@ training: {max_tokens: 9, max_steps: 1, lr: 1, schedule: {type: constant}}
         ("{type: jsonl, path: a, src_field: en, tgt_field: en}", "data.train.0.tgt_field"),
     ],
 )
-def test_one_text_as_source_and_target_is_refused(source: str, setting: str) -> None:
+def test_one_text_as_source_and_target_is_refused(source, setting):
     text = CONFIG.replace("SOURCE", source)
     with pytest.raises(ConfigError, match=f"{setting}: is the same as src.*: the target would be"):
         parse_config(text.replace("LANG", "de"), "x.yaml")
@@ -129,9 +127,7 @@ def test_one_text_as_source_and_target_is_refused(source: str, setting: str) -> 
         (("en", "en"), True, True),
     ],
 )
-def test_copies_are_kept_between_varieties_of_a_language(
-    languages: tuple[str, str], given: bool | None, dropped: bool
-) -> None:
+def test_copies_are_kept_between_varieties_of_a_language(languages, given, dropped):
     data = DataSettings.model_validate(
         {
             "src_lang": languages[0],

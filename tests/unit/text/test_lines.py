@@ -85,17 +85,17 @@ class Pipe(io.RawIOBase):
         (b" a \t\n", [" a \t"]),
     ],
 )
-def test_lines_end_at_line_feeds_only(data: bytes, lines: list[str]) -> None:
+def test_lines_end_at_line_feeds_only(data, lines):
     assert decode(data) == lines
 
 
 @pytest.mark.parametrize("character", "\f\v\x1c\x1d\x1e\x85\u2028\u2029\r\u200d\ufffd\xa0")
-def test_characters_that_python_takes_for_line_ends_stay(character: str) -> None:
+def test_characters_that_python_takes_for_line_ends_stay(character):
     line = f"vor{character}nach"
     assert decode(f"{line}\n{line}".encode()) == [line, line]
 
 
-def test_lines_that_end_with_carriage_returns_alone_are_refused_with_the_cure() -> None:
+def test_lines_that_end_with_carriage_returns_alone_are_refused_with_the_cure():
     assert "tr '\\r' '\\n'" in refusal(b"a\rb\rc")
     assert decode(b"a\rb\rc\n") == ["a\rb\rc"]
 
@@ -113,7 +113,7 @@ def test_lines_that_end_with_carriage_returns_alone_are_refused_with_the_cure() 
         ("a\n".encode("utf-16"), "text:1: byte 1: not UTF-8 (it looks like UTF-16)", "convert"),
     ],
 )
-def test_bad_bytes_are_named_with_file_line_and_byte(data: bytes, place: str, reason: str) -> None:
+def test_bad_bytes_are_named_with_file_line_and_byte(data, place, reason):
     message = refusal(data)
     assert message.startswith(place)
     assert reason in message
@@ -123,27 +123,27 @@ def test_bad_bytes_are_named_with_file_line_and_byte(data: bytes, place: str, re
 @pytest.mark.parametrize(
     ("data", "helps"), [(b"M\xfcller", True), (b"a\0", True), ("a".encode("utf-16"), False)]
 )
-def test_another_way_out_is_told_where_it_helps(data: bytes, helps: bool) -> None:
+def test_another_way_out_is_told_where_it_helps(data, helps):
     with pytest.raises(DataError) as caught:
         list(decode_lines(io.BytesIO(data), "text", way_out=", or else"))
     assert str(caught.value).endswith(", or else") == helps
 
 
-def test_lines_before_a_bad_one_are_given() -> None:
+def test_lines_before_a_bad_one_are_given():
     reader = decode_lines(io.BytesIO(b"eins\nzwei\n\xff\nvier\n"), "text")
     assert [next(reader), next(reader)] == ["eins", "zwei"]
     with pytest.raises(DataError, match="text:3: byte 1"):
         next(reader)
 
 
-def test_line_numbers_count_over_blocks() -> None:
+def test_line_numbers_count_over_blocks():
     good = "ein Satz, der sich wiederholt\r\n" * 100_000
     assert refusal(good.encode() + b"\xff").startswith("text:100001: byte 1")
     assert refusal(good.encode() + b"x\0").startswith("text:100001: byte 2")
 
 
 @given(st.binary(), st.integers(min_value=1, max_value=5))
-def test_any_bytes_give_the_lines_of_the_rules_or_one_clear_error(data: bytes, size: int) -> None:
+def test_any_bytes_give_the_lines_of_the_rules_or_one_clear_error(data, size):
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
@@ -160,14 +160,14 @@ def test_any_bytes_give_the_lines_of_the_rules_or_one_clear_error(data: bytes, s
 
 
 @given(st.lists(st.text(st.characters(exclude_characters="\0\n\r", codec="utf-8"))))
-def test_n_lines_in_give_n_lines_out(lines: list[str]) -> None:
+def test_n_lines_in_give_n_lines_out(lines):
     text = "".join(line + "\n" for line in lines)
     if text.startswith("\ufeff"):
         text = "\ufeff" + text
     assert decode(text.encode()) == lines
 
 
-def test_a_line_is_given_as_soon_as_it_is_there() -> None:
+def test_a_line_is_given_as_soon_as_it_is_there():
     read_end, write_end = os.pipe()
     with open(read_end, "rb") as stream, open(write_end, "wb", buffering=0) as sink:
         reader = decode_lines(stream, "pipe")
@@ -178,7 +178,7 @@ def test_a_line_is_given_as_soon_as_it_is_there() -> None:
 
 
 @pytest.mark.parametrize("suffix", ["", *COMPRESSORS, ".GZ"])
-def test_archives_read_like_plain_files(tmp_path: Path, suffix: str) -> None:
+def test_archives_read_like_plain_files(tmp_path, suffix):
     path = tmp_path / f"text{suffix}"
     data = TEXT.encode()
     # Two members one after the other, as `cat a.gz b.gz` makes them.
@@ -189,7 +189,7 @@ def test_archives_read_like_plain_files(tmp_path: Path, suffix: str) -> None:
 
 @pytest.mark.parametrize("suffix", COMPRESSORS)
 @pytest.mark.parametrize("damage", ["cut", "changed", "other", "empty"])
-def test_damaged_archives_are_refused_by_name(tmp_path: Path, suffix: str, damage: str) -> None:
+def test_damaged_archives_are_refused_by_name(tmp_path, suffix, damage):
     packed = COMPRESSORS[suffix](TEXT.encode())
     middle = len(packed) // 2
     data = {
@@ -208,7 +208,7 @@ def test_damaged_archives_are_refused_by_name(tmp_path: Path, suffix: str, damag
 
 
 @pytest.mark.parametrize("suffix", ["", *COMPRESSORS])
-def test_missing_files_and_folders_are_named(tmp_path: Path, suffix: str) -> None:
+def test_missing_files_and_folders_are_named(tmp_path, suffix):
     path = tmp_path / f"missing{suffix}"
     with pytest.raises(DataError, match="no such file"):
         list(read_lines(path))
@@ -221,9 +221,7 @@ def test_missing_files_and_folders_are_named(tmp_path: Path, suffix: str) -> Non
         list(read_lines(inside / f"below{suffix}"))
 
 
-def test_a_missing_relative_path_is_named_with_its_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_relative_path_is_named_with_its_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(DataError) as caught:
         list(read_lines(Path("train.en")))
@@ -231,7 +229,7 @@ def test_a_missing_relative_path_is_named_with_its_folder(
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_a_file_without_permission_is_named(tmp_path: Path) -> None:
+def test_a_file_without_permission_is_named(tmp_path):
     path = tmp_path / "secret"
     path.write_text("text")
     path.chmod(0)
@@ -239,12 +237,12 @@ def test_a_file_without_permission_is_named(tmp_path: Path) -> None:
         list(read_lines(path))
 
 
-def test_a_name_with_nul_is_refused() -> None:
+def test_a_name_with_nul_is_refused():
     with pytest.raises(DataError, match="not a file name"):
         open_binary(Path("a\0b"))
 
 
-def test_a_very_long_line_is_read_and_an_endless_one_refused(tmp_path: Path) -> None:
+def test_a_very_long_line_is_read_and_an_endless_one_refused(tmp_path):
     path = tmp_path / "long"
     path.write_text("ä" * 3_000_000 + "\nkurz\n", encoding="utf-8")
     assert [len(line) for line in read_lines(path)] == [3_000_000, 4]
@@ -258,7 +256,7 @@ def test_a_very_long_line_is_read_and_an_endless_one_refused(tmp_path: Path) -> 
         next(reader)
 
 
-def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
+def test_memory_does_not_grow_with_the_file(tmp_path):
     path = tmp_path / "text.gz"
     path.write_bytes(gzip.compress(TEXT.encode() * 50, compresslevel=1))
     tracemalloc.start()

@@ -73,7 +73,7 @@ any_text = st.text(st.characters(codec="utf-8")) | st.lists(fragments).map("".jo
 class TestEncoding:
     @pytest.mark.parametrize("kind", TYPES)
     @given(text=any_text)
-    def test_decoding_gives_the_same_text_back(self, kind: Type, text: str) -> None:
+    def test_decoding_gives_the_same_text_back(self, kind, text):
         tokenizer = trained(kind)
         assert tokenizer.decode(tokenizer.encode(text)) == text
         assert tokenizer.encode_batch([text, "Haus", text]) == [
@@ -84,7 +84,7 @@ class TestEncoding:
 
     @pytest.mark.parametrize("kind", TYPES)
     @given(text=st.text())
-    def test_no_string_fails_and_no_text_becomes_a_special_id(self, kind: Type, text: str) -> None:
+    def test_no_string_fails_and_no_text_becomes_a_special_id(self, kind, text):
         # st.text() has lone surrogates, which no file can hold.
         ids = trained(kind).encode(text)
         assert not {PAD_ID, UNK_ID, BOS_ID, EOS_ID} & set(ids)
@@ -92,27 +92,27 @@ class TestEncoding:
         assert not {PAD_ID, BOS_ID, EOS_ID} & set(ids)
 
     @pytest.mark.parametrize("text", ["<s>", "</s>", "<pad>", "<unk>", "<0x41>", "x</s>y", "▁"])
-    def test_names_of_symbols_in_text_are_text(self, tokenizer: Tokenizer, text: str) -> None:
+    def test_names_of_symbols_in_text_are_text(self, tokenizer, text):
         ids = tokenizer.encode(text)
         assert min(ids) > EOS_ID
         assert tokenizer.byte_ids[0x41] not in ids
         assert tokenizer.decode(ids) == text
 
-    def test_spaces_at_the_ends_and_in_a_row_stay(self, tokenizer: Tokenizer) -> None:
+    def test_spaces_at_the_ends_and_in_a_row_stay(self, tokenizer):
         for text in ("", " ", "  ", " Haus", "Haus ", "Haus  Baum", "\u00a0Haus\u202f!"):
             assert tokenizer.decode(tokenizer.encode(text)) == text
         assert tokenizer.encode("") == []
 
-    def test_characters_that_usual_normalisation_breaks_stay(self, tokenizer: Tokenizer) -> None:
+    def test_characters_that_usual_normalisation_breaks_stay(self, tokenizer):
         # Sinhala and emoji with zero-width joiner, a decomposed letter, a ligature, a soft hyphen.
         for text in ("ක්‍ෂ", "👩‍👩‍👧", "e\u0301", "ﬁ", "Wasser\u00adfall", "\ufeff", "\u061c"):
             assert tokenizer.decode(tokenizer.encode(text)) == text
 
-    def test_lone_surrogates_become_the_replacement_character(self, tokenizer: Tokenizer) -> None:
+    def test_lone_surrogates_become_the_replacement_character(self, tokenizer):
         assert tokenizer.decode(tokenizer.encode("Haus\ud800")) == "Haus\ufffd"
         assert tokenizer.decode(tokenizer.encode("\ud83d\ude00")) == "😀"
 
-    def test_unknown_characters_are_bytes_or_unk(self) -> None:
+    def test_unknown_characters_are_bytes_or_unk(self):
         tokenizer = trained("bpe")
         assert tokenizer.pieces(tokenizer.encode("ß"))[-2:] == ["<0xC3>", "<0x9F>"]
         assert tokenizer.byte_ids[0xC3] in tokenizer.encode("ß")
@@ -121,25 +121,23 @@ class TestEncoding:
         assert plain.encode("ß")[-1] == UNK_ID
         assert "\u2047" in plain.decode(plain.encode("ß"))
 
-    def test_user_symbols_are_single_pieces(self, tokenizer: Tokenizer) -> None:
+    def test_user_symbols_are_single_pieces(self, tokenizer):
         for symbol in ("<2de>", "a,b"):
             ids = tokenizer.encode(f"Haus{symbol} Baum")
             assert tokenizer.pieces(ids).count(symbol) == 1
             assert tokenizer.decode(ids) == f"Haus{symbol} Baum"
 
-    def test_special_ids_are_left_out_of_text(self, tokenizer: Tokenizer) -> None:
+    def test_special_ids_are_left_out_of_text(self, tokenizer):
         ids = tokenizer.encode("Haus Baum")
         padded = [BOS_ID, *ids, EOS_ID, PAD_ID, PAD_ID]
         assert tokenizer.decode(padded) == "Haus Baum"
         assert tokenizer.decode(np.array(padded, dtype=np.uint16)) == "Haus Baum"  # type: ignore[arg-type]
         assert tokenizer.pieces([0, 1, 2, 3]) == ["<pad>", "<unk>", "<s>", "</s>"]
 
-    def test_bytes_that_are_not_utf8_become_the_replacement_character(
-        self, tokenizer: Tokenizer
-    ) -> None:
+    def test_bytes_that_are_not_utf8_become_the_replacement_character(self, tokenizer):
         assert tokenizer.decode([tokenizer.byte_ids[0xFF]]) == "\ufffd"
 
-    def test_an_id_outside_the_vocabulary_is_an_error(self, tokenizer: Tokenizer) -> None:
+    def test_an_id_outside_the_vocabulary_is_an_error(self, tokenizer):
         with pytest.raises(IndexError):
             tokenizer.decode([tokenizer.vocab_size])
 
@@ -148,9 +146,7 @@ class TestSampling:
     @pytest.mark.parametrize("kind", TYPES)
     @settings(deadline=None)
     @given(text=any_text, seed=st.integers(0, 2**32), strength=st.floats(0, 0.99))
-    def test_samples_decode_to_the_same_text(
-        self, kind: Type, text: str, seed: int, strength: float
-    ) -> None:
+    def test_samples_decode_to_the_same_text(self, kind, text, seed, strength):
         tokenizer = trained(kind)
         ids = tokenizer.encode(text)
         sampled = tokenizer.sample(ids, np.random.default_rng(seed), strength=strength)
@@ -160,21 +156,21 @@ class TestSampling:
         if strength == 0:
             assert sampled == ids
 
-    def test_dropout_of_almost_nothing_is_the_encoder_of_sentencepiece(self) -> None:
+    def test_dropout_of_almost_nothing_is_the_encoder_of_sentencepiece(self):
         tokenizer = trained("bpe")
         rng = np.random.default_rng(0)
         for line in [*corpus(), "", "▁", "  x  ", "<2de>", "Hausßbau", "Häuser" * 200]:
             ids = tokenizer.encode(line)
             assert tokenizer.sample(ids, rng, strength=1e-12) == ids
 
-    def test_a_sharp_unigram_sample_is_the_encoder_of_sentencepiece(self) -> None:
+    def test_a_sharp_unigram_sample_is_the_encoder_of_sentencepiece(self):
         tokenizer = trained("unigram")
         rng = np.random.default_rng(0)
         for line in [*corpus(), "", "▁", "<2de>", "Hausßbau"]:
             ids = tokenizer.encode(line)
             assert tokenizer.sample(ids, rng, strength=1e6) == ids
 
-    def test_much_dropout_leaves_characters(self) -> None:
+    def test_much_dropout_leaves_characters(self):
         tokenizer = trained("bpe")
         ids = tokenizer.encode("Wasserfall")
         rng = np.random.default_rng(0)
@@ -182,7 +178,7 @@ class TestSampling:
             "▁Wasserfall"
         )
 
-    def test_dropout_follows_algorithm_1_of_provilkov(self) -> None:
+    def test_dropout_follows_algorithm_1_of_provilkov(self):
         # The algorithm as the paper states it, with all draws made anew before each merge.
         scores = {"ab": -1.0, "bc": -2.0, "cd": -3.0, "abc": -4.0, "abcd": -5.0}
         names = [*"abcd", *scores]
@@ -217,7 +213,7 @@ class TestSampling:
             # Five standard deviations of the difference of two counts.
             assert abs(actual[cut] - count) < 5 * math.sqrt(2 * count), cut
 
-    def test_unigram_cuts_have_the_probabilities_of_kudo(self) -> None:
+    def test_unigram_cuts_have_the_probabilities_of_kudo(self):
         scores = {"a": -1.0, "b": -1.5, "c": -2.0, "ab": -2.2, "bc": -2.4, "abc": -3.9}
         ids = {piece: i for i, piece in enumerate(scores)}
         alpha = 0.5
@@ -236,14 +232,14 @@ class TestSampling:
             mean = num_draws * weight / sum(weights)
             assert abs(actual[cut] - mean) < 5 * math.sqrt(mean), cut
 
-    def test_words_with_characters_that_have_no_piece_stay_as_they_are(self) -> None:
+    def test_words_with_characters_that_have_no_piece_stay_as_they_are(self):
         word = ("axb", (7,))
         rng = np.random.default_rng(0)
         ids = {"a": 0, "b": 1}
         assert BpeDropout({}, ids).sample([word], rng, strength=0.5) == [7]
         assert UnigramSampling({"a": -1, "b": -1}, ids).sample([word], rng, strength=0.5) == [7]
 
-    def test_words_begin_at_spaces(self) -> None:
+    def test_words_begin_at_spaces(self):
         pieces = [None, "▁Ha", "us", "▁", "▁Baum"]
         assert split_words([1, 2, 3, 0, 2, 4, 0, 0], pieces) == [
             ("▁Haus", (1, 2)),
@@ -255,12 +251,12 @@ class TestSampling:
             ("", (0,)),
         ]
 
-    def test_long_text_without_spaces_is_no_trouble(self, tokenizer: Tokenizer) -> None:
+    def test_long_text_without_spaces_is_no_trouble(self, tokenizer):
         ids = tokenizer.encode("Wasserfall" * 2_000)
         sampled = tokenizer.sample(ids, np.random.default_rng(0), strength=0.6)
         assert tokenizer.decode(sampled) == "Wasserfall" * 2_000
 
-    def test_a_model_with_one_cut_only_samples_that(self, tmp_path: Path) -> None:
+    def test_a_model_with_one_cut_only_samples_that(self, tmp_path):
         path = write_model(tmp_path / "x.model", model_type="char", vocab_size=40)
         tokenizer = Tokenizer.load(path)
         ids = tokenizer.encode("Haus Baum")
@@ -298,21 +294,19 @@ def number_after(words: str, error: Exception) -> int:
 
 
 class TestTraining:
-    def test_equal_lines_give_an_equal_model(self) -> None:
+    def test_equal_lines_give_an_equal_model(self):
         for kind in TYPES:
             again = train_tokenizer(
                 [iter(corpus())], type=kind, vocab_size=SIZES[kind], user_symbols=["<2de>", "a,b"]
             )
             assert again.fingerprint() == trained(kind).fingerprint()
 
-    def test_vocabulary_has_exactly_the_size_and_ids_asked_for(self, tokenizer: Tokenizer) -> None:
+    def test_vocabulary_has_exactly_the_size_and_ids_asked_for(self, tokenizer):
         assert tokenizer.vocab_size in SIZES.values()
         assert len(tokenizer.byte_ids) == 256
         assert (PAD_ID, UNK_ID, BOS_ID, EOS_ID) == (0, 1, 2, 3)
 
-    def test_sentencepiece_writes_nothing_to_the_terminal(
-        self, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_sentencepiece_writes_nothing_to_the_terminal(self, capfd, monkeypatch):
         monkeypatch.setattr(tokenizer_training.logger, "disabled", True)
         train_tokenizer([corpus()], type="bpe", vocab_size=390)
         with pytest.raises(DataError):
@@ -320,7 +314,7 @@ class TestTraining:
         assert capfd.readouterr() == ("", "")
 
     @pytest.mark.parametrize("kind", TYPES)
-    def test_a_size_beyond_the_data_is_refused_with_the_greatest_possible(self, kind: Type) -> None:
+    def test_a_size_beyond_the_data_is_refused_with_the_greatest_possible(self, kind):
         with pytest.raises(DataError) as caught:
             train_tokenizer([corpus()], type=kind, vocab_size=100_000)
         assert "vocabulary larger than the data allows" in str(caught.value)
@@ -331,9 +325,7 @@ class TestTraining:
             train_tokenizer([corpus()], type=kind, vocab_size=greatest + 1)
 
     @pytest.mark.parametrize("kind", TYPES)
-    def test_a_size_below_the_characters_is_refused_with_the_smallest_possible(
-        self, kind: Type
-    ) -> None:
+    def test_a_size_below_the_characters_is_refused_with_the_smallest_possible(self, kind):
         with pytest.raises(DataError) as caught:
             train_tokenizer([corpus()], type=kind, vocab_size=270)
         assert "vocabulary too small" in str(caught.value)
@@ -342,7 +334,7 @@ class TestTraining:
         with pytest.raises(DataError, match="vocabulary too small"):
             train_tokenizer([corpus()], type=kind, vocab_size=smallest - 1)
 
-    def test_a_size_below_symbols_and_bytes_is_refused(self) -> None:
+    def test_a_size_below_symbols_and_bytes_is_refused(self):
         with pytest.raises(DataError, match=r"vocab_size is 260, .* take 260"):
             train_tokenizer([corpus()], type="bpe", vocab_size=260)
         with pytest.raises(DataError, match=r"vocab_size is 5, .* take 5"):
@@ -351,13 +343,13 @@ class TestTraining:
             )
 
     @pytest.mark.parametrize("lines", [[], [""], ["", "  ", "\u3000"]])
-    def test_no_text_is_refused(self, lines: list[str]) -> None:
+    def test_no_text_is_refused(self, lines):
         with pytest.raises(DataError, match="no text to train a tokenizer on"):
             train_tokenizer([lines], type="bpe", vocab_size=300)
 
     @pytest.mark.parametrize("lines", [["a"], ["▁"], ["\0"], ["\ud800"], ["</s>"], ["\t▅"]])
     @pytest.mark.parametrize("kind", TYPES)
-    def test_tiny_and_odd_text_is_refused_or_trained_on(self, kind: Type, lines: list[str]) -> None:
+    def test_tiny_and_odd_text_is_refused_or_trained_on(self, kind, lines):
         with pytest.raises(DataError, match="larger than the data allows") as caught:
             train_tokenizer([lines], type=kind, vocab_size=300)
         greatest = number_after("set tokenizer.vocab_size to ", caught.value)
@@ -376,15 +368,15 @@ class TestTraining:
             (["x", "y", "x"], "twice"),
         ],
     )
-    def test_user_symbols_that_cannot_be_are_refused(self, symbols: list[str], reason: str) -> None:
+    def test_user_symbols_that_cannot_be_are_refused(self, symbols, reason):
         with pytest.raises(ConfigError, match=f"tokenizer.user_symbols: .*{reason}"):
             train_tokenizer([corpus()], type="bpe", vocab_size=390, user_symbols=symbols)
 
-    def test_a_coverage_that_sentencepiece_does_not_know_is_refused(self) -> None:
+    def test_a_coverage_that_sentencepiece_does_not_know_is_refused(self):
         with pytest.raises(ConfigError, match=r"tokenizer\.character_coverage: expected 0\.98"):
             train_tokenizer([corpus()], type="bpe", vocab_size=390, character_coverage=0.95)
 
-    def test_less_coverage_leaves_rare_characters_to_bytes(self) -> None:
+    def test_less_coverage_leaves_rare_characters_to_bytes(self):
         lines = [*corpus(), "\u1234"]
         for coverage, has_piece in ((1.0, True), (0.9995, False)):
             tokenizer = train_tokenizer(
@@ -392,7 +384,7 @@ class TestTraining:
             )
             assert ("\u1234" in tokenizer.pieces(tokenizer.encode("\u1234"))) == has_piece
 
-    def test_long_lines_are_used_up_to_a_limit(self, caplog: pytest.LogCaptureFixture) -> None:
+    def test_long_lines_are_used_up_to_a_limit(self, caplog):
         long = "ж" * 100 + " " + "ф " * MAX_LINE_CHARS + "ю"
         with caplog.at_level(logging.INFO):
             tokenizer = train_tokenizer([[*corpus(), long]], type="bpe", vocab_size=390)
@@ -403,18 +395,14 @@ class TestTraining:
             in caplog.text
         )
 
-    def test_a_sample_too_large_for_memory_is_thinned_with_a_warning(
-        self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-    ) -> None:
+    def test_a_sample_too_large_for_memory_is_thinned_with_a_warning(self, monkeypatch, caplog):
         monkeypatch.setattr(tokenizer_training, "MAX_SAMPLE_CHARS", 10_000)
         train_tokenizer([corpus()], type="bpe", vocab_size=330)
         [warning] = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
         assert "of 600 sampled lines" in warning
         assert "tokenizer.num_sample_lines" in warning
 
-    def test_a_signal_meanwhile_is_no_error_of_the_text(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_signal_meanwhile_is_no_error_of_the_text(self, monkeypatch):
         lines = corpus()
 
         def interrupted(line: str) -> bytes:
@@ -426,7 +414,7 @@ class TestTraining:
         with pytest.raises(KeyboardInterrupt):
             train_tokenizer([lines], type="bpe", vocab_size=390)
 
-    def test_joint_and_separate_vocabularies(self) -> None:
+    def test_joint_and_separate_vocabularies(self):
         src, tgt = ["aaa bbb aab"] * 5, ["xxx yyy xxy"] * 5
         joint = train_tokenizers(src, tgt, joint=True, type="bpe", vocab_size=270)
         assert joint.joint
@@ -439,23 +427,23 @@ class TestTraining:
 
 
 class TestSampleOfLines:
-    def test_every_line_is_as_likely_as_any_other(self) -> None:
+    def test_every_line_is_as_likely_as_any_other(self):
         lines = [str(i) for i in range(20)]
         counts = Counter(line for seed in range(4000) for line in sample_lines(lines, 5, seed=seed))
         # Each is drawn with probability 1/4: 1000 +- 27.
         assert all(860 < counts[line] < 1140 for line in lines), counts
 
-    def test_blank_lines_do_not_count_and_few_lines_are_all_taken(self) -> None:
+    def test_blank_lines_do_not_count_and_few_lines_are_all_taken(self):
         assert sample_lines(["", "a", " ", "b"], 5, seed=1) == ["a", "b"]
 
-    def test_equal_seeds_draw_equal_lines(self) -> None:
+    def test_equal_seeds_draw_equal_lines(self):
         lines = [str(i) for i in range(1000)]
         assert sample_lines(lines, 10, seed=1) == sample_lines(iter(lines), 10, seed=1)
         assert sample_lines(lines, 10, seed=1) != sample_lines(lines, 10, seed=2)
 
 
 class TestFiles:
-    def test_saved_tokenizers_are_the_same_when_loaded(self, tmp_path: Path) -> None:
+    def test_saved_tokenizers_are_the_same_when_loaded(self, tmp_path):
         bpe, unigram = trained("bpe"), trained("unigram")
         for tokenizers, files in (
             (Tokenizers(bpe, unigram), ["src.model", "tgt.model"]),
@@ -469,12 +457,12 @@ class TestFiles:
             assert loaded.tgt.type == tokenizers.tgt.type
             assert loaded.tgt.encode("Häuser") == tokenizers.tgt.encode("Häuser")
 
-    def test_fingerprints_tell_models_and_sides_apart(self) -> None:
+    def test_fingerprints_tell_models_and_sides_apart(self):
         bpe, unigram = trained("bpe"), trained("unigram")
         pairs = [(bpe, bpe), (unigram, unigram), (bpe, unigram), (unigram, bpe)]
         assert len({Tokenizers(*pair).fingerprint() for pair in pairs}) == 4
 
-    def test_tokenizers_go_to_other_processes(self) -> None:
+    def test_tokenizers_go_to_other_processes(self):
         bpe = trained("bpe")
         bpe.sample(bpe.encode("Haus"), np.random.default_rng(0), strength=0.5)
         copy = pickle.loads(pickle.dumps(Tokenizers(bpe, bpe)))
@@ -485,15 +473,13 @@ class TestFiles:
         "data",
         [b"", b"\0", b"\n", b"hello world" * 100, b"\x0a\xff\xff\xff\xff\xff\xff", b"\x1a\0\x12\0"],
     )
-    def test_files_that_are_no_models_are_refused_by_name(
-        self, tmp_path: Path, data: bytes
-    ) -> None:
+    def test_files_that_are_no_models_are_refused_by_name(self, tmp_path, data):
         path = tmp_path / "joint.model"
         path.write_bytes(data)
         with pytest.raises(DataError, match=r"joint\.model: not a (whole|sound) SentencePiece"):
             Tokenizer.load(path)
 
-    def test_models_cut_anywhere_are_refused(self, tmp_path: Path) -> None:
+    def test_models_cut_anywhere_are_refused(self, tmp_path):
         whole = tmp_path / "whole.model"
         trained("bpe").save(whole)
         data = whole.read_bytes()
@@ -509,9 +495,7 @@ class TestFiles:
     @settings(max_examples=100, deadline=None)
     @example(place=0.9425701212767849, byte=9)  # a length inside the record of a piece
     @given(place=st.floats(0, 1, exclude_max=True), byte=st.integers(0, 255))
-    def test_a_changed_byte_gives_an_error_or_a_working_tokenizer(
-        self, place: float, byte: int
-    ) -> None:
+    def test_a_changed_byte_gives_an_error_or_a_working_tokenizer(self, place, byte):
         data = bytearray(trained("bpe")._model)
         data[int(place * len(data))] = byte
         try:
@@ -535,8 +519,8 @@ class TestFiles:
         ],
     )
     def test_a_model_with_other_ids_cuts_and_joins_as_sentencepiece_does(
-        self, tmp_path: Path, kind: Type, byte_fallback: bool, options: dict[str, object]
-    ) -> None:
+        self, tmp_path, kind, byte_fallback, options
+    ):
         path = write_foreign_model(
             tmp_path / "spm.model", model_type=kind, byte_fallback=byte_fallback, **options
         )
@@ -564,16 +548,14 @@ class TestFiles:
             1 if theirs.bos_id() < 0 else 0
         )
 
-    def test_a_file_too_large_for_a_tokenizer_is_not_read(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_file_too_large_for_a_tokenizer_is_not_read(self, tmp_path, monkeypatch):
         path = tmp_path / "joint.model"
         path.write_bytes(bytes(1001))
         monkeypatch.setattr(tokenizer_module, "MAX_MODEL_BYTES", 1000)
         with pytest.raises(DataError, match="more than 1,000 bytes"):
             Tokenizer.load(path)
 
-    def test_missing_tokenizers_are_named(self, tmp_path: Path) -> None:
+    def test_missing_tokenizers_are_named(self, tmp_path):
         with pytest.raises(DataError, match="no such folder"):
             Tokenizers.load(tmp_path / "missing")
         with pytest.raises(DataError, match=r"no tokenizer here: expected joint\.model"):
@@ -589,7 +571,7 @@ class TestFiles:
         with pytest.raises(DataError, match=r"joint\.model: cannot be read: is a directory"):
             Tokenizers.load(tmp_path)
 
-    def test_a_model_of_others_works_with_its_own_rules(self, tmp_path: Path) -> None:
+    def test_a_model_of_others_works_with_its_own_rules(self, tmp_path):
         path = write_model(tmp_path / "x.model", model_type="bpe", vocab_size=120)
         tokenizer = Tokenizer.load(path)
         assert tokenizer.byte_ids == []
