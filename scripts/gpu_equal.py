@@ -1,4 +1,4 @@
-"""Whether a device computes what the definitions say: attention, the loss, a whole model, AMP.
+"""Equality of a device with the definitions: attention, a whole model, mixed precision.
 
 The reference is the plain formula in float64 on the CPU, written out here.
 """
@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from gpu_peers import DTYPES
 from gpu_workload import BASE, made_up_pairs
 from torch import Tensor
@@ -24,7 +23,6 @@ from transformer_mt.nn.kernels.flex import attend_flex, flex_kernel_for
 from transformer_mt.nn.kernels.padded import attend_padded
 from transformer_mt.nn.kernels.short_attention import attend_one_by_one, has_triton
 from transformer_mt.nn.kernels.varlen import attend_varlen
-from transformer_mt.nn.loss import label_smoothed_linear_cross_entropy
 from transformer_mt.nn.masks import AttentionMask
 from transformer_mt.nn.patterns import Pattern, fixed, strided
 from transformer_mt.packing import Segments
@@ -158,40 +156,6 @@ def _plain_attention(
         seen = pattern.seen(places, places, num_heads=q.shape[1])
         scores = scores.masked_fill(~seen, -math.inf)
     return torch.einsum("hts,shk->thk", scores.softmax(-1), v)
-
-
-def compare_loss(device: torch.device, *, num_tokens: int, vocab_size: int) -> dict[str, object]:
-    """Compare value and gradients of the label-smoothed loss, computed in chunks, in all types."""
-    rng = np.random.default_rng(4)
-    width = 64
-    hidden = torch.from_numpy(rng.standard_normal((num_tokens, width)))
-    weight = torch.from_numpy(rng.standard_normal((vocab_size, width)) * width**-0.5)
-    targets = torch.from_numpy(rng.integers(0, vocab_size, num_tokens))
-
-    def reference(h: Tensor, w: Tensor) -> Tensor:
-        """Return torch's loss."""
-        return F.cross_entropy(h @ w.T, targets, label_smoothing=0.1, reduction="mean")[None]
-
-    def ours(h: Tensor, w: Tensor) -> Tensor:
-        """Return our loss, in chunks."""
-        loss, _ = label_smoothed_linear_cross_entropy(
-            h,
-            w,
-            None,
-            targets.to(device),
-            label_smoothing=0.1,
-            chunk_tokens=max(1, num_tokens // 3),
-        )
-        return (loss / num_tokens)[None]
-
-    ones = torch.ones(1, dtype=torch.float64)
-    errors = {
-        precision: _largest_error(
-            ours, reference, [hidden, weight, ones], device=device, precision=precision
-        )
-        for precision in _precisions(device)
-    }
-    return _judged("loss", errors)
 
 
 def compare_model(device: torch.device) -> dict[str, object]:

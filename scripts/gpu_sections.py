@@ -15,7 +15,6 @@ from gpu_equal import (
     DifferenceError,
     compare_amp,
     compare_attention,
-    compare_loss,
     compare_model,
 )
 from gpu_peers import is_installed
@@ -93,12 +92,6 @@ def check_attention(check: Check) -> Results:
     return compare_attention(check.device, head_dim=64, lengths=4 if check.dry_run else 64)
 
 
-def check_loss(check: Check) -> Results:
-    """The loss in chunks equals its definition."""
-    size = 10 if check.dry_run else 10_000
-    return compare_loss(check.device, num_tokens=4 + size // 10, vocab_size=30 + size)
-
-
 def check_model(check: Check) -> Results:
     """A whole model has the loss and the gradient of float64."""
     return compare_model(check.device)
@@ -166,7 +159,6 @@ def _run_tmt(command: list[str], log_path: Path) -> str:
 SECTIONS = (
     Section("machine", 15, describe_machine),
     Section("attention", 15, check_attention),
-    Section("loss", 10, check_loss),
     Section("model", 15, check_model),
     Section("amp", 40, check_amp),
     Section("attention, short sentences", 25, measure_short_attention),

@@ -24,7 +24,6 @@ from gpu_workload import (
     made_up_pairs,
     time_translations,
     time_updates,
-    training_flops,
 )
 
 from transformer_mt.benchmarks.machine import reset_peak_memory
@@ -32,6 +31,7 @@ from transformer_mt.data.batch_stream import BatchStream
 from transformer_mt.data.mixture import Mixture
 from transformer_mt.models.build import build_model
 from transformer_mt.models.compilation import compile_steps
+from transformer_mt.models.costs import count_costs
 from transformer_mt.models.seq2seq import Seq2Seq
 from transformer_mt.nn.dropout import Dropout
 from transformer_mt.nn.kernels.choice import Way, both_passes, made_up, seconds_of
@@ -87,7 +87,10 @@ def measure_training(
         )
     if check.device.type == "cuda" and not updater.gradients.with_loss.compiled:
         raise RuntimeError("torch.compile failed, so this is not what users get: see the warning")
-    flops = training_flops(settings, vocab_size=workload.vocab_size, pairs=pairs)
+    with torch.device("meta"):
+        costs = count_costs(build_model(settings, **vocab_sizes), length=1)
+    # Products with weights, for a target token and its share of the source tokens.
+    flops = costs.target + costs.source * pairs.num_src_tokens / pairs.num_tgt_tokens
     rate = flops * results["tokens_per_second"]
     return results | {
         "precision": workload.precision,

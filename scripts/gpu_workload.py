@@ -194,24 +194,6 @@ def time_translations(
     }
 
 
-def training_flops(settings: TransformerSettings, *, vocab_size: int, pairs: TokenPairs) -> float:
-    """Return the floating-point operations of training on a target token, on average.
-
-    Counted are matrix products alone, forward once and backward twice: projections, feed-forward
-    blocks, attention (a causal one in full) and the output layer.
-    """
-    d, ff = settings.d_model, settings.d_ff
-    num_encoder, num_decoder = settings.num_encoder_layers, settings.num_decoder_layers
-    lengths = pairs.lengths(np.arange(len(pairs))).astype(np.float64)
-    src, tgt = lengths[:, 0], lengths[:, 1]
-    feed_forward = 2 * d * ff
-    of_src = num_encoder * (4 * d * d + feed_forward) + num_decoder * 2 * d * d
-    of_tgt = num_decoder * (6 * d * d + feed_forward) + vocab_size * d
-    attention = 2 * d * (num_encoder * src * src + num_decoder * (tgt * tgt + tgt * src))
-    forward = 2 * (of_src * src.sum() + of_tgt * tgt.sum() + attention.sum())
-    return float(3 * forward / tgt.sum())
-
-
 def matrix_rate(device: torch.device, *, size: int, dtype: torch.dtype, seconds: float) -> float:
     """Measure this machine's rate of square matrix products, in FLOP/s: the best of the passes."""
     a, b = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))

@@ -1,6 +1,5 @@
-"""What comparisons with other programs share: runs in turn, the load of others, results, tables."""
+"""Shared parts of the comparisons with other programs: turns, load, results, tables."""
 
-import argparse
 import contextlib
 import importlib.metadata
 import json
@@ -63,27 +62,6 @@ def peak_memory_bytes(process: int | str = "self") -> int | None:
         return None
     found = re.search(r"VmHWM:\s*(\d+) kB", status)
     return int(found[1]) * 1024 if found else None
-
-
-def add_python_options(parser: argparse.ArgumentParser, engines: Iterable[str]) -> None:
-    """Add an option to name the interpreter of each engine that wants one of its own."""
-    for engine in engines:
-        help_text = f"interpreter that has {engine}"
-        parser.add_argument(_python_option(engine), type=Path, metavar="PATH", help=help_text)
-
-
-def python_of(engine: str, options: argparse.Namespace) -> Path | Run:
-    """Return the interpreter that was named for an engine; else the run that tells of its absence.
-
-    A link to an interpreter stays one, for it tells where the packages are.
-    """
-    option = _python_option(engine)
-    path: Path | None = getattr(options, option.removeprefix("--").replace("-", "_"))
-    return {"error": f"{NOT_INSTALLED}: no {option}"} if path is None else path.absolute()
-
-
-def _python_option(engine: str) -> str:
-    return f"--{engine.replace(' ', '').lower()}-python"
 
 
 def in_checkout(path: str) -> str:

@@ -1,7 +1,6 @@
 """Beam search of other programs with our weights, measured as `tmt bench decode` measures ours.
 
-A process for each: `decode_engines.py ENGINE --model DIR ...` prints one JSON object. The toolkits'
-run in interpreters of their own, where pydantic, PyYAML and sentencepiece have to be, too.
+A process for each: `decode_engines.py ENGINE --model DIR ...` prints one JSON object.
 """
 
 import argparse
@@ -15,7 +14,6 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # for the toolkits' interpreters
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from comparison import Run, mistake_as_error, peak_memory_bytes
@@ -107,25 +105,22 @@ def _thread_choices(setups: Sequence[Setup], chosen: Setup) -> list[Setup]:
     return [choice for i, choice in enumerate(choices) if choice not in choices[:i]] or [chosen]
 
 
-def convert(engine: str, model: Path, directory: Path) -> Run:
-    """Write a bundle in the format of an engine; there is nothing to report."""
+def convert(model: Path, directory: Path) -> Run:
+    """Write a bundle in the format of CTranslate2; there is nothing to report."""
     from peer_models import plain_transformer, save_ctranslate2
-    from toolkit_models import save_eole, save_fairseq, save_joeynmt
 
     from transformer_mt.bundle import load_bundle
 
     settings = plain_transformer(load_config(model / "config.yaml").model)
     bundle = load_bundle(model)
     src, tgt = bundle.tokenizers.src, bundle.tokenizers.tgt
-    pieces = tgt.pieces(range(tgt.vocab_size))
-    if engine == "CTranslate2":
-        src_pieces = src.pieces(range(src.vocab_size))
-        save_ctranslate2(
-            bundle.model, settings, src_pieces=src_pieces, tgt_pieces=pieces, directory=directory
-        )
-    else:
-        save = {"Eole": save_eole, "Joey NMT": save_joeynmt, "fairseq": save_fairseq}[engine]
-        save(bundle.model, settings, pieces=pieces, directory=directory)
+    save_ctranslate2(
+        bundle.model,
+        settings,
+        src_pieces=src.pieces(range(src.vocab_size)),
+        tgt_pieces=tgt.pieces(range(tgt.vocab_size)),
+        directory=directory,
+    )
     return {}
 
 
@@ -157,7 +152,7 @@ def main(arguments: list[str] | None = None) -> int:
     add("--convert", action="store_true", help="write the model to --converted, and no more")
     options = parser.parse_args(arguments)
     if options.convert:
-        found = mistake_as_error(lambda: convert(options.engine, options.model, options.converted))
+        found = mistake_as_error(lambda: convert(options.model, options.converted))
     else:
         found = mistake_as_error(lambda: run(options))
     print(json.dumps(found))

@@ -2,17 +2,15 @@
 """Train the same model on the same sentences here and with others; compare speed and memory.
 
     scripts/get_corpus.py multi30k          (or, with a local copy: --from DIR)
-    .venv/bin/python scripts/bench/peers.py --eole-python PATH --joeynmt-python PATH
+    .venv/bin/python scripts/bench/peers.py
 
-Each run is a process of its own; the engines take turns. Ours is `tmt bench train`, once as it is
-by itself and once with what saves memory (see `lean_changes`). MarianMT and nn.Transformer are
-plain loops, as their users write them, over batches sorted by length and padded to the same token
-budget, collated beforehand; Seq2SeqTrainer groups sentences of similar length, as many to a batch
-as the budget holds on average. Eole, Joey NMT and fairseq are their own commands (see `toolkits`),
-each with an interpreter where it is installed. Same sentences, tokens, sizes, dropout and label
-smoothing for all. A run is appended to the file of results as soon as it is there, and the table is
-made of the whole file, so that a long comparison can be made in slices: call it again with other
-engines, sizes or precisions, or for more rounds.
+Each run is a process of its own; the engines take turns. Ours is `tmt bench train`, once with the
+default settings and once with those that save memory (see `lean_changes`). MarianMT and
+nn.Transformer are plain loops, as their users write them, over batches sorted by length and padded
+to the same token budget, collated beforehand. Same sentences, tokens, sizes, dropout and label
+smoothing for all. Each run is appended to the file of results, and the table is made of the whole
+file, so that a long comparison can be made in slices: call it again with other engines, sizes or
+precisions, or for more rounds.
 """
 
 import argparse
@@ -22,13 +20,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import toolkits
 from comparison import (
     NOT_INSTALLED,
     OURS,
     ROOT,
     Run,
-    add_python_options,
     add_run,
     good,
     has_failed,
@@ -37,14 +33,11 @@ from comparison import (
     median,
     mistake_as_error,
     num_runs,
-    others_load,
-    python_of,
     read_runs,
     run_child,
     say,
     turns,
     version,
-    with_threads,
 )
 
 from transformer_mt.config.loading import find_config, load_config
@@ -57,14 +50,9 @@ LEAN = f"{OURS} lean"
 """Ours with settings that save memory: small micro-batches, and in bf16 working weights in bf16."""
 LEAN_TOKENS = 1024
 """Target tokens of its micro-batches."""
-TRAINER = "Seq2SeqTrainer"
-ENGINES = {
-    **dict.fromkeys((OURS, LEAN, "MarianMT", "nn.Transformer", TRAINER), ("fp32", "bf16")),
-    **toolkits.PRECISIONS,
-}
-"""Which precisions they have on a CPU."""
-IN_PROCESS = ("MarianMT", "nn.Transformer", TRAINER)
-PACKAGES = {"MarianMT": "transformers", "nn.Transformer": "torch", TRAINER: "accelerate"}
+PEERS = {"MarianMT": "transformers", "nn.Transformer": "torch"}
+"""The other programs, and their packages."""
+ENGINES = (OURS, LEAN, *PEERS)
 TRANSFORMER = ("d_model", "d_ff", "num_heads", "num_encoder_layers", "num_decoder_layers")
 SIZES = {
     "tiny": ((128, 256, 4, 4, 4), 0.3),
@@ -95,72 +83,17 @@ def lean_changes(precision: str, max_tokens: int) -> list[str]:
 def measure_here(options: argparse.Namespace) -> Run:
     """Measure a peer in this process."""
     config = load_config(find_config(options.config), options.set)
-    if options.engine == TRAINER:
-        from trainer import measure_trainer
-
-        return measure_trainer(config, options.seconds)
     from peer_loops import measure_peer
 
     return measure_peer(options.engine, config, options.seconds)
 
 
-def run_toolkit(engine: str, options: argparse.Namespace, changes: Sequence[str]) -> Run:
-    """Measure a toolkit by its own command, with its own interpreter."""
-    python = python_of(engine, options)
-    if not isinstance(python, Path):
-        return python
-    from peer_models import plain_transformer
-
-    config = load_config(find_config(options.config), changes)
-    languages = (config.data.src_lang, config.data.tgt_lang)
-    folder = options.output.resolve().parent / "toolkits"
-    if not (folder / "vocabulary").exists():
-        command = [sys.executable, __file__, "--write-text", str(folder)]
-        run_child([*command, "--config", options.config], threads=options.threads)
-    command = toolkits.command_of(
-        engine,
-        python,
-        plain_transformer(config.model),
-        folder=folder,
-        languages=languages,
-        max_tokens=config.training.max_tokens,
-        precision=config.training.precision,
-    )
-    with others_load() as others:
-        run = toolkits.measure_command(
-            engine,
-            command,
-            log=folder / f"{engine.split()[0].lower()}.log",
-            seconds=options.seconds,
-            environment=with_threads(options.threads),
-        )
-    return {**run, "threads": options.threads, "other_cores": others[0] if others else None}
-
-
-def write_text(folder: Path, config_path: str) -> None:
-    """Write the sentences of a config for the toolkits."""
-    from transformer_mt.benchmarks.training import read_data
-
-    config = load_config(find_config(config_path), [])
-    data = read_data(config)
-    (corpus,) = data.mixture.corpora
-    pieces = data.tokenizers.tgt.pieces(range(data.tokenizers.tgt.vocab_size))
-    pairs = [corpus.pair(row) for row in range(len(corpus))]
-    sides = {
-        language: [" ".join(pieces[i] for i in pair[side][:-1]) for pair in pairs]  # without eos
-        for side, language in enumerate((config.data.src_lang, config.data.tgt_lang))
-    }
-    toolkits.write_text(folder, sides, pieces)
-
-
 def run_engine(engine: str, options: argparse.Namespace, changes: Sequence[str]) -> Run:
     """Measure an engine in a process of its own."""
-    if engine in toolkits.PRECISIONS:
-        return mistake_as_error(lambda: run_toolkit(engine, options, changes))
     command = [sys.executable, "-m", "transformer_mt", "--quiet", "bench", "train", "--json"]
     if engine not in (OURS, LEAN):
-        if importlib.util.find_spec(PACKAGES[engine]) is None:
-            return {"error": f"{NOT_INSTALLED}: {PACKAGES[engine]}"}
+        if importlib.util.find_spec(PEERS[engine]) is None:
+            return {"error": f"{NOT_INSTALLED}: {PEERS[engine]}"}
         command = [sys.executable, __file__, "--engine", engine]
     command += ["--config", options.config, "--seconds", str(options.seconds)]
     for change in changes:
@@ -214,7 +147,7 @@ def differences(runs: Sequence[Run]) -> list[str]:
 
 def _rank(group: tuple[tuple[str, str, str], list[Run]]) -> tuple[int, int, int]:
     size, precision, engine = group[0]
-    return list(SIZES).index(size), PRECISIONS.index(precision), list(ENGINES).index(engine)
+    return list(SIZES).index(size), PRECISIONS.index(precision), ENGINES.index(engine)
 
 
 def compare(options: argparse.Namespace) -> list[Run]:
@@ -225,7 +158,6 @@ def compare(options: argparse.Namespace) -> list[Run]:
         for size in options.sizes
         for precision in options.precisions
         for engine in options.engines
-        if precision in ENGINES[engine]
     ]
     for number, (size, precision, engine) in turns(contestants, options.rounds):
         changes = [*changes_of(size, precision, options.max_tokens), *options.set]
@@ -261,21 +193,15 @@ def main(arguments: list[str] | None = None) -> int:
     )
     add("--sizes", nargs="+", choices=list(SIZES), default=list(SIZES))
     add("--precisions", nargs="+", choices=PRECISIONS, default=list(PRECISIONS))
-    add("--engines", nargs="+", choices=list(ENGINES), default=list(ENGINES))
+    add("--engines", nargs="+", choices=ENGINES, default=list(ENGINES))
     add("--max-tokens", type=int, default=4096, help="of an update, either side")
     add("--rounds", type=int, default=3)
     add("--seconds", type=float, default=30, help="of each run, after a warm-up")
     add("--threads", type=int, default=num_processors())
     add("--set", action="append", default=[], metavar="PATH=VALUE", help="a setting for all")
-    add_python_options(parser, toolkits.PRECISIONS)
     add("--table", action="store_true", help="only print the table of the file of results")
-    add("--engine", choices=IN_PROCESS, help="measure this peer alone, here, with --config, --set")
-    add("--write-text", type=Path, metavar="DIR", help="write the toolkits' text, and no more")
+    add("--engine", choices=list(PEERS), help="measure this peer alone, here, with --config, --set")
     options = parser.parse_args(arguments)
-    if options.write_text is not None:
-        write_text(options.write_text, options.config)
-        print("{}")
-        return 0
     if options.engine is not None:
         print(json.dumps(mistake_as_error(lambda: measure_here(options))))
         return 0

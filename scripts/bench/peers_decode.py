@@ -4,9 +4,8 @@
     .venv/bin/python scripts/bench/peers_decode.py --model runs/multi30k_transformer
 
 Each run is a process of its own; the engines take turns. Ours is `tmt bench decode`; the others are
-Hugging Face `generate`, CTranslate2, and Eole, Joey NMT and fairseq where an interpreter that has
-them is named, all with copies of our weights, with text in and text out like ours, each in the
-fastest of the ways that `translators` knows for it: sentences at once, workers, kind of attention.
+Hugging Face `generate` and CTranslate2 with copies of our weights, text in and text out like ours,
+each in the fastest setup that `translators` knows: batch size, workers, kind of attention.
 A run is appended to the file of results as soon as it is there, and the table is made of the whole
 file, so that a long comparison can be made in slices: call it again with other engines, precisions,
 models or inputs, or for more rounds. Translations are compared with ours, too.
@@ -27,14 +26,12 @@ from comparison import (
     OURS,
     ROOT,
     Run,
-    add_python_options,
     add_run,
     good,
     has_failed,
     markdown,
     median,
     num_runs,
-    python_of,
     read_runs,
     run_child,
     say,
@@ -121,14 +118,9 @@ class Comparison:
 
     def _peer(self, engine: str, precision: str, setup: dict[str, object] | None) -> Run:
         options = self._options
-        python: Path | Run = Path(sys.executable)
         package = translators.PACKAGES[engine]
-        if engine in translators.TOOLKITS:
-            python = python_of(engine, options)
-        elif version(package) is None:
-            python = {"error": f"{NOT_INSTALLED}: {package}"}
-        if not isinstance(python, Path):
-            return python
+        if version(package) is None:
+            return {"error": f"{NOT_INSTALLED}: {package}"}
         converted = self._folder / package
         program = [decode_engines.__file__, engine, "--model", str(self._model)]
         program += ["--input", str(self._input), "--converted", str(converted)]
@@ -136,7 +128,7 @@ class Comparison:
             result = run_child([sys.executable, *program, "--convert"], threads=options.threads)
             if "error" in result:
                 return result
-        command = [str(python), *program, "--greedy"]
+        command = [sys.executable, *program, "--greedy"]
         command += ["--beam", str(options.beam), "--precision", precision]
         command += ["--seconds", str(options.seconds), "--singles", str(options.singles)]
         command += ["--batches", *map(str, options.batches), "--threads", str(options.threads)]
@@ -311,7 +303,6 @@ def main(arguments: list[str] | None = None) -> int:
     add("--rounds", type=int, default=3)
     add("--seconds", type=float, default=10, help="passes over the file begin for so long")
     add("--singles", type=int, default=50, help="sentences to translate alone")
-    add_python_options(parser, translators.TOOLKITS)
     add("--table", action="store_true", help="only print the table of the file of results")
     options = parser.parse_args(arguments)
     runs = read_runs(options.output)

@@ -1,4 +1,4 @@
-"""The comparison of beam search with others: the same weights, its runs, its tables."""
+"""The comparison of beam search with other programs: the same weights, runs, tables."""
 
 import json
 import sys
@@ -15,7 +15,6 @@ import peers_decode
 from transformer_mt.bundle import Bundle, load_bundle
 from transformer_mt.config.loading import dump_config, find_config, load_config
 from transformer_mt.config.model import TransformerSettings
-from transformer_mt.errors import ConfigError
 from transformer_mt.models.seq2seq import Seq2Seq
 from transformer_mt.translation.options import SearchOptions
 from transformer_mt.translation.translator import Translator
@@ -76,85 +75,6 @@ def test_our_weights_give_ctranslate2_our_translations_and_scores(
     ours = [translation.n_best[0].tokens for translation in translator.translate(sources)]
     assert len({tuple(tokens) for tokens in ours}) > 10
     assert [result.hypotheses[0] for result in results] == ours
-
-
-@pytest.mark.parametrize(
-    ("save", "file", "query_key_value", "output"),
-    [
-        (
-            "save_eole",
-            "vocab.json",
-            [f"transformer_layers.1.self_attn.linear_{x}" for x in ("query", "keys", "values")],
-            "generator",
-        ),
-        (
-            "save_joeynmt",
-            "config.json",
-            [f"layers.1.trg_trg_att.{x}_layer" for x in "qkv"],
-            "decoder.output_layer",
-        ),
-        (
-            "save_fairseq",
-            "config.json",
-            [f"layers.1.self_attn.{x}_proj" for x in "qkv"],
-            "decoder.output_projection",
-        ),
-    ],
-)
-def test_toolkits_get_each_of_our_weights_under_a_name_of_its_own(
-    save: str,
-    file: str,
-    query_key_value: list[str],
-    output: str,
-    tiny_bundle: Path,
-    tmp_path: Path,
-) -> None:
-    import toolkit_models
-    import torch
-    from safetensors.torch import load_file
-
-    bundle = load_bundle(tiny_bundle)
-    settings, model = _model(bundle, norm="pre", tie_embeddings="all")
-    pieces = bundle.tokenizers.tgt.pieces(range(bundle.tokenizers.tgt.vocab_size))
-    getattr(toolkit_models, save)(model, settings, pieces=pieces, directory=tmp_path)
-    if save == "save_eole":
-        theirs = load_file(tmp_path / "model.00.safetensors")
-    else:
-        theirs = torch.load(tmp_path / "model.pt", weights_only=True)["model"]
-    read = json.loads((tmp_path / file).read_text())
-    vocabulary = read["tgt"] if save == "save_eole" else read["vocabulary"]
-    ours = model.state_dict()
-    qkv = torch.cat([theirs[f"decoder.{name}.weight"] for name in query_key_value])
-    assert torch.equal(qkv, ours["decoder.layers.1.self_attention.qkv.weight"])
-    rows = {piece: row for piece, row in zip(vocabulary, theirs[f"{output}.weight"], strict=True)}
-    assert all(map(torch.equal, map(rows.get, pieces), ours["decoder.output.weight"]))
-    # The rest are embeddings, positions, Eole's factor of a layer, which is one, and a version.
-    apart = ("emb", "pe.pe", "decoder.output", "generator", "layer_scalar", "version")
-    layers = [weight for name, weight in theirs.items() if not any(part in name for part in apart)]
-    mine = [weight for name, weight in ours.items() if "layers" in name or "final_norm" in name]
-    assert sum(weight.numel() for weight in layers) == sum(weight.numel() for weight in mine)
-    assert sum(weight.double().sum() for weight in layers) == pytest.approx(
-        float(sum(weight.double().sum() for weight in mine))
-    )
-
-
-@pytest.mark.parametrize(
-    ("save", "changes"),
-    [
-        ("save_eole", {"norm": "post"}),
-        ("save_eole", {"activation": "gelu"}),
-        ("save_joeynmt", {"tie_embeddings": "none"}),
-    ],
-)
-def test_models_that_toolkits_cannot_hold_are_refused(
-    save: str, changes: dict[str, str], tiny_bundle: Path, tmp_path: Path
-) -> None:
-    import toolkit_models
-
-    settings, model = _model(load_bundle(tiny_bundle), **{"tie_embeddings": "all", **changes})
-    with pytest.raises(ConfigError, match=next(iter(changes.values()))):
-        getattr(toolkit_models, save)(model, settings, pieces=[], directory=tmp_path / "new")
-    assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.parametrize(
@@ -245,7 +165,6 @@ def test_runs_are_added_to_those_of_earlier_calls(
     assert runs[0]["equal_lines"] == pytest.approx(2 / 3)
     table = capsys.readouterr().out
     assert "| ours, fp32 | 2.00x (1.00x) | 2.00x (1.00x) |" in table
-    assert "| CTranslate2 | fp32 | 5.0 | 5.0-5.0 | 100 | 100.0 ms | 200.0 ms | 1,000 MB |" in table
     assert "by the name in its settings" not in table
     tries = [command for command in commands if "Hugging Face" in command]
     assert ["--setup" in command for command in tries] == [False, True]
@@ -264,21 +183,7 @@ def test_peers_that_fail_or_are_missing_are_named_in_the_table(
     table = capsys.readouterr().out
     assert "| Hugging Face | bf16 | exit code 1 |" in table
     assert "| CTranslate2 | int8 | not installed: ctranslate2 |" in table
-    assert "| Joey NMT | fp32 | not installed: no --joeynmt-python |" in table
-    absent = ("CTranslate2", "Eole", "Joey NMT", "fairseq")
-    assert not any(engine in command for engine in absent for command in commands)
-
-
-def test_a_toolkit_gets_the_converted_model_and_its_own_interpreter(
-    tmp_path: Path, commands: list[list[str]], capsys: pytest.CaptureFixture[str]
-) -> None:
-    arguments = [*_options(tmp_path, rounds=1), "--engines", "Eole", "--precisions", "fp32"]
-    assert peers_decode.main([*arguments, "--eole-python", "/env/bin/python"]) == 0
-    convert, run = commands
-    assert (convert[0], "--convert" in convert) == (sys.executable, True)
-    assert (run[0], "--convert" in run) == ("/env/bin/python", False)
-    assert run[run.index("--converted") + 1] == convert[convert.index("--converted") + 1]
-    assert f"3 sentences of {tmp_path.name}/test, beam 4" in capsys.readouterr().out
+    assert not any("CTranslate2" in command for command in commands)
 
 
 def test_files_that_are_missing_or_do_not_fit_are_told_before_anything_is_measured(

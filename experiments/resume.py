@@ -1,6 +1,6 @@
-"""How long a run takes to go on: from the loaded program to the first update.
+"""Time to resume a run: from the loaded program to the first update.
 
-    scripts/bench/resume.py --config multi30k_tiny --set training.max_minutes=60
+    python -m experiments.resume --config multi30k_tiny --set training.max_minutes=60
 
 The run must be there, and its limits must leave it something to do. It makes one update; nothing of
 it is saved.

@@ -1,8 +1,7 @@
-#!/usr/bin/env python3
-"""Measure making, opening and reading of corpora of 0.16, 1.6 and 16 million pairs.
+"""Time to make, open and read corpora of 0.16, 1.6 and 16 million pairs.
 
     scripts/get_corpus.py tatoeba          (or, with a local copy: --from DIR)
-    .venv/bin/python scripts/bench/corpora.py --output out/bench/corpora.json
+    python -m experiments.corpora --output out/bench/corpora.json
 
 The texts are Tatoeba, repeated; from the second time on, one line in eight gets a new word by three
 letters put somewhere into it (2 % of all words: a corpus that only repeats would flatter whoever
@@ -36,7 +35,7 @@ from transformer_mt.text.tokenizer_training import train_tokenizers
 if TYPE_CHECKING:
     from transformer_mt.data.batch_stream import BatchStream
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 SIDES = ("en", "de")
 MAX_TOKENS = 25_000
@@ -156,7 +155,7 @@ def speed(corpus: Corpus, prefix: str) -> Row:
 
 def in_a_process(act: str, folder: Path) -> Row:
     """Run a function of this script; add the greatest memory of its processes together."""
-    command = [sys.executable, __file__, "--act", act, "--folder", str(folder)]
+    command = [sys.executable, "-m", "experiments.corpora", "--act", act, "--folder", str(folder)]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, text=True, start_new_session=True, env=environment()
     )

@@ -1,9 +1,9 @@
-"""A long text through `tmt translate`: is it streamed, is memory flat, do as many lines come out?
+"""Streaming of a long text through `tmt translate`: memory, latency of the first line, line count.
 
 The lines are real sentences, one after another and again from the start, with every 50th blank and
 every 200th joined of 20 sentences; a pipe hands them over as fast as they are taken.
 
-    scripts/bench/long_input.py --model runs/multi30k_tiny --num-lines 100000 data/tatoeba/test.en
+    python -m experiments.long_input --model runs/multi30k_tiny data/tatoeba/test.en
 """
 
 import argparse

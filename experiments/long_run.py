@@ -1,8 +1,7 @@
-#!/usr/bin/env python3
-"""Train for many updates and see whether memory, open files, threads or step time grow.
+"""Growth of memory, open files, threads and step time over many updates.
 
-    scripts/long_run.py --steps 20000
-    scripts/long_run.py --config multi30k_tiny --steps 2000
+    python -m experiments.long_run --steps 20000
+    python -m experiments.long_run --config multi30k_tiny --steps 2000
 
 Prints one JSON object: the median of each quantity in each tenth of the run, and how much it grew
 from the second to the last (the first fills caches). Neighbours on the machine slow an update

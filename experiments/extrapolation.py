@@ -1,6 +1,6 @@
-"""How models with each scheme of positions do on sentences longer than those they were trained on.
+"""Length extrapolation of positional encodings: sentences longer than those of training.
 
-    python scripts/bench/extrapolation.py [--steps 600] [--schemes rotary alibi ..]
+    python -m experiments.extrapolation [--steps 600] [--schemes rotary alibi ..]
 
 Trains the model of the recipe `reverse` on 3 to 10 digits with each scheme. Prints by length, for
 digits that it has not seen: nats per digit (or end) of the right answer, and the share of sequences

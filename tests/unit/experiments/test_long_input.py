@@ -1,4 +1,4 @@
-"""What `scripts/bench/long_input.py` counts, on programs whose answer is known."""
+"""What `experiments.long_input` counts, on programs whose answer is known."""
 
 import mmap
 import os
@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[3] / "scripts" / "bench"))
-import long_input
+from experiments import long_input
 
 
 def python(code: str) -> list[str]:

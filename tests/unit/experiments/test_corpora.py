@@ -1,16 +1,13 @@
 """The benchmark of corpora measures what it says."""
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from experiments import corpora
 from tests.conftest import small_text
 from transformer_mt.text.tokenizer_training import train_tokenizers
-
-sys.path.insert(0, str(Path(__file__).parents[3] / "scripts" / "bench"))
-import corpora
 
 
 def test_repeats_have_some_new_words_and_as_many_lines() -> None:

@@ -1,10 +1,10 @@
-"""Count the marks that come through `tmt translate --protect`, and what they cost the text.
+"""Share of placeholders and tags that `tmt translate --protect` preserves, and its cost in BLEU.
 
 Placeholders and tags are put at random places of source lines; the translation without them is
 scored, so that the figure beside that of the plain lines is the harm done to the text. Compared
 with translating what stands between the marks by itself.
 
-    python scripts/bench/protection.py MODEL SRC REF [--num-lines 300]
+    python -m experiments.protection MODEL SRC REF [--num-lines 300]
 """
 
 import argparse
