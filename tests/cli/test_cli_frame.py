@@ -415,6 +415,7 @@ def test_text_is_read_by_the_locale_where_it_is_not_utf8(monkeypatch: pytest.Mon
         (["train", "base", "--config", "base"], "name the same thing: give only one"),
         (["train"], "give a config, as an argument or with --config"),
         (["bleu"], "Did you mean 'evaluate'?"),
+        (["attention", "A dog."], "'attention' was removed: use `tmt explain`"),
         (["verify", "--score", "--no-score"], "--score is given 2 times; it takes one value"),
         (["config", "schema", "-q", "-v"], "exclude each other"),
     ],

@@ -42,7 +42,6 @@ COMMANDS = {
     "score": "Print log-probabilities of given translations.",
     "rescore": "Re-rank n-best lists with the scores of other models.",
     "shortlist": "Learn a lexical shortlist, which speeds up translation.",
-    "attention": "Draw what a translation attends to in its source.",
     "explain": "Write a web page that shows how a sentence is translated.",
     "average": "Average the weights of several checkpoints of a run.",
     "verify": "Verify files by their hashes, and models by their scores.",
@@ -65,6 +64,11 @@ SYNONYMS = {
     "resume": "train",
 }
 """Commands of other programs, and ours that do the same."""
+
+REMOVED = {
+    "attention": "use `tmt explain`, which shows every head in a browser",
+}
+"""Commands of earlier versions, and what to do instead."""
 
 CLOSED_PIPE = 141  # what a shell reports for a program that SIGPIPE ended
 
@@ -127,6 +131,8 @@ class Program(CommandGroup):
             )
         if args[0] in SYNONYMS:
             ctx.fail(f"No such command '{args[0]}'. Did you mean '{SYNONYMS[args[0]]}'?")
+        if args[0] in REMOVED:
+            ctx.fail(f"'{args[0]}' was removed: {REMOVED[args[0]]}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:

@@ -12,9 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from transformer_mt.errors import ConfigError
-from transformer_mt.log import counted
-from transformer_mt.translation.results import NO_TEXT, Candidate, TranslatedPart
+from transformer_mt.translation.results import NO_TEXT, Candidate
 from transformer_mt.translation.translator import Translator
 
 WORD = re.compile(r"\S+")
@@ -32,7 +30,6 @@ class Attention:
         source_spans: Where its pieces lie in `source`, in characters.
         target_spans: Likewise in `target`.
         source_tokens: The pieces themselves.
-        target_tokens: Likewise.
         weights: (T, S); rows and columns of eos are left out. 0 between parts.
     """
 
@@ -41,7 +38,6 @@ class Attention:
     source_spans: list[Span]
     target_spans: list[Span]
     source_tokens: list[str]
-    target_tokens: list[str]
     weights: NDArray[np.float32]
 
     def links(self, word: re.Pattern[str] = WORD) -> list[tuple[int, int]]:
@@ -88,20 +84,11 @@ class Attention:
         return int(sums.argmax())
 
 
-def candidate_of(translator: Translator, source: str, target: str) -> Candidate:
-    """Make a candidate of a given translation, as if it had been found; its scores are 0."""
-    tokenizers = translator.tokenizers
-    tokens = tokenizers.tgt.encode(target)
-    part = TranslatedPart(tuple(tokenizers.src.encode(translator.clean(source))), tokens, "", "")
-    return Candidate(target, tokenizers.tgt.pieces(tokens), 0.0, 0.0, [part])
-
-
 def attention_of(
     translator: Translator,
     candidates: Sequence[Candidate],
     *,
     layer: int | None = None,
-    head: int | None = None,
 ) -> list[Attention]:
     """Compute the attention of translations.
 
@@ -109,16 +96,12 @@ def attention_of(
         translator: The one that made them.
         candidates: Translations.
         layer: Of the decoder, counted from 1; None: the mean of all.
-        head: Likewise.
-
-    Raises:
-        ConfigError: If the model has no such layer or head.
     """
     parts = [part for candidate in candidates for part in candidate.parts]
     matrices = iter(
         translator.given.source_attention(
             [(part.source, part.target) for part in parts],
-            lambda weights: _mean(weights, layer, head),
+            lambda weights: _mean(weights, layer),
         )
     )
     return [
@@ -127,14 +110,10 @@ def attention_of(
     ]
 
 
-def _mean(weights: torch.Tensor, layer: int | None, head: int | None) -> torch.Tensor:
-    """Average (L, H, T, S) over layers and heads, where none is chosen."""
-    for dim, (name, number) in enumerate((("layer", layer), ("head", head))):
-        if number is not None:
-            if number > weights.shape[dim]:
-                found = counted(weights.shape[dim], name)
-                raise ConfigError(f"--{name} {number}: the model has {found}")
-            weights = weights.narrow(dim, number - 1, 1)
+def _mean(weights: torch.Tensor, layer: int | None) -> torch.Tensor:
+    """Average (L, H, T, S) over the heads of a layer, or of all layers."""
+    if layer is not None:
+        weights = weights.narrow(0, layer - 1, 1)
     return weights.mean(dim=(0, 1))
 
 
@@ -163,7 +142,6 @@ def _joined(
         source_spans=source_spans,
         target_spans=target_spans,
         source_tokens=[p for part in candidate.parts for p in tokenizers.src.pieces(part.source)],
-        target_tokens=[p for part in candidate.parts for p in tokenizers.tgt.pieces(part.target)],
         weights=weights,
     )
 
