@@ -49,7 +49,7 @@ from transformer_mt.training.optimizers import build_adam
 from transformer_mt.training.update import Updater
 from transformer_mt.training.update_stats import Tally
 from transformer_mt.training.working_weights import WorkingWeights
-from transformer_mt.translation.batch_search import LOOK_EVERY
+from transformer_mt.translation.batch_search import SYNC_EVERY_STEPS
 
 TrainingWay = Literal["default", "bf16 weights", "static shape"]
 
@@ -219,15 +219,15 @@ def measure_looks(check: Check) -> Results:
     model, sources = _base_model(check), _sources(check.workload)
     results: Results = {}
     for batch_size in check.workload.translation_batches[:2]:
-        for look_every in (1, 2, 4, 8):
-            results[f"{batch_size} sentences, a look every {look_every} steps"] = time_translations(
+        for sync_every in (1, 2, 4, 8):
+            results[f"{batch_size} sentences, a look every {sync_every} steps"] = time_translations(
                 functools.partial(
                     _translate,
                     check,
                     model,
                     sources,
                     batch_size=batch_size,
-                    look_every=look_every,
+                    sync_every=sync_every,
                 ),
                 len(sources),
                 device=check.device,
@@ -254,7 +254,7 @@ def _translate(
     sources: list[list[int]],
     *,
     batch_size: int,
-    look_every: int = LOOK_EVERY,
+    sync_every: int = SYNC_EVERY_STEPS,
 ) -> int:
     """Translate all sources; return the number of tokens."""
     workload, num_tokens = check.workload, 0
@@ -267,7 +267,7 @@ def _translate(
             length_penalty=LengthPenalty("gnmt", 0.6),
             # At the greatest length only eos may follow; a fresh model never says it before.
             max_lengths=torch.full((len(batch),), workload.output_tokens),
-            look_every=look_every,
+            sync_every=sync_every,
         )
         num_tokens += sum(len(hypotheses[0].tokens) + 1 for hypotheses in found)
     return num_tokens

@@ -29,7 +29,7 @@ MODELS = {
     and (settings.get("type") != "recurrent" or settings.get("cell") == "rnn")
 }
 search = beam_search.__wrapped__  # inference mode knows no tensors of one's own
-CHOICE = "search/candidates.py: host = numbers.cpu().numpy()"
+CHOICE = "search/continuations.py: host = numbers.cpu().numpy()"
 LENGTHS_COME = "nn/recurrent.py: ends_after = torch.bincount(lengths.cpu() - 1)"
 
 

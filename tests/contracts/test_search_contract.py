@@ -17,9 +17,9 @@ from transformer_mt.nn import decode_cache
 from transformer_mt.nn.decode_cache import StepLayout
 from transformer_mt.nn.kernels.cpu_linear import prepack
 from transformer_mt.search.beam_search import beam_search
-from transformer_mt.search.candidates import Candidates, Continuations, Prefixes
+from transformer_mt.search.continuations import Continuations, DeviceContinuations, Prefixes
 from transformer_mt.search.length_penalty import LengthPenalty
-from transformer_mt.translation.forced import score_targets
+from transformer_mt.translation.scoring import score_targets
 
 VOCAB_SIZE = 100
 Case = tuple[Decoder, Callable[[list[list[int]]], Memory]]
@@ -158,7 +158,7 @@ def test_steps_over_open_hypotheses_alone_find_the_same(name, monkeypatch):
     found = []
     for least in (1, 1000):
         monkeypatch.setattr(decode_cache, "_MANY_ROWS", least)
-        found.append(search(case, sources, beam_size=4, n_best=4, rules=[ends_are_likelier]))
+        found.append(search(case, sources, beam_size=4, n_best=4, processors=[ends_are_likelier]))
         assert (min(num_rows) < 0) == (least == 1)
         num_rows.clear()
     for one, other in zip(*found, strict=True):
@@ -174,7 +174,7 @@ def ends_are_likelier(log_probs: torch.Tensor, prefixes: Prefixes) -> None:
 def test_what_a_device_chooses_by_itself_is_what_the_host_would_choose(case):
     sources = sources_for_search()
     expected = search(case, sources, beam_size=3, n_best=3)
-    found = search(case, sources, beam_size=3, n_best=3, look_every=4)
+    found = search(case, sources, beam_size=3, n_best=3, sync_every=4)
     for here, there in zip(expected, found, strict=True):
         assert [h.tokens for h in there] == [h.tokens for h in here]
         assert [h.score for h in there] == pytest.approx([h.score for h in here], abs=1e-4)
@@ -211,20 +211,20 @@ class Copies(TorchDispatchMode):
     ],
     ids=str,
 )
-def test_nothing_waits_for_the_device_between_two_looks(settings, monkeypatch):
+def test_nothing_waits_for_the_device_between_two_syncs(settings, monkeypatch):
     """On the meta device there is nothing to read, so whoever tries fails."""
     num_steps = []
 
-    def looked_at(steps: Continuations) -> Candidates:
+    def looked_at(steps: DeviceContinuations) -> Continuations:
         """Make up what the device has chosen; in the end, nothing but ends."""
         num_steps.append(1)
         shape = steps.slots.shape
         tokens = np.full(shape, EOS if len(num_steps) > 14 else 7)
         if len(num_steps) == 5:
             tokens[0] = EOS  # the first sentence leaves, the last one takes its place
-        return Candidates(np.full(shape, -1, np.float32), np.zeros(shape, np.int64), tokens)
+        return Continuations(np.full(shape, -1, np.float32), np.zeros(shape, np.int64), tokens)
 
-    monkeypatch.setattr(Candidates, "fetched", looked_at)
+    monkeypatch.setattr(Continuations, "fetched", looked_at)
     make = built if "type" in settings else transformer
     _, encode = make(**settings)
     memory = encode([[5, 6, 7, EOS], [8, EOS], [9, EOS]])
@@ -237,7 +237,7 @@ def test_nothing_waits_for_the_device_between_two_looks(settings, monkeypatch):
             beam_size=3,
             length_penalty=LengthPenalty(),
             max_lengths=torch.tensor([16, 14, 12]),
-            look_every=4,
+            sync_every=4,
         )
     assert len(num_steps) == 16
     assert copies.num_waits == 0
@@ -254,9 +254,9 @@ def test_the_cases_end_at_different_lengths(case):
 def test_a_gpu_finds_what_the_cpu_finds(norm):
     sources = sources_for_search()
     expected = search(transformer(norm=norm), sources, beam_size=4, n_best=4)
-    for look_every in (1, 4):
+    for sync_every in (1, 4):
         case = transformer("cuda", norm=norm)
-        found = search(case, sources, beam_size=4, n_best=4, look_every=look_every)
+        found = search(case, sources, beam_size=4, n_best=4, sync_every=sync_every)
         for here, there in zip(expected, found, strict=True):
             assert [h.tokens for h in there] == [h.tokens for h in here]
             assert [h.score for h in there] == pytest.approx([h.score for h in here], abs=1e-3)

@@ -30,7 +30,7 @@ from transformer_mt.models.build import build_model
 from transformer_mt.nn import loss
 from transformer_mt.packing import Segments
 from transformer_mt.search.beam_search import beam_search
-from transformer_mt.search.candidates import Candidates, Continuations
+from transformer_mt.search.continuations import Continuations, DeviceContinuations
 from transformer_mt.search.length_penalty import LengthPenalty
 from transformer_mt.text.special_ids import EOS_ID
 from transformer_mt.training.activation_checkpointing import recompute_layers
@@ -207,16 +207,16 @@ def search() -> Found:
     num_steps, most = [0], 8
     rng = np.random.default_rng(1)
 
-    def fetched(cls: Any, best: Continuations) -> Candidates:
+    def fetched(cls: Any, best: DeviceContinuations) -> Continuations:
         num_steps[0] += 1
         shape = best.scores.shape
         tokens = rng.integers(4, 90, shape) if num_steps[0] < most else np.full(shape, EOS_ID)
         scores = -np.sort(rng.random(shape).astype(np.float32) * 10, axis=1)
-        return Candidates(scores=scores, slots=np.zeros(shape, dtype=np.int64), tokens=tokens)
+        return Continuations(scores=scores, slots=np.zeros(shape, dtype=np.int64), tokens=tokens)
 
-    Candidates.fetched = classmethod(fetched)  # type: ignore[assignment,method-assign]
+    Continuations.fetched = classmethod(fetched)  # type: ignore[assignment,method-assign]
     lengths = [9, 7, 5, 5, 3, 2]
-    for look_every in (1, 4):
+    for sync_every in (1, 4):
         with fake_device((9, 0)) as fake, torch.no_grad():
             updater = updater_of("small", "bf16", vocab_size=100)
             model = updater.gradients.model.eval()
@@ -233,10 +233,10 @@ def search() -> Found:
                         model.decoder, memory, beam_size=4,
                         length_penalty=LengthPenalty("gnmt", 0.6),
                         max_lengths=_HostNumbers([most] * len(lengths)),
-                        look_every=look_every,
+                        sync_every=sync_every,
                     )  # fmt: skip
                 cache = model.decoder.init_state(memory, max_length=8).pasts[0].keys
-        yield f"look every {look_every}", {
+        yield f"look every {sync_every}", {
             "steps": num_steps[0], "waits": dict(ledger.waits), "launches": ledger.launches.total(),
             "cache": str(cache.dtype),
         }  # fmt: skip

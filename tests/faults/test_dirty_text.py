@@ -29,7 +29,7 @@ from transformer_mt.text.tokenizer import Tokenizers
 from transformer_mt.translation.glossary import read_glossary
 from transformer_mt.translation.options import SearchOptions
 from transformer_mt.translation.rescoring import read_n_best
-from transformer_mt.translation.results import NO_TEXT
+from transformer_mt.translation.results import CONTROL_CHARACTERS
 from transformer_mt.translation.translator import Translator
 
 NUM_INPUTS = int(os.environ.get("TMT_FAULTS_INPUTS", "40"))
@@ -101,7 +101,9 @@ def test_as_many_translations_as_lines_whatever_the_lines_hold(translator, lines
     assert len(texts) == len(lines)
     assert all("\n" not in text for text in texts)
     pairs = zip(lines, texts, strict=True)
-    assert all(text == line.translate(NO_TEXT) for line, text in pairs if not line.strip())
+    assert all(
+        text == line.translate(CONTROL_CHARACTERS) for line, text in pairs if not line.strip()
+    )
 
 
 @pytest.fixture(scope="module")

@@ -81,7 +81,7 @@ def test_validation_loss_does_not_depend_on_batches(bundle, tiny_text):
 
 def test_validation_loss_equals_the_forced_scores_of_the_translator(bundle, tiny_text):
     translator = Translator(bundle, SearchOptions.from_settings(bundle.config.decoding))
-    scores = translator.given.score(*tiny_text)
+    scores = translator.scorer.score(*tiny_text)
     loss = loss_of(bundle, [batch_of(token_pairs(bundle, tiny_text))])
     total = sum(score.log_prob for score in scores)
     assert loss.nll_nats == pytest.approx(-total / loss.num_tokens, rel=1e-5)

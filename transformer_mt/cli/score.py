@@ -86,7 +86,7 @@ def score(
     with results_to(output) as results:
         for start in range(0, len(sources), CHUNK):
             chunk = slice(start, start + CHUNK)
-            scores = translator.given.score(sources[chunk], targets[chunk], first_line=start + 1)
+            scores = translator.scorer.score(sources[chunk], targets[chunk], first_line=start + 1)
             for target_score in scores:
                 results.write(_line(target_score, per_token=per_token, as_json=as_json) + "\n")
                 num_too_long += math.isnan(target_score.log_prob)

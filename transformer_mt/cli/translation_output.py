@@ -125,7 +125,7 @@ def _alternatives(
     """
     pieces = translator.tokenizers.tgt.pieces
     pairs = [(part.source, part.target) for c in candidates for part in c.parts]
-    found = iter(translator.given.alternatives(pairs, num))
+    found = iter(translator.scorer.alternatives(pairs, num))
     return [
         [
             [(pieces([token])[0], round(math.exp(log_prob), 6)) for token, log_prob in place]

@@ -1,4 +1,4 @@
-"""Which target tokens go with a source token, learned from sentence pairs.
+"""Bilingual lexicon: likely target tokens of each source token, learned from sentence pairs.
 
 Source: Brown et al. 1993, model 1 with the empty source word.
 """
@@ -26,7 +26,7 @@ KIND = "transformer_mt lexicon"
 FORMAT_VERSION = "1"
 ROUNDS = 5
 NO_WORD = PAD_ID
-"""Source token of the targets that no other one explains; no text has it."""
+"""The empty source word, which explains targets that no other does; no text has it."""
 
 # Pairs of a source and a target token that are looked at together; each takes some 60 bytes.
 _LINKS_AT_ONCE = 1 << 21
@@ -48,7 +48,7 @@ class Lexicon:
     frequent: NDArray[np.int32]
 
     def tokens_for(self, source: Sequence[int]) -> Ints:
-        """Return what the translation of a source may hold, without special tokens; rising."""
+        """Return the tokens that the translation of a source may use, rising, without special ones."""
         found = np.unique(np.concatenate((self.candidates[list(source)].ravel(), self.frequent)))
         return found[found > EOS_ID].astype(np.int64)
 
@@ -117,7 +117,7 @@ def _is_sound(arrays: Mapping[str, Any], src_vocab_size: int, tgt_vocab_size: in
 
 
 class Pairs(Protocol):
-    """Pairs of token ids that can be had by number; see `data.pairs.TokenPairs`."""
+    """Random access to pairs of token ids; see `data.pairs.TokenPairs`."""
 
     def __len__(self) -> int:
         """Count the pairs."""
@@ -147,7 +147,7 @@ def learn_lexicon(
         tokenizers: Of these pairs.
         num_candidates: For each source token, K.
         num_frequent: Tokens that go with all.
-        max_pairs: To learn from; of more, as many are taken evenly.
+        max_pairs: To learn from; of more, this many are taken evenly.
         always: More tokens that go with all.
     """
     num_pairs = sum(map(len, corpora))

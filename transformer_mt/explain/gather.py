@@ -14,8 +14,8 @@ from transformer_mt.errors import DataError
 from transformer_mt.search.trace import Trace
 from transformer_mt.text.special_ids import EOS_ID
 from transformer_mt.text.tokenizer import Tokenizer, to_utf8
-from transformer_mt.translation.forced import all_attention, alternatives
 from transformer_mt.translation.results import TranslatedPart
+from transformer_mt.translation.scoring import all_attention, alternatives
 from transformer_mt.translation.translator import Translator
 
 MAX_PIECES = 1000

@@ -1,4 +1,4 @@
-"""BLEU and chrF of each text of a list against each other one, all at once.
+"""Pairwise BLEU and chrF of a list of texts.
 
 The same numbers as sacrebleu's `sentence_score`, which would need seconds for the 4096 pairs of 64
 texts. Letters: N texts, U different n-grams.
@@ -25,7 +25,7 @@ def pairwise_scores(texts: Sequence[str], metric: Utility, *, tgt_lang: str) -> 
         texts: At least one.
         metric: chrF as sacrebleu computes it by default; BLEU with exponential smoothing and
             effective order, as it advises for sentences.
-        tgt_lang: By which BLEU tells words apart.
+        tgt_lang: Language, for the words of BLEU.
     """
     if metric == "chrf":
         return _chrf([list("".join(text.split())) for text in texts])

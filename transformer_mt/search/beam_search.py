@@ -1,5 +1,14 @@
 """Beam search over any decoder.
 
+A step of the search:
+
+1. `decoder.step` reads the last token of each hypothesis and returns logits.
+2. Logit processors edit the log-probabilities, in their order (`logit_processors`).
+3. A selection chooses the continuations to keep (`continuations`; also `sampling`,
+   `diverse_beams`, `phrase_constraints`).
+4. `Beams.advance` puts them into the slots, collects what has ended, and says which rows of the
+   decoder's state the next step needs (`beams`).
+
 Nothing here knows what a decoder computes: see `models.interfaces` for what it must offer.
 
 Letters: B sentences, W slots of the beam, V vocabulary.
@@ -14,16 +23,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from transformer_mt.models.interfaces import DecoderState, Memory, StepDecoder
-from transformer_mt.search.beams import Beams, Hypothesis, Move
-from transformer_mt.search.candidates import (
-    Candidates,
+from transformer_mt.search.beams import Beams, BeamUpdate, Hypothesis
+from transformer_mt.search.continuations import (
     Continuations,
+    DeviceContinuations,
     Selection,
     select_best,
     top_continuations,
 )
 from transformer_mt.search.length_penalty import LengthPenalty
-from transformer_mt.search.logit_processors import Rule
+from transformer_mt.search.logit_processors import LogitProcessor
 from transformer_mt.text.special_ids import EOS_ID
 
 
@@ -36,19 +45,18 @@ def beam_search(
     length_penalty: LengthPenalty,
     max_lengths: Tensor,
     n_best: int = 1,
-    rules: Sequence[Rule] = (),
+    processors: Sequence[LogitProcessor] = (),
     select: Selection = select_best,
-    look_every: int = 1,
+    sync_every: int = 1,
 ) -> list[list[Hypothesis]]:
     """Find the most probable targets of each sentence; a beam of 1 is greedy search.
 
     A sentence has `beam_size` slots. Each step extends all its open hypotheses by all tokens and
-    keeps the most probable, one for each slot that is not closed; equal ones in the order of their
-    slots, then of their token ids. A hypothesis that ends closes its slot for good. Where a target
-    has reached its greatest length, only eos can follow. A sentence is done when no slot is open,
-    or when no open hypothesis can enter the `n_best` any more: log-probabilities only fall, so
-    its score if it ended now with the greatest length bounds what it can reach. This stop changes
-    no result.
+    keeps the most probable, one for each slot that is not closed; ties are broken by slot, then by
+    token id. A hypothesis that ends closes its slot for good. At the maximum length only eos can
+    follow. A sentence is done when no slot is open, or when no open hypothesis can still enter the
+    `n_best`: log-probabilities only fall, so the score of a hypothesis that ended now, at the
+    maximum length, bounds what it can reach. Stopping early changes no result.
 
     The result of a sentence does not depend on the others, up to the rounding of the decoder.
 
@@ -57,15 +65,16 @@ def beam_search(
         memory: The encoder's output for B sentences.
         beam_size: Slots of each sentence, W. May exceed the vocabulary.
         length_penalty: Makes scores of log-probabilities.
-        max_lengths: Greatest length of each target in tokens incl. eos (B,), int64, on the CPU.
+        max_lengths: Maximum length of each target in tokens incl. eos (B,), int64, on the CPU.
         n_best: Hypotheses to return for each sentence, at most `beam_size`.
-        rules: Edit the log-probabilities of each step.
+        processors: Edit the log-probabilities of each step.
         select: Chooses the continuations that are kept.
-        look_every: Steps that the device may take by itself, for the same: see `_steps_ahead`.
+        sync_every: Steps of plain beam search between two waits for the device: see
+            `_steps_ahead`.
 
     Returns:
         For each sentence its hypotheses, best first; equal scores in the order of their ends.
-        Fewer than `n_best` only if the beam ran out of tokens to choose from, or rules left none.
+        Fewer than `n_best` only if the vocabulary is exhausted or the processors forbid the rest.
 
     Raises:
         ModelError: If logits are NaN or infinite.
@@ -75,46 +84,53 @@ def beam_search(
         return []
     device = memory.states.device
     state = decoder.init_state(memory, max_length=int(max_lengths.max()))
-    if rules or select is not select_best:  # they read what was chosen before
-        look_every = 1
-    move: Move | None = beams.first_move()
-    while move is not None:
-        if look_every > 1:
-            steps, state = _steps_ahead(decoder, state, move, beams, most=look_every, device=device)
+    if processors or select is not select_best:  # they read what was chosen before
+        sync_every = 1
+    update: BeamUpdate | None = beams.first_update()
+    while update is not None:
+        if sync_every > 1:
+            steps, state = _steps_ahead(
+                decoder, state, update, beams, most=sync_every, device=device
+            )
         else:
-            logits, state = decoder.step(_sent(move.tokens, device), state)
-            steps = [_chosen(logits, move, beams, rules=rules, select=select)]
-        move = beams.advance(steps)
-        if move is not None and not move.keeps_rows:
-            state = _moved(state, move, device)
+            logits, state = decoder.step(_to_device(update.tokens, device), state)
+            steps = [_chosen(logits, update, beams, processors, select)]
+        update = beams.advance(steps)
+        if update is not None and not update.keeps_rows:
+            sentences = None if update.sentences is None else torch.from_numpy(update.sentences)
+            state = state.select(_to_device(update.rows, device), sentences)
     return beams.results()
 
 
 def _chosen(
-    logits: Tensor, move: Move, beams: Beams, *, rules: Sequence[Rule], select: Selection
-) -> Candidates:
-    """Choose what goes on from a step."""
+    logits: Tensor,
+    update: BeamUpdate,
+    beams: Beams,
+    processors: Sequence[LogitProcessor],
+    select: Selection,
+) -> Continuations:
+    """Choose the continuations to keep from the logits of a step."""
     log_probs, prefixes = _log_probs(logits), beams.prefixes()
-    for rule in rules:
-        rule(log_probs, prefixes)
-    _end(log_probs, beams.sentences_at_limit())
-    return select(log_probs, _sent(move.scores, logits.device), prefixes)
+    for process in processors:
+        process(log_probs, prefixes)
+    _force_eos(log_probs, beams.sentences_at_limit())
+    return select(log_probs, _to_device(update.scores, logits.device), prefixes)
 
 
 def _steps_ahead(
     decoder: StepDecoder,
     state: DecoderState,
-    move: Move,
+    update: BeamUpdate,
     beams: Beams,
     *,
     most: int,
     device: torch.device,
-) -> tuple[list[Candidates], DecoderState]:
-    """Take plain steps, each from what the one before it chose, and wait for the last alone.
+) -> tuple[list[Continuations], DecoderState]:
+    """Take plain steps, each from what the one before it chose, and wait only for the last.
 
-    A host that looks at each choice waits for the device, which then waits for orders. Until it
-    looks, no sentence leaves the batch and no beam gets narrower: what is done is carried on, and
-    changes no result.
+    A host that reads each choice waits for the device, which then waits for the host. Until it
+    reads, no sentence leaves the batch and no beam gets narrower: what is done is carried along
+    and changes no result.
 
     Returns:
         What each step chose, and the state after the last of them.
@@ -122,18 +138,20 @@ def _steps_ahead(
     num = min(most, beams.steps_left)
     open_slots = beams.prefixes().num_open
     width = int(open_slots.max())
-    tokens, scores, num_open = (_sent(x, device) for x in (move.tokens, move.scores, open_slots))
-    steps: list[Continuations] = []
+    tokens, scores, num_open = (
+        _to_device(x, device) for x in (update.tokens, update.scores, open_slots)
+    )
+    steps: list[DeviceContinuations] = []
     while True:
         logits, state = decoder.step(tokens, state)
         log_probs = _log_probs(logits)
-        _end(log_probs, beams.sentences_at_limit(len(steps)))
+        _force_eos(log_probs, beams.sentences_at_limit(len(steps)))
         best = top_continuations(log_probs, scores, width)
         is_surplus = torch.arange(best.slots.shape[1], device=device) >= num_open[:, None]
         best = best._replace(scores=best.scores.masked_fill(is_surplus, -torch.inf))
         steps.append(best)
         if len(steps) == num:
-            return [Candidates.fetched(best) for best in steps], state
+            return [Continuations.fetched(best) for best in steps], state
         has_ended = best.tokens == EOS_ID
         num_open = num_open - (has_ended & (best.scores > -torch.inf)).sum(1)
         first_rows = torch.arange(len(tokens), device=device) * tokens.shape[1]
@@ -141,16 +159,8 @@ def _steps_ahead(
         tokens, scores = best.tokens, best.scores.masked_fill(has_ended, -torch.inf)
 
 
-def _moved(state: DecoderState, move: Move, device: torch.device) -> DecoderState:
-    """Bring the decoder's state to what the next step starts from."""
-    sentences = move.sentences
-    return state.select(
-        _sent(move.rows, device), None if sentences is None else torch.from_numpy(sentences)
-    )
-
-
 def _log_probs(logits: Tensor) -> Tensor:
-    """Make log-probabilities (B, W, V) of logits, -inf for what never follows."""
+    """Return the log-probabilities (B, W, V) of logits, -inf for tokens that never follow."""
     # In place, as fresh memory costs as much as the arithmetic. Faster than `logsumexp`, which
     # makes three passes where this is one fused kernel.
     log_probs = logits.float()
@@ -159,15 +169,15 @@ def _log_probs(logits: Tensor) -> Tensor:
     return log_probs
 
 
-def _end(log_probs: Tensor, at_limit: NDArray[np.int64]) -> None:
-    """Let nothing but eos follow in sentences that have reached their greatest length."""
+def _force_eos(log_probs: Tensor, at_limit: NDArray[np.int64]) -> None:
+    """Forbid everything but eos in sentences that have reached their maximum length."""
     if at_limit.size:
-        sentences = _sent(at_limit, log_probs.device)
+        sentences = _to_device(at_limit, log_probs.device)
         kept = log_probs[sentences, :, EOS_ID]
         log_probs.index_fill_(0, sentences, -torch.inf)  # to assign a number would wait
         log_probs[sentences, :, EOS_ID] = kept
 
 
-def _sent(numbers: NDArray[Any], device: torch.device) -> Tensor:
-    """Send numbers to the device without waiting until they are there."""
+def _to_device(numbers: NDArray[Any], device: torch.device) -> Tensor:
+    """Send numbers to the device without waiting for them to arrive."""
     return torch.from_numpy(numbers).to(device, non_blocking=True)

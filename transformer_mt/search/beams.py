@@ -1,4 +1,4 @@
-"""The beams of a search: who is in which slot, who has ended, and when a sentence is done.
+"""Beams: the hypothesis in each slot, those that have ended, and the stopping criterion.
 
 Letters: B sentences, W slots of the beam.
 """
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transformer_mt.errors import ModelError
-from transformer_mt.search.candidates import Candidates, Prefixes
+from transformer_mt.search.continuations import Continuations, Prefixes
 from transformer_mt.search.length_penalty import LengthPenalty
 from transformer_mt.text.special_ids import BOS_ID, EOS_ID, PAD_ID
 
@@ -22,7 +22,7 @@ class Hypothesis:
     Attributes:
         tokens: Without bos and eos.
         log_prob: Natural logarithm of its probability, eos included.
-        score: What hypotheses are ranked by: see `penalties.LengthPenalty`.
+        score: What hypotheses are ranked by: see `length_penalty.LengthPenalty`.
     """
 
     tokens: list[int]
@@ -31,14 +31,14 @@ class Hypothesis:
 
 
 @dataclass(frozen=True)
-class Move:
+class BeamUpdate:
     """What the next step starts from.
 
     Attributes:
-        rows: Rows of the decoder's state that go on (B', W'), counted over all slots.
+        rows: Rows of the decoder's state to continue (B', W'), counted over all slots.
         tokens: What each of them reads next (B', W'); padding in a slot that is not open.
         scores: Their sums of log-probabilities (B', W'); -inf for a slot that is not open.
-        sentences: Those that go on (B',); None: all.
+        sentences: Those that are not done (B',); None: all.
         keeps_rows: Whether `rows` and `sentences` leave the state as it is.
     """
 
@@ -52,8 +52,7 @@ class Move:
 class Beams:
     """The slots of all sentences that are not done, and what has been finished.
 
-    All of this is small and lives on the host, which is told the candidates of a step, or of a
-    few.
+    All of this is small and lives on the host.
     """
 
     def __init__(
@@ -64,7 +63,7 @@ class Beams:
         n_best: int,
         length_penalty: LengthPenalty,
     ) -> None:
-        """Take greatest lengths (B,), slots of a sentence, and how many hypotheses it returns."""
+        """Take maximum lengths (B,), slots of a sentence, and hypotheses to return for it."""
         if not 1 <= n_best <= beam_size:
             raise ValueError(f"n_best must be between 1 and beam_size {beam_size}; got {n_best}")
         if limits.min(initial=1) < 1:
@@ -78,16 +77,16 @@ class Beams:
         self._num_open = np.full(limits.size, beam_size)  # slots that are not closed
         self._best = np.full((limits.size, n_best), -np.inf)  # best finished scores, falling
         self._tokens = np.empty((limits.size, 1, 0), dtype=np.int64)  # chosen so far, by slot
-        self._groups: NDArray[np.int64] | None = None  # likewise (B, W)
+        self._groups: NDArray[np.int64] | None = None  # (B, W): see `Continuations`
 
     @property
     def _length(self) -> int:
         return self._tokens.shape[2]
 
-    def first_move(self) -> Move:
+    def first_update(self) -> BeamUpdate:
         """Return where the search begins: one hypothesis for each sentence."""
         shape = (len(self._sentences), 1)
-        return Move(
+        return BeamUpdate(
             rows=np.arange(len(self._sentences))[:, None],
             tokens=np.full(shape, BOS_ID),
             scores=np.zeros(shape, dtype=np.float32),
@@ -97,7 +96,7 @@ class Beams:
 
     @property
     def steps_left(self) -> int:
-        """How many steps at most lie ahead."""
+        """Steps that the search can still take, at most."""
         return int(self._limits.max()) - self._length
 
     def sentences_at_limit(self, step: int = 0) -> NDArray[np.int64]:
@@ -105,30 +104,30 @@ class Beams:
         return np.flatnonzero(self._limits == self._length + 1 + step)
 
     def prefixes(self) -> Prefixes:
-        """Return what rules and selections may know."""
+        """Return what processors and selections may know."""
         return Prefixes(self._sentences, self._tokens, self._num_open, self._groups)
 
-    def advance(self, steps: Sequence[Candidates]) -> Move | None:
-        """Put the candidates of a step into the slots, or those of a few steps in turn.
+    def advance(self, steps: Sequence[Continuations]) -> BeamUpdate | None:
+        """Put the continuations of a step into the slots, or those of a few steps in turn.
 
         Returns:
             What the next step starts from; None when all sentences are done.
         """
-        for candidates in steps:
+        for chosen in steps:
             num_slots = self._tokens.shape[1]
-            is_open = self._take(candidates)
+            is_open = self._take(chosen)
         lines = np.arange(len(is_open))[:, None]
-        scores = candidates.scores
+        scores = chosen.scores
         open_scores = np.where(is_open, scores, np.float32(-np.inf))
         bounds = self._length_penalty.scores(open_scores.max(axis=1), self._limits)
-        goes_on = bounds > self._best[:, -1]
-        if not goes_on.any():
+        can_improve = bounds > self._best[:, -1]
+        if not can_improve.any():
             return None
         sentences = None
-        rows = lines * num_slots + candidates.slots
-        tokens = candidates.tokens
-        if not goes_on.all():
-            sentences = _closed_up(goes_on)
+        rows = lines * num_slots + chosen.slots
+        tokens = chosen.tokens
+        if not can_improve.all():
+            sentences = _compacted(can_improve)
             self._keep(sentences)
             rows, tokens = rows[sentences], tokens[sentences]
             open_scores, is_open = open_scores[sentences], is_open[sentences]
@@ -143,27 +142,27 @@ class Beams:
                 self._groups = self._groups[lines, places]
         tokens = np.where(open_scores > -np.inf, tokens, PAD_ID)
         keeps_rows = sentences is None and width == num_slots == 1
-        return Move(rows, tokens, open_scores, sentences, keeps_rows)
+        return BeamUpdate(rows, tokens, open_scores, sentences, keeps_rows)
 
-    def _take(self, candidates: Candidates) -> NDArray[np.bool_]:
-        """Put candidates into the slots; return which of these are open now (B, W)."""
-        scores = candidates.scores
+    def _take(self, chosen: Continuations) -> NDArray[np.bool_]:
+        """Put continuations into the slots; return which of these are open now (B, W)."""
+        scores = chosen.scores
         if not (scores <= 0).all():
             raise ModelError(
                 f"the model's output is not a number (NaN or infinite) at target token "
                 f"{self._length + 1}: its weights are damaged, it diverged in training, or the "
                 f"precision is too low for it"
             )
-        chosen = scores > -np.inf
-        ended = chosen & (candidates.tokens == EOS_ID)
+        is_there = scores > -np.inf
+        ended = is_there & (chosen.tokens == EOS_ID)
         lines = np.arange(len(scores))[:, None]
         self._tokens = np.concatenate(
-            (self._tokens[lines, candidates.slots], candidates.tokens[:, :, None]), axis=2
+            (self._tokens[lines, chosen.slots], chosen.tokens[:, :, None]), axis=2
         )
-        self._groups = candidates.groups
+        self._groups = chosen.groups
         if ended.any():
             self._collect(ended, scores)
-        is_open: NDArray[np.bool_] = chosen & ~ended
+        is_open: NDArray[np.bool_] = is_there & ~ended
         return is_open
 
     def results(self) -> list[list[Hypothesis]]:
@@ -196,12 +195,12 @@ class Beams:
             self._groups = self._groups[sentences]
 
 
-def _closed_up(goes_on: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Return which sentences go on: all in their places, but for the last, which fill the gaps.
+def _compacted(is_kept: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Return which sentences stay: all in their places, except the last, which fill the gaps.
 
-    So a decoder has to move no more sentences in its memory than have left.
+    So a decoder moves no more sentences in its memory than have left.
     """
-    kept = np.flatnonzero(goes_on)
+    kept = np.flatnonzero(is_kept)
     places = np.arange(kept.size)
-    places[~goes_on[: kept.size]] = kept[kept >= kept.size]
+    places[~is_kept[: kept.size]] = kept[kept >= kept.size]
     return places

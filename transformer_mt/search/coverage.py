@@ -1,4 +1,4 @@
-"""Finished hypotheses ranked again by how much of the source they have attended to."""
+"""Coverage penalty: finished hypotheses ranked by how much of the source they attended to."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,17 +1,17 @@
-"""Beam search in groups that avoid each other's tokens.
+"""Diverse beam search: groups of the beam that avoid each other's tokens.
 
-Letters: B sentences, W slots of the beam, G groups, K candidates, V vocabulary.
+Letters: B sentences, W slots of the beam, G groups, K continuations, V vocabulary.
 """
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from transformer_mt.search.candidates import Candidates, Prefixes, best_continuations
+from transformer_mt.search.continuations import Continuations, Prefixes, best_continuations
 from transformer_mt.text.special_ids import EOS_ID
 
 
-class DiverseGroups:
+class DiverseBeams:
     """Selects in groups of slots, one after another; each has a beam of its own.
 
     In a step, a group pays for each token as many times the penalty as the groups before it have
@@ -37,12 +37,12 @@ class DiverseGroups:
         self._num_open = np.full((num_sentences, num_groups), beam_size // num_groups)
         self._penalty = penalty
 
-    def __call__(self, log_probs: Tensor, scores: Tensor, prefixes: Prefixes) -> Candidates:
+    def __call__(self, log_probs: Tensor, scores: Tensor, prefixes: Prefixes) -> Continuations:
         """Choose the best continuations of each group."""
         num_open = self._num_open[prefixes.sentences]
         times_taken = log_probs.new_zeros(log_probs.shape[0], log_probs.shape[2])
         groups = None if prefixes.groups is None else torch.from_numpy(prefixes.groups)
-        chosen: list[Candidates] = []
+        chosen: list[Continuations] = []
         for group in np.flatnonzero(num_open.any(axis=0)):
             own = scores
             if groups is not None:
@@ -60,7 +60,7 @@ class DiverseGroups:
             ended = is_chosen & (best.tokens == EOS_ID)
             self._num_open[prefixes.sentences, group] -= ended.sum(axis=1)
             chosen.append(
-                Candidates(
+                Continuations(
                     scores=best.scores + penalties.gather(1, tokens).cpu().numpy(),
                     slots=best.slots,
                     tokens=best.tokens,
@@ -68,4 +68,4 @@ class DiverseGroups:
                 )
             )
         parts = ((part.scores, part.slots, part.tokens, part.groups) for part in chosen)
-        return Candidates(*(np.concatenate(x, axis=1) for x in zip(*parts, strict=True)))
+        return Continuations(*(np.concatenate(x, axis=1) for x in zip(*parts, strict=True)))

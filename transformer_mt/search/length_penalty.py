@@ -1,4 +1,4 @@
-"""How finished hypotheses of different lengths are compared."""
+"""Length penalty of finished hypotheses."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Rules that change what may follow a hypothesis, and at what price.
+"""Logits processors: edits of the log-probabilities of the next token.
 
 Letters: B sentences, W slots of the beam, T tokens so far, V vocabulary.
 """
@@ -11,15 +11,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from transformer_mt.search.candidates import Prefixes
+from transformer_mt.search.continuations import Prefixes
 from transformer_mt.text.special_ids import EOS_ID
 
 
-class Rule(Protocol):
-    """Sees all open hypotheses before each step of the search and edits the step.
+class LogitProcessor(Protocol):
+    """Edits the log-probabilities of a step of the search.
 
     What it does to a hypothesis depends on the tokens of that hypothesis and on its sentence, and
-    on nothing else. It may lower log-probabilities but not raise them: the search stops by them.
+    on nothing else. It may lower log-probabilities but never raise them, as the stopping criterion
+    of the search relies on that.
     """
 
     def __call__(self, log_probs: Tensor, prefixes: Prefixes) -> None:
@@ -28,7 +29,7 @@ class Rule(Protocol):
 
 
 class MinLength:
-    """Forbids an end before a hypothesis has its least length.
+    """Forbids eos before a hypothesis has its minimum length.
 
     Args:
         min_lengths: In tokens, eos included, for each sentence (B,).
@@ -38,7 +39,7 @@ class MinLength:
         self._min_lengths = min_lengths
 
     def __call__(self, log_probs: Tensor, prefixes: Prefixes) -> None:
-        """Forbid eos where it would come too early."""
+        """Forbid eos in sentences that are too short."""
         next_length = prefixes.tokens.shape[2] + 1
         is_short = self._min_lengths[prefixes.sentences] > next_length
         if is_short.any():
@@ -46,54 +47,59 @@ class MinLength:
             log_probs[..., EOS_ID].index_fill_(0, rows, -torch.inf)
 
 
-def apply_but_for(
-    due: tuple[Tensor, ...], rules: Sequence[Rule], log_probs: Tensor, prefixes: Prefixes
+def apply_except_at(
+    exempt: tuple[Tensor, ...],
+    processors: Sequence[LogitProcessor],
+    log_probs: Tensor,
+    prefixes: Prefixes,
 ) -> None:
-    """Apply rules, but not to tokens that are due: what is wanted of one line goes before them.
+    """Apply processors, but leave some places as they were: constraints of one line come first.
 
     Args:
-        due: Places in the log-probabilities, as an index.
-        rules: What else holds.
+        exempt: Places in the log-probabilities, as an index.
+        processors: Those to apply.
         log_probs: Of the next token (B, W, V).
         prefixes: What the slots hold.
     """
-    kept = log_probs[due]
-    for rule in rules:
-        rule(log_probs, prefixes)
-    log_probs[due] = kept
+    kept = log_probs[exempt]
+    for process in processors:
+        process(log_probs, prefixes)
+    log_probs[exempt] = kept
 
 
-class ForcedStart:
-    """Begins each hypothesis with given tokens, at what they cost, whatever other rules say.
+class ForcedPrefix:
+    """Begins each hypothesis with given tokens, at their own log-probabilities.
 
     Args:
         starts: Tokens for each sentence; none where it is free.
-        rules: All other rules: they do not bind these tokens.
+        processors: All other processors: they do not bind these tokens.
     """
 
-    def __init__(self, starts: Sequence[Sequence[int]], rules: Sequence[Rule] = ()) -> None:
-        self._rules = rules
+    def __init__(
+        self, starts: Sequence[Sequence[int]], processors: Sequence[LogitProcessor] = ()
+    ) -> None:
+        self._processors = processors
         self._lengths = np.array([len(start) for start in starts])
         self._tokens = np.zeros((len(starts), self._lengths.max(initial=0)), dtype=np.int64)
         for row, start in zip(self._tokens, starts, strict=True):
             row[: len(start)] = start
 
     def __call__(self, log_probs: Tensor, prefixes: Prefixes) -> None:
-        """Apply the other rules, then forbid all tokens but the one that is due."""
+        """Apply the other processors, then forbid all tokens but the next one of the prefix."""
         place = prefixes.tokens.shape[2]
         lines = np.flatnonzero(self._lengths[prefixes.sentences] > place)
         tokens = self._tokens[prefixes.sentences[lines], place] if lines.size else lines
         where, token = (torch.from_numpy(x).to(log_probs.device) for x in (lines, tokens))
-        due = (
+        forced = (
             where[:, None],
             torch.arange(log_probs.shape[1], device=where.device),
             token[:, None],
         )
-        apply_but_for(due, self._rules, log_probs, prefixes)
+        apply_except_at(forced, self._processors, log_probs, prefixes)
         if lines.size:
-            kept = log_probs[due]
+            kept = log_probs[forced]
             log_probs.index_fill_(0, where, -torch.inf)
-            log_probs[due] = kept
+            log_probs[forced] = kept
 
 
 class NoRepeatedNgrams:
@@ -109,7 +115,7 @@ class NoRepeatedNgrams:
         self._order = order
 
     def __call__(self, log_probs: Tensor, prefixes: Prefixes) -> None:
-        """Forbid the last token of each n-gram whose first ones are the latest tokens."""
+        """Forbid the last token of each n-gram whose other tokens are the latest ones."""
         tokens, order = prefixes.tokens, self._order
         if tokens.shape[2] < order:
             return
@@ -121,7 +127,7 @@ class NoRepeatedNgrams:
 
 
 class RepetitionPenalty:
-    """Multiplies the log-probabilities of tokens that a hypothesis has already.
+    """Multiplies the log-probabilities of tokens that a hypothesis already has.
 
     Source: Keskar et al. 2019, section 4.1; differs: on log-probabilities, which are not
     normalised again.
@@ -134,7 +140,7 @@ class RepetitionPenalty:
         self._strength = strength
 
     def __call__(self, log_probs: Tensor, prefixes: Prefixes) -> None:
-        """Lower the log-probabilities of all tokens that have been chosen."""
+        """Lower the log-probabilities of all tokens that the hypothesis has."""
         seen = torch.from_numpy(prefixes.tokens).to(log_probs.device)
         log_probs.scatter_(2, seen, log_probs.gather(2, seen) * self._strength)
 
@@ -150,7 +156,7 @@ class Suppressed:
         self._sequences = [np.array(sequence) for sequence in sequences]
 
     def __call__(self, log_probs: Tensor, prefixes: Prefixes) -> None:
-        """Forbid the last token of a sequence behind all others of it."""
+        """Forbid the last token of a sequence after all others of it."""
         num_tokens = prefixes.tokens.shape[2]
         for sequence in self._sequences:
             first = num_tokens - len(sequence) + 1

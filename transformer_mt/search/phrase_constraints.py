@@ -1,4 +1,4 @@
-"""Beam search whose hypotheses must hold given phrases.
+"""Lexically constrained beam search: hypotheses that must hold given phrases.
 
 Letters: B sentences, W slots of the beam, T tokens so far, V vocabulary.
 """
@@ -13,74 +13,76 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from transformer_mt.search.candidates import Candidates, Prefixes, select_best
-from transformer_mt.search.logit_processors import Rule, apply_but_for
+from transformer_mt.search.continuations import Continuations, Prefixes, select_best
+from transformer_mt.search.logit_processors import LogitProcessor, apply_except_at
 from transformer_mt.text.special_ids import EOS_ID
 
 Phrase = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Progress:
+class PhraseProgress:
     """How far a hypothesis is with its phrases.
 
     Attributes:
         missing: Phrases it does not hold.
         begun: Its last tokens, as far as they begin a missing phrase.
-        just_ended: The phrase that its last token ends; none if it ends none.
+        just_ended: The phrase that its last token completes; empty if it completes none.
     """
 
     missing: tuple[Phrase, ...]
     begun: Phrase = ()
     just_ended: Phrase = ()
 
-    def after(self, token: int, *, continues_word: bool = False) -> "Progress":
+    def after(self, token: int, *, continues_word: bool = False) -> "PhraseProgress":
         """Return the progress of the hypothesis with one more token.
 
         Args:
             token: The token.
-            continues_word: Whether it prolongs the word before it: a phrase that has just ended is
-                then none.
+            continues_word: Whether it prolongs the word before it, so that a phrase that has just
+                ended does not count.
         """
         if continues_word and self.just_ended:
-            return Progress((*self.missing, self.just_ended)).after(token)
+            return PhraseProgress((*self.missing, self.just_ended)).after(token)
         latest = (*self.begun, token)
         for start in range(len(latest)):
             end = latest[start:]
             if end in self.missing:
                 place = self.missing.index(end)
-                return Progress((*self.missing[:place], *self.missing[place + 1 :]), just_ended=end)
+                return PhraseProgress(
+                    (*self.missing[:place], *self.missing[place + 1 :]), just_ended=end
+                )
             if any(phrase[: len(end)] == end for phrase in self.missing):
-                return Progress(self.missing, end)
-        return Progress(self.missing)
+                return PhraseProgress(self.missing, end)
+        return PhraseProgress(self.missing)
 
     @property
     def num_missing(self) -> int:
-        """How many tokens it has to add, if it goes on with what it has begun."""
+        """Tokens that it still has to add, if it completes the phrase that it has begun."""
         return sum(map(len, self.missing)) - len(self.begun)
 
     def next_tokens(self) -> list[int]:
-        """Return the tokens that bring it forward: if nothing is begun, any first one."""
+        """Return the next tokens of missing phrases: of the one begun, or else the first of any."""
         size = len(self.begun)
         return [phrase[size] for phrase in self.missing if phrase[:size] == self.begun]
 
 
-class Constraints:
-    """The phrases of a batch: a rule and a selection for the search.
+class PhraseConstraints:
+    """The phrases of a batch: a logits processor and a selection for the search.
 
-    As a rule it forbids the end while a phrase is missing, a phrase that is only the beginning of
+    As a processor it forbids eos while a phrase is missing, a phrase that is only the beginning of
     a word, and, when no more tokens are left than the phrases need, everything else. As a selection
     it is dynamic beam allocation (Post and Vilar 2018): the next tokens of missing phrases are
     always among the candidates, and the slots of a sentence are shared among banks of hypotheses
     that have the same number of phrase tokens; differs: what a bank cannot fill goes to the best
-    candidates of all. A sentence with C phrase tokens has C slots more than the beam.
+    candidates of all. A sentence with C phrase tokens has C more slots than the beam.
 
     Args:
         phrases: For each sentence of the batch; none is empty.
-        limits: Greatest length of each target in tokens incl. eos (B,); more than its phrases have.
+        limits: Maximum length of each target in tokens incl. eos (B,); more than its phrases have.
         beam_size: Slots of a sentence without phrases.
         continues_word: Tokens that would prolong the word before them (V,), True or False.
-        rules: What else holds; they do not bind the next tokens of missing phrases.
+        processors: All others; they do not bind the next tokens of missing phrases.
     """
 
     def __init__(
@@ -90,31 +92,31 @@ class Constraints:
         *,
         beam_size: int,
         continues_word: Tensor,
-        rules: Sequence[Rule] = (),
+        processors: Sequence[LogitProcessor] = (),
     ) -> None:
         self._phrases = phrases
         self._limits = limits
         self._continues_word = continues_word
         self._continuing = frozenset(torch.nonzero(continues_word).flatten().tolist())
-        self._rules = rules
+        self._processors = processors
         sizes = np.array([sum(map(len, of_one)) for of_one in phrases])
         self.num_slots = beam_size + int(sizes.max(initial=0))
         self._num_unused = self.num_slots - beam_size - sizes
-        self._known: list[dict[bytes, Progress]] = [{} for _ in phrases]
+        self._known: list[dict[bytes, PhraseProgress]] = [{} for _ in phrases]
 
     def restrict(self, log_probs: Tensor, prefixes: Prefixes) -> None:
-        """Edit the log-probabilities of the next token (B, W, V): a `Rule`."""
+        """Edit the log-probabilities of the next token (B, W, V): a `LogitProcessor`."""
         num_left = self._limits[prefixes.sentences] - prefixes.tokens.shape[2] - 1
         lines = self._constrained(prefixes)
-        if self._rules:
-            due = [
+        if self._processors:
+            wanted = [
                 (line, slot, token)
                 for line in lines
                 for slot in range(log_probs.shape[1])
                 for token in self._progress(prefixes, line, slot).next_tokens()
             ]
-            index = torch.tensor(due, dtype=torch.long, device=log_probs.device).view(-1, 3)
-            apply_but_for(index.unbind(1), self._rules, log_probs, prefixes)
+            index = torch.tensor(wanted, dtype=torch.long, device=log_probs.device).view(-1, 3)
+            apply_except_at(index.unbind(1), self._processors, log_probs, prefixes)
         for line in lines:
             for slot in range(log_probs.shape[1]):
                 progress = self._progress(prefixes, line, slot)
@@ -126,7 +128,7 @@ class Constraints:
                     if sum(map(len, progress.missing)) >= num_left[line]:
                         _keep_only(row, progress.next_tokens())
 
-    def __call__(self, log_probs: Tensor, scores: Tensor, prefixes: Prefixes) -> Candidates:
+    def __call__(self, log_probs: Tensor, scores: Tensor, prefixes: Prefixes) -> Continuations:
         """Choose continuations, of each bank the best: a `Selection`."""
         num_open = prefixes.num_open - self._num_unused[prefixes.sentences]
         best = select_best(
@@ -138,7 +140,7 @@ class Constraints:
         if not lines:
             return best
         width = max(best.scores.shape[1], int(num_open[lines].max()))
-        result = Candidates(
+        result = Continuations(
             scores=np.full((len(num_open), width), -np.inf, dtype=np.float32),
             slots=np.zeros((len(num_open), width), dtype=np.int64),
             tokens=np.zeros((len(num_open), width), dtype=np.int64),
@@ -207,7 +209,7 @@ class Constraints:
     def _constrained(self, prefixes: Prefixes) -> list[int]:
         return [line for line, i in enumerate(prefixes.sentences) if self._phrases[i]]
 
-    def _progress(self, prefixes: Prefixes, line: int, slot: int) -> Progress:
+    def _progress(self, prefixes: Prefixes, line: int, slot: int) -> PhraseProgress:
         """Return how far a hypothesis is, from how far it was one token ago."""
         sentence = int(prefixes.sentences[line])
         tokens = prefixes.tokens[line, slot]
@@ -219,11 +221,11 @@ class Constraints:
                 known[key] = self._after(before, int(tokens[-1]))
             else:
                 known[key] = functools.reduce(
-                    self._after, tokens.tolist(), Progress(self._phrases[sentence])
+                    self._after, tokens.tolist(), PhraseProgress(self._phrases[sentence])
                 )
         return known[key]
 
-    def _after(self, progress: Progress, token: int) -> Progress:
+    def _after(self, progress: PhraseProgress, token: int) -> PhraseProgress:
         return progress.after(token, continues_word=token in self._continuing)
 
 

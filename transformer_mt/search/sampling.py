@@ -1,4 +1,4 @@
-"""Hypotheses drawn at random, in place of the most probable ones.
+"""Sampling: hypotheses drawn at random, with temperature, top-k and top-p.
 
 Letters: B sentences, W slots of the beam, V vocabulary.
 """
@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from transformer_mt.search.candidates import BLOCK, Candidates, Prefixes
+from transformer_mt.search.continuations import BLOCK, Continuations, Prefixes
 
 
 class Sampling:
@@ -26,7 +26,7 @@ class Sampling:
         num_samples: Hypotheses of each, W; all are independent of each other.
         seed: At least 0.
         temperature: Divides log-probabilities before the draw; below 1 the probable gets likelier.
-        top_k: Draw from so many most probable tokens (Fan et al. 2018); 0: from all.
+        top_k: Draw from the `top_k` most probable tokens (Fan et al. 2018); 0: from all.
         top_p: Draw from the most probable tokens which together have at least this probability
             (Holtzman et al. 2020), after temperature and `top_k`; 1: from all.
     """
@@ -47,10 +47,10 @@ class Sampling:
         self._top_k = top_k
         self._top_p = top_p
 
-    def __call__(self, log_probs: Tensor, scores: Tensor, prefixes: Prefixes) -> Candidates:
+    def __call__(self, log_probs: Tensor, scores: Tensor, prefixes: Prefixes) -> Continuations:
         """Draw one continuation of each hypothesis; its group is the number of the sample."""
         groups = prefixes.groups
-        if groups is None:  # the first step: one hypothesis, of which all samples go out
+        if groups is None:  # the first step: one hypothesis, from which all samples start
             groups = np.tile(np.arange(self._num_samples), (len(scores), 1))
             log_probs = log_probs.expand(-1, self._num_samples, -1)
             scores = scores.expand(-1, self._num_samples)
@@ -65,7 +65,7 @@ class Sampling:
         noise = self._noise(prefixes.sentences, groups, vocab_size=log_probs.shape[2])
         tokens = draw(allowed, torch.from_numpy(noise).to(log_probs.device))
         sums = scores + log_probs.gather(2, tokens[:, :, None]).squeeze(2)
-        return Candidates(sums.cpu().numpy(), slots, tokens.cpu().numpy(), groups)
+        return Continuations(sums.cpu().numpy(), slots, tokens.cpu().numpy(), groups)
 
     def _noise(
         self, sentences: NDArray[np.int64], groups: NDArray[np.int64], *, vocab_size: int

@@ -1,4 +1,4 @@
-"""What a beam search did: the tree of its hypotheses, and where it was cut.
+"""Trace of a beam search: the tree of its hypotheses, kept and pruned.
 
 Nothing in the search knows of it: a trace watches the selection that the search is given.
 """
@@ -8,21 +8,26 @@ from dataclasses import dataclass, field
 import numpy as np
 from torch import Tensor
 
-from transformer_mt.search.candidates import Candidates, Prefixes, Selection, best_continuations
+from transformer_mt.search.continuations import (
+    Continuations,
+    Prefixes,
+    Selection,
+    best_continuations,
+)
 from transformer_mt.search.length_penalty import LengthPenalty
 from transformer_mt.text.special_ids import EOS_ID
 
 
 @dataclass(frozen=True)
 class Node:
-    """A hypothesis that the search considered: another one, and one more token.
+    """A hypothesis that the search considered: its parent and one more token.
 
     Attributes:
-        parent: Place of the other one in `Trace.nodes`; None: it was empty.
+        parent: Place in `Trace.nodes`; None: the empty hypothesis.
         token: The token.
         log_prob: Of the token after the ones before it, in nats.
         total: Sum of the log-probabilities so far.
-        kept: Whether it was among those that were kept; if not, it was cut at once.
+        kept: Whether the selection kept it; otherwise it was pruned at once.
         score: What it is ranked by if it has ended; None: it has not.
     """
 
@@ -40,7 +45,7 @@ class Trace:
 
     Attributes:
         length_penalty: What finished ones are ranked by.
-        nodes: All hypotheses, each behind its parent: those kept, and as many of the best that
+        nodes: All hypotheses, each after its parent: those kept, and as many of the best that
             were not.
     """
 
@@ -51,7 +56,7 @@ class Trace:
     def watch(self, select: Selection) -> Selection:
         """Return a selection that chooses like `select` and notes what it chose."""
 
-        def watched(log_probs: Tensor, scores: Tensor, prefixes: Prefixes) -> Candidates:
+        def watched(log_probs: Tensor, scores: Tensor, prefixes: Prefixes) -> Continuations:
             """Choose, and note what was chosen among what."""
             num = 2 * int(prefixes.num_open.max())
             considered = best_continuations(log_probs, scores, num)
@@ -70,7 +75,11 @@ class Trace:
         return [self._places[tuple(tokens[:length])] for length in range(1, len(tokens) + 1)]
 
     def _note(
-        self, considered: Candidates, chosen: Candidates, log_probs: Tensor, prefixes: Prefixes
+        self,
+        considered: Continuations,
+        chosen: Continuations,
+        log_probs: Tensor,
+        prefixes: Prefixes,
     ) -> None:
         if len(chosen.scores) != 1:
             raise ValueError("a trace is of one sentence")
@@ -93,12 +102,12 @@ class Trace:
             )
 
 
-def _continuations(candidates: Candidates) -> dict[tuple[int, int], float]:
+def _continuations(continuations: Continuations) -> dict[tuple[int, int], float]:
     """Return the scores of continuations by slot and token."""
     return {
         (int(slot), int(token)): float(score)
         for slot, token, score in zip(
-            candidates.slots[0], candidates.tokens[0], candidates.scores[0], strict=True
+            continuations.slots[0], continuations.tokens[0], continuations.scores[0], strict=True
         )
         if score > -np.inf
     }

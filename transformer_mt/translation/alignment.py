@@ -1,4 +1,4 @@
-"""Which source words the words of a translation come from, by attention.
+"""Word alignment by attention.
 
 The weights come from a pass over the finished translation, so that the search need not keep them.
 Letters: S source length, T target length.
@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from transformer_mt.translation.results import NO_TEXT, Candidate
+from transformer_mt.translation.results import CONTROL_CHARACTERS, Candidate
 from transformer_mt.translation.translator import Translator
 
 WORD = re.compile(r"\S+")
@@ -28,7 +28,7 @@ class Attention:
         source: Text; lines of several parts have all of them, with their spacing.
         target: Text.
         source_spans: Where its pieces lie in `source`, in characters.
-        target_spans: Likewise in `target`.
+        target_spans: Where its pieces lie in `target`.
         source_tokens: The pieces themselves.
         weights: (T, S); rows and columns of eos are left out. 0 between parts.
     """
@@ -44,10 +44,10 @@ class Attention:
         """Return pairs of a source and a target word, counted from 0, in the order of the target.
 
         A target word has one link: to the word of the source piece that its own pieces attend to
-        most, on the mean.
+        most, on average.
 
         Args:
-            word: What is a word; by default what spaces separate.
+            word: Matches a word; by default what spaces separate.
         """
         source_words = [match.span() for match in word.finditer(self.source)]
         target_words = [match.span() for match in word.finditer(self.target)]
@@ -99,7 +99,7 @@ def attention_of(
     """
     parts = [part for candidate in candidates for part in candidate.parts]
     matrices = iter(
-        translator.given.source_attention(
+        translator.scorer.source_attention(
             [(part.source, part.target) for part in parts],
             lambda weights: _mean(weights, layer),
         )
@@ -138,7 +138,7 @@ def _joined(
         target += tokenizers.tgt.decode(part.target) + part.target_glue
     return Attention(
         source=source,
-        target=target.translate(NO_TEXT),
+        target=target.translate(CONTROL_CHARACTERS),
         source_spans=source_spans,
         target_spans=target_spans,
         source_tokens=[p for part in candidate.parts for p in tokenizers.src.pieces(part.source)],
@@ -151,7 +151,7 @@ def _moved(spans: Sequence[Span], distance: int) -> list[Span]:
 
 
 def _words_of(pieces: Sequence[Span], words: Sequence[Span]) -> list[int | None]:
-    """Return for each piece the first word that it is a part of; both in rising order."""
+    """Return the first word that each piece is a part of; both in rising order."""
     found: list[int | None] = []
     number = 0
     for begin, end in pieces:

@@ -1,8 +1,21 @@
-"""What is wanted of a batch of sentences, to hypotheses for each of them."""
+"""Search of a batch: requests to hypotheses.
+
+The steps, and where each is defined:
+
+1. The sources are encoded (`scoring.encode_sources`), and each target gets its maximum length
+   (`options.SearchOptions.max_lengths`).
+2. With a lexicon, the vocabulary of the batch is limited to its shortlist (`shortlist`).
+3. Options and requests become logits processors and a selection (`_steering`): minimum length,
+   suppressed words, repetition, phrases, prefixes; beams, diverse beams or samples.
+4. `search.beam_search` runs the decoder step by step.
+5. The coverage penalty ranks the finished beam again (`search.coverage`), diverse beams lose their
+   duplicates, and hypotheses of a right-to-left model are turned round.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,20 +27,30 @@ from transformer_mt.models.interfaces import Memory, StepDecoder
 from transformer_mt.models.seq2seq import evaluation_mode
 from transformer_mt.search.beam_search import beam_search
 from transformer_mt.search.beams import Hypothesis
-from transformer_mt.search.candidates import Selection
+from transformer_mt.search.continuations import Selection, select_best
 from transformer_mt.search.coverage import rank_by_coverage
+from transformer_mt.search.diverse_beams import DiverseBeams
+from transformer_mt.search.logit_processors import (
+    ForcedPrefix,
+    LogitProcessor,
+    MinLength,
+    NoRepeatedNgrams,
+    RepetitionPenalty,
+    Suppressed,
+)
+from transformer_mt.search.phrase_constraints import PhraseConstraints
+from transformer_mt.search.sampling import Sampling
 from transformer_mt.text.special_ids import UNK_ID
-from transformer_mt.translation.forced import encode
 from transformer_mt.translation.glossary import cuts_of, words_continued
-from transformer_mt.translation.options import MOST_COUNT, SearchOptions
-from transformer_mt.translation.plan import plan_search
+from transformer_mt.translation.options import MAX_COUNT, SearchOptions
 from transformer_mt.translation.requests import Request
+from transformer_mt.translation.scoring import encode_sources
 from transformer_mt.translation.shortlist import Shortlist
-from transformer_mt.translation.writing_order import WritingOrder
 
-# Steps between two looks of the host at what a GPU has chosen. Each look has the GPU wait; without,
-# sentences that are done stay in the batch. To be tuned: `scripts/gpu_check.sh`, "looks".
-LOOK_EVERY = 4
+# Steps that a GPU takes between two waits of the host for its choices. Fewer waits keep the GPU
+# busy, but sentences that are done stay in the batch meanwhile. To be tuned: the section
+# "translation, looks" of `scripts/gpu_check.sh`.
+SYNC_EVERY_STEPS = 4
 
 
 class BatchSearch:
@@ -36,7 +59,7 @@ class BatchSearch:
     Args:
         bundle: The model and its tokenizers.
         options: How to search.
-        lexicon: What targets may hold, by their sources; None: all tokens.
+        lexicon: The target tokens that go with a source; None: all tokens.
 
     Raises:
         ConfigError: If samples are to be drawn with a lexicon: their random numbers belong to the
@@ -50,18 +73,18 @@ class BatchSearch:
         self._model = bundle.model
         self._options = options
         self._lexicon = lexicon
-        self._order = WritingOrder(bundle.config.data.reverse_target)
-        self._suppressed = [
-            self._order.turned(cut) for word in options.suppress for cut in cuts_of(word, tokenizer)
-        ]
+        self._right_to_left = bundle.config.data.reverse_target
+        cuts = [cut for word in options.suppress for cut in cuts_of(word, tokenizer)]
+        self._suppressed = [cut[::-1] for cut in cuts] if self._right_to_left else cuts
         device = next(bundle.model.parameters()).device
-        self._look_every = 1 if device.type == "cpu" else LOOK_EVERY
+        self._sync_every = 1 if device.type == "cpu" else SYNC_EVERY_STEPS
         self._continues_word = words_continued(tokenizer).to(device)
-        # Groups may find the same, and coverage ranks anew: so the whole beam is finished first.
-        self._looks_at_all = options.coverage_penalty > 0 or options.beam_groups > 1
+        # Diverse beams may find the same, and coverage ranks anew: both need the whole beam.
+        needs_whole_beam = options.coverage_penalty > 0 or options.beam_groups > 1
+        self._num_finished = options.num_slots if needs_whole_beam else options.n_best
         if options.compile:
             # A number of sentences that nothing else is: equal sizes are taken for always equal.
-            longest = (bundle.model.encoder.max_length or MOST_COUNT) - 1
+            longest = (bundle.model.encoder.max_length or MAX_COUNT) - 1
             sizes = range(5, 2 * options.num_slots + 14)
             trial = [Request((UNK_ID,) * min(size, longest)) for size in sizes]
             compile_steps(bundle.model, lambda: self(trial))
@@ -72,26 +95,26 @@ class BatchSearch:
         requests: Sequence[Request],
         watch: Callable[[Selection], Selection] = lambda select: select,
     ) -> list[list[Hypothesis]]:
-        """Return the best hypotheses of each sentence, best first, in the order of reading.
+        """Return the best hypotheses of each sentence, best first, in reading order.
 
         Args:
             requests: At least one.
-            watch: May put itself around the selection of the search.
+            watch: May wrap the selection of the search.
         """
         options, decoder = self._options, self._model.decoder
         with evaluation_mode(self._model):
-            memory = encode(self._model, [request.source for request in requests])
+            memory = encode_sources(self._model, [request.source for request in requests])
             lengths = torch.tensor([len(request.source) + 1 for request in requests])
             limits = options.max_lengths(lengths, longest=decoder.max_length)
             found = self._found(memory, requests, limits, watch)
             if strength := options.coverage_penalty:
                 found = rank_by_coverage(decoder, memory, found, strength=strength)
-            if options.beam_groups > 1:
-                found = [_different(own) for own in found]
-        return [
-            [replace(one, tokens=self._order.turned(one.tokens)) for one in own[: options.n_best]]
-            for own in found
-        ]
+        if options.beam_groups > 1:
+            found = [_without_duplicates(own) for own in found]
+        found = [own[: options.n_best] for own in found]
+        if self._right_to_left:
+            found = [[replace(one, tokens=one.tokens[::-1]) for one in own] for own in found]
+        return found
 
     def _found(
         self,
@@ -100,6 +123,7 @@ class BatchSearch:
         limits: Tensor,
         watch: Callable[[Selection], Selection],
     ) -> list[list[Hypothesis]]:
+        """Run the beam search, over the shortlist of the batch where there is a lexicon."""
         options = self._options
         decoder: StepDecoder = self._model.decoder
         suppressed: Sequence[Sequence[int]] = self._suppressed
@@ -111,25 +135,98 @@ class BatchSearch:
             requests = shortlist.numbered(requests)
             suppressed = shortlist.possible(suppressed)
             continues_word = continues_word[shortlist.ids]
-        plan = plan_search(
+        num_slots, processors, select = _steering(
             options, requests, limits, suppressed=suppressed, continues_word=continues_word
         )
         found = beam_search(
             decoder,
             memory,
-            beam_size=plan.num_slots,
+            beam_size=num_slots,
             length_penalty=options.ranking,
             max_lengths=limits,
-            n_best=options.num_slots if self._looks_at_all else options.n_best,
-            rules=plan.rules,
-            select=watch(plan.select),
-            look_every=self._look_every,
+            n_best=self._num_finished,
+            processors=processors,
+            select=watch(select),
+            sync_every=self._sync_every,
         )
         return found if shortlist is None else shortlist.restored(found)
 
 
-def _different(found: Sequence[Hypothesis]) -> list[Hypothesis]:
-    """Return the first of equal hypotheses each."""
+def _steering(
+    options: SearchOptions,
+    requests: Sequence[Request],
+    limits: Tensor,
+    *,
+    suppressed: Sequence[Sequence[int]],
+    continues_word: Tensor,
+) -> tuple[int, Sequence[LogitProcessor], Selection]:
+    """Make what `beam_search` is given of the options and of what the lines ask for.
+
+    Args:
+        options: The same for all batches.
+        requests: One for each sentence.
+        limits: Maximum lengths of the targets (B,).
+        suppressed: Sequences of tokens that must not occur.
+        continues_word: Tokens that would prolong the word before them (V,), True or False.
+
+    Returns:
+        Slots of each sentence, logits processors in their order, and the selection.
+
+    Raises:
+        ValueError: If there are phrases, and the options ask for samples or diverse beams.
+    """
+    processors: list[LogitProcessor] = []
+    min_lengths = options.min_lengths(np.array([len(r.source) + 1 for r in requests]))
+    if (min_lengths > 1).any():
+        processors.append(MinLength(np.minimum(min_lengths, limits.numpy())))
+    if suppressed:
+        processors.append(Suppressed(suppressed))
+    if options.no_repeat_ngram:
+        processors.append(NoRepeatedNgrams(options.no_repeat_ngram))
+    if options.repetition_penalty > 1:
+        processors.append(RepetitionPenalty(options.repetition_penalty))
+    # Constraints of a line override the processors for all lines; a prefix overrides phrases.
+    constraints = None
+    if any(request.phrases for request in requests):
+        if options.sample or options.beam_groups > 1:
+            raise ValueError("only plain beam search can hold phrases: no samples, no beam groups")
+        constraints = PhraseConstraints(
+            [request.phrases for request in requests],
+            limits.numpy(),
+            beam_size=options.beam_size,
+            continues_word=continues_word,
+            processors=processors,
+        )
+        processors = [constraints.restrict]
+    if any(request.prefix for request in requests):
+        processors = [ForcedPrefix([request.prefix for request in requests], processors)]
+    if constraints is not None:
+        return constraints.num_slots, processors, constraints
+    return options.num_slots, processors, _selection(options, requests)
+
+
+def _selection(options: SearchOptions, requests: Sequence[Request]) -> Selection:
+    if options.sample:
+        return Sampling(
+            [request.source for request in requests],
+            num_samples=options.n_best,
+            seed=options.seed,
+            temperature=options.temperature,
+            top_k=options.top_k,
+            top_p=options.top_p,
+        )
+    if options.beam_groups > 1:
+        return DiverseBeams(
+            len(requests),
+            beam_size=options.beam_size,
+            num_groups=options.beam_groups,
+            penalty=options.diversity_penalty,
+        )
+    return select_best
+
+
+def _without_duplicates(found: Sequence[Hypothesis]) -> list[Hypothesis]:
+    """Return hypotheses with different tokens, of equal ones the first."""
     first: dict[tuple[int, ...], Hypothesis] = {}
     for hypothesis in found:
         first.setdefault(tuple(hypothesis.tokens), hypothesis)

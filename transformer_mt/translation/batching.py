@@ -8,9 +8,9 @@ _SMALL_BATCH = 512
 
 
 def batches_of(lengths: Sequence[int], max_tokens: int) -> Iterator[list[int]]:
-    """Yield the places of sentences in batches of like length, the longest first.
+    """Yield the places of sentences in batches of similar length, the longest first.
 
-    The longest first, so that a batch too large for the device shows at once.
+    The longest first, so that a batch too large for the device fails at once.
     """
     batch: list[int] = []
     num_tokens = 0
@@ -46,9 +46,9 @@ def batches_of_pairs(
 
 
 def evenly_shared(lengths: Sequence[int], max_tokens: int, *, num_workers: int) -> int:
-    """Return how large batches should be, at most `max_tokens`, so that each worker gets as many.
+    """Return the size of batches, at most `max_tokens`, that gives each worker the same number.
 
-    Each gets at least two, unless these were small: sentences of equal tokens do not take equal
+    Each gets at least two, unless they would be small: sentences of equal tokens do not take equal
     time, long ones take more. What fits into one batch stays together.
     """
     total, longest = sum(lengths), max(lengths, default=0)

@@ -1,4 +1,4 @@
-"""Hypotheses of the parts of a line, joined to its translations."""
+"""Detokenization: hypotheses of the parts of a line, joined to its translations."""
 
 import itertools
 import logging
@@ -11,25 +11,40 @@ from transformer_mt.translation.glossary import Term
 from transformer_mt.translation.long_lines import Part
 from transformer_mt.translation.requests import Line
 from transformer_mt.translation.results import (
-    NO_TEXT,
+    CONTROL_CHARACTERS,
     Candidate,
     TranslatedPart,
     Translation,
-    joined,
 )
 
 Choice = Callable[[Sequence[Candidate]], Sequence[Candidate]]
-"""Ranks the candidates of a part anew, best first, and may leave some out."""
+"""Reranks the candidates of a part, best first, and may leave some out."""
 
 logger = logging.getLogger(__name__)
 
 
-class Joiner:
+def joined(candidates: Sequence[Candidate], text: str) -> Candidate:
+    """Join the candidates of the parts of a line to one, with the sums of their scores.
+
+    Args:
+        candidates: One for each part; none for a line without any.
+        text: Its text.
+    """
+    return Candidate(
+        text=text,
+        tokens=[token for candidate in candidates for token in candidate.tokens],
+        log_prob=sum((candidate.log_prob for candidate in candidates), start=0.0),
+        score=sum((candidate.score for candidate in candidates), start=0.0),
+        parts=[part for candidate in candidates for part in candidate.parts],
+    )
+
+
+class Detokenizer:
     """Makes text of tokens.
 
     Args:
         tokenizers: Of both sides.
-        separator: Of a model of documents: what stands between sentences; None: no such model.
+        separator: What stands between the sentences of a document model; None: no such model.
         choose: Applied to each part by itself; None: all hypotheses, as the search ranks them.
     """
 
@@ -48,10 +63,10 @@ class Joiner:
         terms: Sequence[Sequence[Term]],
         num_cut: int,
     ) -> Translation:
-        """Join what was found for a line: the best of all parts, the second of all, and so on.
+        """Join the hypotheses of a line: the best of all parts, the second of all, and so on.
 
-        A part with fewer candidates than others stays with its last. A warning names a line that
-        has a part with none.
+        A part with fewer candidates than others repeats its last. A warning names a line that has
+        a part with none.
 
         Args:
             line: The source.
@@ -62,14 +77,14 @@ class Joiner:
         """
         if not all(found):
             logger.warning(
-                "line %d: no translation keeps to all that is wanted; left empty", line.number
+                "line %d: no hypothesis satisfies the constraints; left empty", line.number
             )
         ranked = [self._candidates(*of_part) for of_part in zip(parts, found, strict=True)]
         num = max(map(len, ranked), default=0) if all(ranked) else 0
         n_best = [
             self._joined([own[min(rank, len(own) - 1)] for own in ranked]) for rank in range(num)
         ]
-        blank = line.text.translate(NO_TEXT) if is_blank(line.text) else ""
+        blank = line.text.translate(CONTROL_CHARACTERS) if is_blank(line.text) else ""
         every_term = list(dict.fromkeys(itertools.chain(*terms)))
         return Translation(n_best or [joined([], blank)], every_term, num_cut)
 
@@ -94,10 +109,10 @@ class Joiner:
 
     def _joined(self, candidates: Sequence[Candidate]) -> Candidate:
         text = "".join(own.text + part.target_glue for own in candidates for part in own.parts)
-        return joined(candidates, text.translate(NO_TEXT))
+        return joined(candidates, text.translate(CONTROL_CHARACTERS))
 
     def _last_sentence(self, tokens: Sequence[int], tokenizer: Tokenizer) -> list[int]:
-        """Drop the sentences before it, if it was read or written in their context."""
+        """Drop the context before the last sentence of a document model."""
         own = list(tokens)
         if self._separator is not None:
             separator = tokenizer.ids[self._separator]

@@ -1,4 +1,4 @@
-"""Terms whose translation is settled, found in the source as whole words."""
+"""Glossary: terms with fixed translations, found in the source as whole words."""
 
 import itertools
 import logging
@@ -18,7 +18,7 @@ from transformer_mt.text.words import PART_OF_WORD, UNIT
 
 logger = logging.getLogger(__name__)
 
-MOST_TOLD = 20
+MAX_WARNINGS = 20
 
 _SENTENCE_END = re.compile(r"[.!?\u2026\u3002\uff01\uff1f\u0964\u061f]")
 
@@ -38,7 +38,7 @@ class Term:
 
 
 def num_met(terms: Sequence[Term], text: str) -> int:
-    """Return how many of the terms have their translations in a text: see `Term.is_in`."""
+    """Count the terms whose translations are in a text: see `Term.is_in`."""
     units = _units(text)
     places: dict[str, list[int]] = defaultdict(list)
     for place, unit in enumerate(units):
@@ -56,10 +56,10 @@ def _units(text: str) -> list[str]:
 
 
 def misplaced(terms: Sequence[Term], source: str, text: str) -> list[str]:
-    """Return the translations that were only put in, as far as one can see it.
+    """Return the translations that seem appended or doubled, as by a model that never saw them.
 
-    They stand only behind as many ends of sentences as the source has, or more often than in the
-    source: a model that does not know them appends or doubles them.
+    They occur only after the last sentence, counted as the source has them, or more often than in
+    the source.
     """
     ends = [match.end() for match in _SENTENCE_END.finditer(text)]
     num_ends = len(_SENTENCE_END.findall(source))
@@ -106,9 +106,9 @@ def _times(wanted: Sequence[str], units: Sequence[str]) -> int:
 class Glossary:
     """Finds terms in sources.
 
-    A term without capitals is found in any case, so also at the start of a sentence; one with
-    capitals just so, and before the other: `us` and `US` may differ. Where terms overlap, the one
-    that begins first is taken, of those the longest.
+    A term without capitals matches in any case, also at the start of a sentence; one with capitals
+    matches exactly and takes precedence: `us` and `US` may differ. Of overlapping terms the one
+    that begins first is taken, and of those the longest.
 
     Args:
         terms: Of equal sources the first counts.
@@ -142,15 +142,15 @@ class Glossary:
 def read_glossary(lines: Iterable[str], name: str) -> Glossary:
     """Read a source term, a tab and its translation from each line.
 
-    Blank lines and those that begin with # are passed over. What is wrong with a line is told with
-    its number, for the first `MOST_TOLD`, and the others are used.
+    Blank lines and those that begin with # are skipped. Malformed lines are left out, the first
+    `MAX_WARNINGS` of them with a warning that gives the number.
 
     Args:
         lines: Of a file.
         name: What messages call it.
 
     Raises:
-        DataError: If no line that is there can be used.
+        DataError: If there are lines and none is usable.
     """
     terms: dict[str, Term] = {}
     wrong: list[str] = []
@@ -164,10 +164,10 @@ def read_glossary(lines: Iterable[str], name: str) -> Glossary:
             wrong.append(f"{name}:{number}: '{fields[0]}' is already '{terms[fields[0]].target}'")
         else:
             terms[fields[0]] = Term(*fields)
-    for message in wrong[:MOST_TOLD]:
+    for message in wrong[:MAX_WARNINGS]:
         logger.warning("%s; left out", message)
-    if len(wrong) > MOST_TOLD:
-        logger.warning("%s: %d more lines left out", name, len(wrong) - MOST_TOLD)
+    if len(wrong) > MAX_WARNINGS:
+        logger.warning("%s: %d more lines left out", name, len(wrong) - MAX_WARNINGS)
     if wrong and not terms:
         raise DataError(
             f"{name}: no usable line: expected a term, a tab and its translation on each; "
@@ -179,9 +179,9 @@ def read_glossary(lines: Iterable[str], name: str) -> Glossary:
 
 
 def cuts_of(text: str, tokenizer: Tokenizer) -> list[list[int]]:
-    """Return the tokens of a text behind a space, and if it needs none, also those without one.
+    """Return the tokens of a text after a space, and if it needs none, also those without one.
 
-    Text that the vocabulary cannot write is cut in one way.
+    Text with unknown characters is tokenized in one way only.
     """
     cuts = [tokenizer.encode(text)]
     if UNK_ID not in cuts[0] and not _PART_OF_WORD.match(text):

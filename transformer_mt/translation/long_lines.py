@@ -1,4 +1,4 @@
-"""Lines longer than a model can take, or should: cut into parts, translated, joined again."""
+"""Parts of lines: sentences, and pieces of those that are too long for the model."""
 
 import logging
 import re
@@ -11,8 +11,8 @@ from transformer_mt.text.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
 
-# Tokens of a source, eos included, up to which it is translated in one piece. Time and memory of
-# attention grow with the square of the length, and no model is trained on sentences this long.
+# Maximum number of tokens of a part, eos included. Time and memory of attention grow with the
+# square of the length, and no model is trained on sentences this long.
 MAX_SOURCE_LENGTH = 1024
 
 # Longer text is cut before it is encoded: SentencePiece takes some hundred bytes of memory for each
@@ -30,7 +30,7 @@ SPACE = re.compile(r"\s+")
 
 @dataclass(frozen=True)
 class Part:
-    """A piece of a line.
+    """What is translated in one piece.
 
     Attributes:
         tokens: Its tokens, without eos.
@@ -44,10 +44,10 @@ class Part:
 
 
 def longest_part(max_length: int | None) -> int:
-    """Return how many tokens, eos included, a part may have at most.
+    """Return the maximum number of tokens, eos included, of a part.
 
     Args:
-        max_length: What the model can take; None: any.
+        max_length: Of the model; None: any.
     """
     return min(MAX_SOURCE_LENGTH, max_length or MAX_SOURCE_LENGTH)
 
@@ -67,13 +67,13 @@ def split_lines(
         lines: Text.
         tokenizer: Of the source.
         clean: Done to each sentence before it is cut into tokens.
-        max_tokens: Greatest number of tokens of a part, without eos; a longer one is told in a
-            warning.
+        max_tokens: Maximum number of tokens of a part, without eos; a warning names lines with
+            longer ones.
         languages: Source and target; None: a line counts as one sentence.
         numbers: Of the lines, for warnings.
 
     Returns:
-        The parts of each line, and how many of its sentences were too long.
+        The parts of each line, and the number of its sentences that were too long.
     """
     all_sentences = [
         [replace(sentence, text=clean(sentence.text)) for sentence in _sentences(line, languages)]
@@ -131,7 +131,7 @@ def split_line(
     Args:
         line: Text.
         encode: Gives the tokens of a text, without eos.
-        max_tokens: Greatest number of tokens of a part, without eos.
+        max_tokens: Maximum number of tokens of a part, without eos.
         glue: What follows the last part.
     """
     if len(line) <= MAX_CHARACTERS:

@@ -1,4 +1,4 @@
-"""Minimum Bayes risk decoding: the translation that agrees most with all samples.
+"""Minimum Bayes risk (MBR) decoding: the sample that agrees most with all others.
 
 Source: Kumar and Byrne 2004; with samples in place of n-best lists: Eikema and Aziz 2020.
 """
@@ -19,10 +19,10 @@ def by_expected_utility(
     """Rank samples by their mean score against all samples as references.
 
     Args:
-        samples: Of one sentence; equal ones count as often as they are there.
-        utility: How a sample is scored against another.
-        tgt_lang: By which BLEU tells words apart.
-        n_best: Different candidates to keep.
+        samples: Of one sentence; equal ones count as often as they occur.
+        utility: The metric that scores a sample against another.
+        tgt_lang: Language, for the words of BLEU.
+        n_best: Number of different candidates to keep.
 
     Returns:
         The best, each text once, of equal ones the first; the score of a candidate is its expected

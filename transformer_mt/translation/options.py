@@ -1,4 +1,4 @@
-"""How translations are searched: what is the same for all sentences of a run."""
+"""Search options: what is the same for all sentences of a run."""
 
 from dataclasses import dataclass, fields
 from typing import Any, Self
@@ -11,9 +11,9 @@ from transformer_mt.config.decoding import DecodingSettings, LengthPenaltyKind
 from transformer_mt.errors import ConfigError
 from transformer_mt.search.length_penalty import LengthPenalty
 
-# Greatest counts, which numpy and torch can hold, and greatest factors and penalties, next to which
+# Maxima of counts, which numpy and torch can hold, and of factors and penalties, next to which
 # log-probabilities keep their digits.
-MOST_COUNT, MOST_STRENGTH = 2**32, 1000
+MAX_COUNT, MAX_STRENGTH = 2**32, 1000
 
 
 @dataclass(frozen=True)
@@ -24,25 +24,26 @@ class SearchOptions:
 
     Attributes:
         beam_size: Hypotheses kept for each sentence; 1 is greedy search.
-        length_penalty: See `penalties.LengthPenalty`.
-        length_penalty_kind: Likewise.
+        length_penalty: See `search.length_penalty.LengthPenalty`.
+        length_penalty_kind: See `length_penalty`.
         max_length_factor: A target has at most factor * source length + offset tokens.
         max_length_offset: See `max_length_factor`.
         batch_tokens: Source tokens times beam in a batch; a longer sentence is alone.
         n_best: Candidates to return for each line.
-        sample: Draw them at random; see `sampling.Sampling` for the next four.
+        sample: Draw them at random: see `search.sampling.Sampling`, also for the next four.
         temperature: At least 0.001.
         top_k: 0: all tokens.
         top_p: 1: all tokens.
         seed: At least 0.
-        beam_groups: Groups of the beam that avoid each other's tokens: see `groups.DiverseGroups`.
-        diversity_penalty: What they pay for them, in nats.
+        beam_groups: Groups of the beam that avoid each other's tokens: see
+            `search.diverse_beams.DiverseBeams`.
+        diversity_penalty: Cost in nats of a token that another group has chosen.
         coverage_penalty: Strength of the penalty on source tokens that got little attention: see
-            `coverage.rank_by_coverage`.
-        max_length: A target has at most so many tokens, whatever its source.
-        min_length: A target has at least so many tokens,
-        min_length_ratio: and so many for each source token, but not more than it may have.
-        no_repeat_ngram: No target has an n-gram of so many tokens twice; 0: any may repeat.
+            `search.coverage.rank_by_coverage`.
+        max_length: Maximum number of tokens of a target, whatever its source; None: no such limit.
+        min_length: Minimum number of tokens of a target.
+        min_length_ratio: Minimum number of tokens for each source token, below the maximum length.
+        no_repeat_ngram: No target has an n-gram of this order twice; 0: any may repeat.
         repetition_penalty: Multiplies log-probabilities of tokens that a target has already.
         suppress: Words and phrases that no target has, as far as they are tokenized like this.
         num_workers: Processes that share the batches, on the CPU: see `workers.Workers`.
@@ -83,11 +84,11 @@ class SearchOptions:
 
     @property
     def num_slots(self) -> int:
-        """Hypotheses that a sentence has at a time."""
+        """Hypotheses of a sentence at a time."""
         return self.n_best if self.sample else self.beam_size
 
     def check(self, vocab_size: int) -> None:
-        """Refuse what does not fit together, or not a target vocabulary.
+        """Refuse options that do not fit each other or the vocabulary.
 
         Raises:
             ConfigError: If the beam is larger than the vocabulary, or smaller than `n_best`, or an
@@ -130,25 +131,25 @@ class SearchOptions:
         return LengthPenalty(self.length_penalty_kind, self.length_penalty)
 
     def max_lengths(self, source_lengths: Tensor, *, longest: int | None) -> Tensor:
-        """Return the greatest lengths of targets, all in tokens incl. eos (B,).
+        """Return the maximum lengths of targets, all in tokens incl. eos (B,).
 
         Args:
             source_lengths: Of their sources.
-            longest: What the decoder can take; None: any.
+            longest: Limit of the decoder; None: none.
         """
         limits = (source_lengths * self.max_length_factor).long() + self.max_length_offset
         bounds = [bound for bound in (self.max_length, longest) if bound is not None]
         return limits.clamp(max=min(bounds)) if bounds else limits
 
     def min_lengths(self, source_lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the least lengths of targets, all in tokens incl. eos (B,)."""
+        """Return the minimum lengths of targets, all in tokens incl. eos (B,)."""
         by_ratio: NDArray[np.int64] = np.ceil(source_lengths * self.min_length_ratio).astype(int)
         return np.maximum(by_ratio, np.int64(self.min_length))
 
     def _check_numbers(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            most = {int: MOST_COUNT, float: MOST_STRENGTH}.get(type(value))
+            most = {int: MAX_COUNT, float: MAX_STRENGTH}.get(type(value))
             if most is not None and not abs(value) <= most:
                 raise ConfigError(f"{field.name} {value}: expected at most {most:,}")
 

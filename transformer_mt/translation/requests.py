@@ -1,4 +1,4 @@
-"""What is wanted of single sentences."""
+"""Requests: lines and their constraints (prefix, phrases, glossary terms), in tokens."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 class LineError(DataError):
-    """A line cannot become what is wanted of it.
+    """The constraints of a line cannot be met.
 
     Attributes:
         number: Of the line.
@@ -35,7 +35,7 @@ class Line:
         text: The source.
         prefix: How the translation begins; white space at its end does not count.
         phrases: What else it holds, in any order.
-        number: Of the line, for messages; 0: that of its place.
+        number: Of the line, for messages; 0: to be numbered by its place.
     """
 
     text: str
@@ -45,7 +45,7 @@ class Line:
 
 
 def numbered(lines: Sequence[str | Line], first_line: int) -> list[Line]:
-    """Return lines that know their numbers, from that of the first; those that do keep them."""
+    """Number lines by their place, from `first_line`; lines that have a number keep it."""
     known = (Line(line) if isinstance(line, str) else line for line in lines)
     return [
         line if line.number else replace(line, number=place)
@@ -55,12 +55,14 @@ def numbered(lines: Sequence[str | Line], first_line: int) -> list[Line]:
 
 @dataclass(frozen=True)
 class Request:
-    """The same in tokens, for one sentence; no eos anywhere.
+    """What is searched for: the tokens of one part of a line and its constraints, without eos.
+
+    Equal requests are searched for once.
 
     Attributes:
         source: At least one token.
-        prefix: Likewise.
-        phrases: Likewise; none is empty.
+        prefix: Tokens that the target begins with.
+        phrases: Sequences of tokens that it holds; none is empty.
     """
 
     source: tuple[int, ...]
@@ -69,7 +71,7 @@ class Request:
 
     @property
     def num_phrase_tokens(self) -> int:
-        """Tokens of all phrases together."""
+        """Number of tokens of all phrases."""
         return sum(map(len, self.phrases))
 
 
@@ -82,22 +84,23 @@ def requests_for(
     language: str,
     room: Callable[[int], int],
 ) -> list[Request]:
-    """Put what is wanted of a line into tokens, one request for each part.
+    """Make the requests of a line, one for each part.
 
-    The prefix of a line belongs to its first part. Its phrases belong to a line of one part: of
-    several, nobody knows which should hold them, and a warning says so; likewise for a blank line.
+    The prefix belongs to the first part. Phrases are enforced only in a line of one part, since of
+    several it is not known which should hold them; a warning says so, as for a blank line.
 
     Args:
-        line: What is wanted.
+        line: The line.
         parts: Of its source.
-        terms: Of a glossary, for each part; what finds no room is left out with a warning.
+        terms: Of a glossary, for each part; those that do not fit are left out with a warning.
         tokenizer: Of the target.
-        language: Likewise.
-        room: Tells from the tokens of a source how many its translation may have, without eos.
+        language: Of the target.
+        room: Returns the maximum length of the translation of a source, both in tokens without
+            eos.
 
     Raises:
         LineError: If the prefix or the phrases of the line do not fit into its translation, or
-            cannot be made of the vocabulary.
+            cannot be written with the vocabulary.
     """
     if not (line.prefix or line.phrases or any(terms)):
         return [Request(part.tokens) for part in parts]
@@ -143,7 +146,7 @@ def _fitting(
     room: int,
     number: int,
 ) -> list[tuple[int, ...]]:
-    """Return the tokens of as many terms as there is room for, but for those of phrases."""
+    """Return the tokens of the terms that fit and are not among the phrases."""
     found: list[tuple[int, ...]] = []
     for term in terms:
         tokens = cut(term.target)
@@ -167,9 +170,9 @@ def _fitting(
 
 
 def _phrase(text: str, tokenizer: Tokenizer, language: str) -> tuple[int, ...]:
-    """Cut a phrase as it stands inside a text: behind a space, if its language has spaces."""
-    behind_space, *inside = cuts_of(text, tokenizer)
-    return tuple(behind_space if has_spaces(language) or not inside else inside[0])
+    """Tokenize a phrase as it stands inside a text: after a space, if its language has spaces."""
+    after_space, *inside = cuts_of(text, tokenizer)
+    return tuple(after_space if has_spaces(language) or not inside else inside[0])
 
 
 def _short(text: str) -> str:

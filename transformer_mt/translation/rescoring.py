@@ -1,4 +1,4 @@
-"""N-best lists ranked again, by their own scores and those of other models.
+"""Rescoring of n-best lists by their own scores and those of other models.
 
 Source: Och and Ney 2002, log-linear combination.
 """
@@ -20,7 +20,7 @@ from transformer_mt.translation.translator import Translator
 SEPARATOR = " ||| "
 
 _MORE_COLUMNS = re.compile(r"( \|\|\| (\d+-\d+( \d+-\d+)*|WordScores=[-+.\de ]*))+$")
-"""What Marian writes behind the text with `--alignment` and `--word-scores`."""
+"""What Marian writes after the text with `--alignment` and `--word-scores`."""
 
 
 @dataclass(frozen=True)
@@ -172,9 +172,11 @@ def rescore(
     totals = weights[0] * np.array([entry.score for entry in entries])
     features = [entry.features for entry in entries]
     for number, (translator, penalty) in enumerate(zip(translators, penalties, strict=True), 1):
-        forced = translator.given.score(src_lines, [e.text for e in entries], first_line=first_line)
-        log_probs = np.array([target.log_prob for target in forced])
-        scores = penalty.scores(log_probs, np.array([len(target.tokens) for target in forced]))
+        scored = translator.scorer.score(
+            src_lines, [e.text for e in entries], first_line=first_line
+        )
+        log_probs = np.array([target.log_prob for target in scored])
+        scores = penalty.scores(log_probs, np.array([len(target.tokens) for target in scored]))
         totals += weights[number] * scores
         features = [
             f"{known} Model{number}= {score:.6f}".lstrip()

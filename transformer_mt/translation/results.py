@@ -1,13 +1,14 @@
-"""What comes of a line: its translations, or how probable a given one is."""
+"""Results: the translations of a line, and the scores of a given target."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from transformer_mt.translation.glossary import Term, num_met
 
-# What a model can spell with byte pieces and no line may hold: all that some program takes for the
-# end of a line, NUL, which our own reader refuses, and what a terminal would obey.
-NO_TEXT = dict.fromkeys([*range(9), *range(10, 32), *range(127, 160), 0x2028, 0x2029], " ")
+# What a model can spell with byte pieces and no line may hold: whatever some program takes for the
+# end of a line, NUL, which our own reader refuses, and what controls a terminal.
+CONTROL_CHARACTERS = dict.fromkeys(
+    [*range(9), *range(10, 32), *range(127, 160), 0x2028, 0x2029], " "
+)
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,7 @@ class TranslatedPart:
         source: Tokens of the source, without eos.
         target: Tokens of the translation, without eos.
         source_glue: White space between this part and the next in the source.
-        target_glue: Likewise in the translation.
+        target_glue: The same in the translation.
     """
 
     source: tuple[int, ...]
@@ -35,7 +36,7 @@ class Candidate:
         text: Without line breaks and other control characters, except tabs.
         tokens: Pieces of the target vocabulary.
         log_prob: Natural logarithm of its probability.
-        score: What candidates are ranked by: see `beams.Hypothesis`.
+        score: What candidates are ranked by: see `search.beams.Hypothesis`.
         parts: What was translated, and to what.
     """
 
@@ -46,34 +47,18 @@ class Candidate:
     parts: list[TranslatedPart]
 
 
-def joined(candidates: Sequence[Candidate], text: str) -> Candidate:
-    """Make one candidate of those of the parts of a line, with the sums of their scores.
-
-    Args:
-        candidates: One for each part; none for a line without any.
-        text: What it reads like.
-    """
-    return Candidate(
-        text=text,
-        tokens=[token for candidate in candidates for token in candidate.tokens],
-        log_prob=sum((candidate.log_prob for candidate in candidates), start=0.0),
-        score=sum((candidate.score for candidate in candidates), start=0.0),
-        parts=[part for candidate in candidates for part in candidate.parts],
-    )
-
-
 @dataclass(frozen=True)
 class Translation:
-    """What a line became.
+    """The translations of a line.
 
     A line that was translated in parts has the sums of their log-probabilities and scores.
 
     Attributes:
         n_best: Candidates, best first; at least one. That of a blank line is the line.
-        terms: Of the glossary, those that the source has.
-        num_cut: How many of its sentences were too long to be translated in one piece.
+        terms: The terms of the glossary that the source has.
+        num_cut: Sentences that were too long to be translated in one piece.
         alignment: Words of the source and of the best candidate that belong together, as pairs of
-            their numbers from 0, in the order of the target; None where nobody asked for it.
+            their numbers from 0, in the order of the target; None: not asked for.
     """
 
     n_best: list[Candidate]
@@ -102,7 +87,7 @@ class Translation:
 
     @property
     def num_terms_met(self) -> int:
-        """How many of the terms the best candidate translates as wanted."""
+        """Terms that the best candidate translates as the glossary has them."""
         return num_met(self.terms, self.text) if self.terms else 0
 
     @property

@@ -1,6 +1,6 @@
-"""Search among the target tokens that the source makes likely: a lexical shortlist.
+"""Lexical shortlist: the target tokens that the sources of a batch make likely.
 
-The output layer then computes these alone. Source: Jean et al. 2015, section 3.3.
+The output layer computes only these. Source: Jean et al. 2015, section 3.3.
 
 Letters: B sentences, W slots of the beam, V vocabulary, K tokens that a batch may use.
 """
@@ -20,22 +20,22 @@ from transformer_mt.text.special_ids import EOS_ID, PAD_ID
 from transformer_mt.translation.requests import Request
 
 NUM_SPECIAL = EOS_ID + 1
-"""Special tokens: they are always there, first, and so keep their numbers."""
+"""Special tokens: always in the list, first, so that they keep their numbers."""
 
 
 class Shortlist:
-    """The tokens that the translations of a batch may use, numbered anew.
+    """The tokens that the translations of a batch may use, renumbered.
 
-    A sentence has those of its own source, prefix and phrases, whatever its neighbours have: the
-    others of the batch have the probability 0 in it, before the rest is made to sum to 1.
+    A sentence uses those of its own source, prefix and phrases, whatever its neighbours have: the
+    others of the batch are masked before the softmax.
 
     Args:
-        lexicon: What goes with a source.
+        lexicon: The target tokens that go with a source.
         requests: The batch.
-        device: Where the model is.
+        device: Of the model.
 
     Attributes:
-        ids: The tokens (K,), rising, and behind them padding that nobody may use.
+        ids: The tokens (K,), rising, and after them padding that no sentence may use.
     """
 
     def __init__(self, lexicon: Lexicon, requests: Sequence[Request], device: torch.device) -> None:
@@ -56,11 +56,11 @@ class Shortlist:
         self._forbidden = torch.from_numpy(forbidden).to(device)
 
     def limited(self, decoder: Decoder) -> StepDecoder:
-        """Return a decoder that knows these tokens only, by their new numbers."""
+        """Return a decoder of these tokens only, by their new numbers."""
         return _Limited(decoder.limited_to(self.ids), self.ids, self._forbidden)
 
     def numbered(self, requests: Sequence[Request]) -> list[Request]:
-        """Return the batch with new numbers for what translations must hold."""
+        """Return the batch with new numbers in its prefixes and phrases."""
         return [
             replace(
                 request,
@@ -71,7 +71,7 @@ class Shortlist:
         ]
 
     def possible(self, sequences: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
-        """Return the sequences that can be made of these tokens, with new numbers."""
+        """Return the sequences that consist of these tokens, with new numbers."""
         known = set(self._known.tolist())
         return [self._numbers(sequence) for sequence in sequences if known.issuperset(sequence)]
 
@@ -84,16 +84,16 @@ class Shortlist:
 
 
 def _num_missing(size: int) -> int:
-    """Return how many tokens are missing to one of a few sizes, at most 1/4 more.
+    """Return the padding up to one of a few sizes, at most 1/4 more.
 
-    Kernels are generated for each new size of a product: see `nn.kernels.cpu_linear`.
+    oneDNN generates kernels for each new size of a product: see `nn.kernels.cpu_linear`.
     """
     return -size % (1 << max(0, size.bit_length() - 3))
 
 
 @dataclass(frozen=True)
 class _State:
-    """The state of a decoder, and the tokens that its sentences must not have (B, 1, K)."""
+    """The state of a decoder, and the tokens that its sentences must not use (B, 1, K)."""
 
     inner: DecoderState
     forbidden: Tensor
@@ -107,7 +107,7 @@ class _State:
 
 
 class _Limited:
-    """A decoder of K tokens, each sentence with its own choice of them."""
+    """A decoder of K tokens, of which each sentence may use its own."""
 
     def __init__(self, decoder: StepDecoder, ids: Tensor, forbidden: Tensor) -> None:
         self._decoder = decoder

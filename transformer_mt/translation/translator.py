@@ -1,4 +1,14 @@
-"""Lines of text to translations: tokens, batches, search, and back in the order of the input."""
+"""Translation of lines: tokens, batches, search, detokenization, in the order of the input.
+
+The forms of a line on its way, each for one reason:
+
+- `str` or `Line`: the text, with the prefix and phrases that its translation must hold (`requests`)
+- `Part`: what is translated in one piece, a sentence or a piece of one too long (`long_lines`)
+- `Request`: its tokens and constraints; equal requests are searched for once (`requests`)
+- `Hypothesis`: the tokens that the search found, with their score (`search.beams`)
+- `Candidate`: its text; its `TranslatedPart`s are what alignments and markup need (`results`)
+- `Translation`: the n-best candidates of the whole line (`results`)
+"""
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
@@ -16,16 +26,15 @@ from transformer_mt.search.beams import Hypothesis
 from transformer_mt.search.trace import Trace
 from transformer_mt.translation.batch_search import BatchSearch
 from transformer_mt.translation.batching import batches_of, evenly_shared
-from transformer_mt.translation.detokenize import Choice, Joiner
-from transformer_mt.translation.documents import LinesInContext
-from transformer_mt.translation.given_targets import GivenTargets
+from transformer_mt.translation.detokenize import Choice, Detokenizer
 from transformer_mt.translation.glossary import Glossary, Term
+from transformer_mt.translation.lines_in_context import LinesInContext
 from transformer_mt.translation.long_lines import Part, longest_part, split_lines
 from transformer_mt.translation.options import SearchOptions
 from transformer_mt.translation.requests import Line, Request, numbered, requests_for
 from transformer_mt.translation.results import Translation
+from transformer_mt.translation.scoring import TargetScorer
 from transformer_mt.translation.workers import Workers
-from transformer_mt.translation.writing_order import WritingOrder
 
 
 class Translator:
@@ -36,17 +45,17 @@ class Translator:
         options: How to search.
         glossary: Terms of the source whose translations the target must hold.
         split_sentences: Whether to translate each sentence of a line alone.
-        lexicon: What targets may hold, by their sources; None: all tokens.
-        choose: See `joining.Joiner`.
+        lexicon: The target tokens that go with a source; None: all tokens.
+        choose: See `detokenize.Detokenizer`.
         copies: Names of devices, each with what loads the bundle again there. They share the
             batches, `options.num_workers` in all; a text of one batch stays where the bundle is.
 
     Attributes:
         options: How it searches.
         tokenizers: The bundle's.
-        given: What the model says of given targets.
+        scorer: Scores given targets with the model.
         reads_documents: Whether each line is read with those before it.
-        clean: What is done to a source before it is cut into tokens: see `data.clean_source`.
+        clean: Applied to a source before it is tokenized: see `data.clean_source`.
 
     Raises:
         ConfigError: If the options do not fit each other or the vocabulary, or samples are to be
@@ -68,14 +77,14 @@ class Translator:
         self.options = options
         self._lexicon = lexicon
         self._glossary = glossary
-        self._order = WritingOrder(bundle.config.data.reverse_target)
+        self._right_to_left = bundle.config.data.reverse_target
         self._document = bundle.config.data.document
         self.reads_documents = self._document is not None
         if glossary is not None:
             self._check_plain("a glossary")
         self.tokenizers = bundle.tokenizers
         self.clean = source_cleaner(bundle.config.data)
-        self.given = GivenTargets(bundle, options.batch_tokens)
+        self.scorer = TargetScorer(bundle, options.batch_tokens)
         self._longest_target = bundle.model.decoder.max_length
         # Positions that training never showed are translated badly, though nothing breaks.
         self._max_part_length = min(
@@ -93,7 +102,7 @@ class Translator:
             )
         self._languages = bundle.config.data.src_lang, bundle.config.data.tgt_lang
         separator = None if self._document is None else self._document.separator
-        self._joiner = Joiner(bundle.tokenizers, separator, choose)
+        self._detokenizer = Detokenizer(bundle.tokenizers, separator, choose)
         self._search = BatchSearch(bundle, options, lexicon)
         self._workers = Workers(
             partial(halving, self._search),
@@ -118,13 +127,13 @@ class Translator:
         with a warning that names the line.
 
         Args:
-            lines: Any number of lines; mere text is a line that is free to become anything.
+            lines: Any number of lines; a `str` is a line without constraints.
             first_line: Number of the first, for warnings.
             on_progress: Called after each batch with the number of sentences done and of all
                 sentences. Blank lines and repetitions are not counted.
 
         Raises:
-            LineError: If a line cannot become what is wanted of it; before any is searched for.
+            LineError: If the constraints of a line cannot be met; before any search.
             ConfigError: If the model takes no prefixes and phrases, and there are some.
         """
         wanted = numbered(lines, first_line)
@@ -150,7 +159,7 @@ class Translator:
         ]
         found = self._search_all(requests_of, on_progress)
         found_of = [[found[request] for request in own] for own in requests_of]
-        return list(map(self._joiner.translation, wanted, parts, found_of, terms, nums_cut))
+        return list(map(self._detokenizer.translation, wanted, parts, found_of, terms, nums_cut))
 
     def source_lengths(self, lines: Sequence[str]) -> list[int]:
         """Count the tokens of sources, eos included."""
@@ -181,7 +190,7 @@ class Translator:
         return [self._glossary.find(self.tokenizers.src.decode(part.tokens)) for part in parts]
 
     def _batches(self, requests: Sequence[Request]) -> Iterator[list[Request]]:
-        """Cut requests into batches; those with phrases, which have wider beams, go apart."""
+        """Cut requests into batches; those with phrases, which have wider beams, are separate."""
         by_size = sorted(requests, key=lambda request: request.num_phrase_tokens)
         for num_extra, group in itertools.groupby(by_size, lambda r: r.num_phrase_tokens):
             some = list(group)
@@ -193,31 +202,33 @@ class Translator:
 
     def _check_plain(self, what: str) -> None:
         kinds = {
-            "that writes from right to left (data.reverse_target)": self._order.is_reversed,
+            "that writes from right to left (data.reverse_target)": self._right_to_left,
             "of documents (data.document)": self._document is not None,
         }
         for kind, is_so in kinds.items():
             if is_so:
-                raise ConfigError(f"{what} cannot be had from a model {kind}: leave them out")
+                raise ConfigError(f"{what} cannot be used with a model {kind}: leave them out")
 
     def _room(self, source_length: int) -> int:
-        """Return how many tokens the translation of a source may have; eos counts in neither."""
+        """Return the maximum length of the translation of a source, both without eos."""
         lengths = torch.tensor([source_length + 1])
         return int(self.options.max_lengths(lengths, longest=self._longest_target)) - 1
 
     def trace(self, source: Sequence[int]) -> tuple[Hypothesis, Trace]:
-        """Search for the translation of one sentence; return the best one, and what was done.
+        """Search for the translation of one sentence; return the best one and the trace.
 
-        Its tokens are in the order in which the model writes them.
+        Its tokens are in the order in which the model writes.
 
         Args:
             source: Tokens without eos; at least one.
         """
         if self._lexicon is not None:
-            raise ValueError("a shortlist has numbers of its own: no trace")
+            raise ValueError("no trace with a shortlist, which renumbers the tokens")
         trace = Trace(self.options.ranking)
         ((best, *_),) = self._search([Request(tuple(source))], watch=trace.watch)
-        return replace(best, tokens=self._order.turned(best.tokens)), trace
+        if self._right_to_left:
+            best = replace(best, tokens=best.tokens[::-1])
+        return best, trace
 
 
 def _search_elsewhere(

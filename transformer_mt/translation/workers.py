@@ -1,4 +1,4 @@
-"""Processes that share the batches of one text, on the processor or each on its own device."""
+"""Worker processes that share the batches of one text, on the CPU or each on its own device."""
 
 import os
 import queue
@@ -18,37 +18,37 @@ import torch
 from transformer_mt.errors import ConfigError, TmtError, brief
 from transformer_mt.processes import end_pool, serve_parent
 
-MOST_WORKERS = 8
+MAX_WORKERS = 8
 
 Batch = TypeVar("Batch")
 Result = TypeVar("Result")
 
 
 def fitting_num_workers(device: torch.device) -> int:
-    """Return with how many processes a long text is translated fastest: one for each thread.
+    """Return the number of processes that translate a long text fastest: one for each thread.
 
-    At most 8, as each takes some hundred megabytes of its own; more were not measured. Only where
-    copied processes are the custom of the system, as Apple's libraries break in them.
+    At most 8, as each takes some hundred megabytes of its own; more were not measured. Only on
+    Linux, as libraries of other systems break in forked processes.
     """
-    is_custom = device.type == "cpu" and sys.platform == "linux"
-    return min(torch.get_num_threads(), MOST_WORKERS) if is_custom else 1
+    can_fork = device.type == "cpu" and sys.platform == "linux"
+    return min(torch.get_num_threads(), MAX_WORKERS) if can_fork else 1
 
 
 class Workers(Generic[Batch, Result]):
     """Applies a function to batches, in order, in one process or in several.
 
-    The processes are made when they are first needed. Without `elsewhere` they are copies of this
-    one (`fork`), of one thread each: they share the memory of the weights. Small operators do not
-    gain from a second thread; but a single batch is faster with all threads, and stays here.
+    The processes start when they are first needed. Without `elsewhere` they are forks of this one,
+    of one thread each, which share the memory of the weights. Small operators do not gain from a
+    second thread; but a single batch is faster with all threads, and stays here.
 
     Args:
-        function: What to do with a batch.
-        num_workers: How many processes; 1: this one alone.
-        elsewhere: What makes the same function in each of so many processes that start from
-            nothing (`spawn`), as CUDA does not outlive a fork; with the name of its device.
+        function: Applied to each batch.
+        num_workers: Number of processes; 1: this one alone.
+        elsewhere: For each spawned process the name of its device, and what makes the function
+            there, as CUDA does not survive a fork.
 
     Raises:
-        ConfigError: If this system cannot copy processes.
+        ConfigError: If this system cannot fork processes.
     """
 
     def __init__(
@@ -61,11 +61,11 @@ class Workers(Generic[Batch, Result]):
         if elsewhere and num_workers != len(elsewhere):
             raise ValueError(f"{num_workers} workers, but {len(elsewhere)} devices")
         if num_workers > 1 and not elsewhere and "fork" not in get_all_start_methods():
-            raise ConfigError("--workers: this system cannot copy processes: leave it at 1")
+            raise ConfigError("--workers: this system cannot fork processes: leave it at 1")
         self._function = function
         self._num_workers = num_workers
         self._elsewhere = elsewhere
-        self._pool: _Copies | _OnDevices | None = None
+        self._pool: _Forks | _OnDevices | None = None
 
     def map(self, batches: Sequence[Batch]) -> Iterator[Result]:
         """Yield the results in the order of the batches, each as soon as it is there.
@@ -80,7 +80,7 @@ class Workers(Generic[Batch, Result]):
             if self._elsewhere:
                 self._pool = _OnDevices(self._elsewhere)
             else:
-                self._pool = _Copies(self._function, self._num_workers)
+                self._pool = _Forks(self._function, self._num_workers)
             # Left to the end of the program, a pool may be closed there twice at once: a stack.
             weakref.finalize(self, self._pool.shutdown)
         try:
@@ -95,15 +95,15 @@ class Workers(Generic[Batch, Result]):
             raise
 
 
-class _Copies(ProcessPoolExecutor):
-    """Copies of this process; whichever is free takes the next batch."""
+class _Forks(ProcessPoolExecutor):
+    """Forks of this process; whichever is free takes the next batch."""
 
     def __init__(self, function: Callable[..., object], num_workers: int) -> None:
         super().__init__(
             num_workers,
             mp_context=get_context("fork"),
             initializer=_begin,
-            initargs=(function,),  # not pickled: a copied process has it already
+            initargs=(function,),  # not pickled: a fork has it already
         )
 
     def in_order(
@@ -111,8 +111,8 @@ class _Copies(ProcessPoolExecutor):
     ) -> Iterator[object]:
         """Yield the results in the order of the batches.
 
-        Not as `map`, which cancels what is left when it is interrupted: a pool whose processes end
-        then prints a stack, as it cannot fail what was cancelled.
+        Unlike `map`, which cancels what is left when it is interrupted: a pool whose processes
+        then end prints a stack, as it cannot fail what was cancelled.
         """
         futures = deque(self.submit(function, batch) for batch in batches)
         while futures:
@@ -124,9 +124,9 @@ class _Copies(ProcessPoolExecutor):
 
 
 class _OnDevices:
-    """A process for each device, and a thread here for each, that gives it batches.
+    """A process for each device, and a thread here that gives it batches.
 
-    Each is a pool of its own, so that a process that died can be named.
+    Each process is a pool of its own, so that an error can name its device.
     """
 
     def __init__(self, makers: Sequence[tuple[str, Callable[[], Callable[..., object]]]]) -> None:
@@ -193,7 +193,7 @@ def _begin(function: Callable[[Batch], Result]) -> None:
 
 
 def _begin_elsewhere(make: Callable[[], Callable[[Batch], Result]], num_threads: int) -> None:
-    """Prepare a new process; what may fail is left to its first batch, which can say so."""
+    """Prepare a new process; what may fail is left to its first batch, which can report it."""
     global _work
     serve_parent()
     torch.set_num_threads(num_threads)

@@ -23,8 +23,8 @@ from transformer_mt.explain import gather as gathering
 from transformer_mt.explain.gather import Facts, gather, packed
 from transformer_mt.explain.page import page
 from transformer_mt.text.special_ids import EOS_ID
-from transformer_mt.translation.forced import all_attention, alternatives, token_log_probs
 from transformer_mt.translation.options import SearchOptions
+from transformer_mt.translation.scoring import all_attention, alternatives, token_log_probs
 from transformer_mt.translation.translator import Translator
 
 ROOT = Path(__file__).parents[3]

@@ -63,7 +63,7 @@ def test_our_weights_give_ctranslate2_our_translations_and_scores(
         for side in (sources, targets)
     )
     scores = engine.score_batch(src, tgt)
-    for theirs, ours in zip(scores, translator.given.score(sources, targets), strict=True):
+    for theirs, ours in zip(scores, translator.scorer.score(sources, targets), strict=True):
         assert theirs.log_probs == pytest.approx(ours.token_log_probs, abs=1e-4)
 
     results = engine.translate_batch(

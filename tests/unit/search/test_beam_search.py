@@ -12,10 +12,10 @@ from torch import Tensor
 from transformer_mt.errors import ModelError
 from transformer_mt.search.beam_search import beam_search
 from transformer_mt.search.beams import Hypothesis
-from transformer_mt.search.candidates import best_continuations
+from transformer_mt.search.continuations import best_continuations
 from transformer_mt.search.length_penalty import LengthPenalty
-from transformer_mt.translation import forced
-from transformer_mt.translation.forced import score_targets
+from transformer_mt.translation import scoring
+from transformer_mt.translation.scoring import score_targets
 
 PENALTIES = [
     LengthPenalty("gnmt", 0.0),
@@ -96,7 +96,7 @@ def assert_same(found: list[Hypothesis], expected: list[Hypothesis], *, toleranc
 
 
 @pytest.mark.parametrize("penalty", PENALTIES, ids=str)
-def test_beam_search_equals_brute_force_when_no_slot_is_wanting(penalty):
+def test_beam_search_equals_brute_force_when_the_beam_holds_everything(penalty):
     max_length, vocab_size = 4, 7
     letters = [t for t in range(vocab_size) if t not in (*BANNED, EOS)]
     for seed in range(3):
@@ -138,8 +138,8 @@ def test_stopping_early_changes_no_result(penalty, beam_size):
 
 @pytest.mark.parametrize("penalty", [PENALTIES[1], PENALTIES[4], PENALTIES[6]], ids=str)
 @pytest.mark.parametrize("beam_size", [1, 4])
-@pytest.mark.parametrize("look_every", [2, 3, 100])
-def test_looking_at_every_few_steps_changes_no_result(penalty, beam_size, look_every):
+@pytest.mark.parametrize("sync_every", [2, 3, 100])
+def test_syncing_every_few_steps_changes_no_result(penalty, beam_size, sync_every):
     decoder = TableDecoder(9, spread=2.0)
     sources = random_sources(20)
     max_lengths = [len(source) % 3 + 5 for source in sources]
@@ -147,10 +147,10 @@ def test_looking_at_every_few_steps_changes_no_result(penalty, beam_size, look_e
         options = {"beam_size": beam_size, "length_penalty": penalty, "n_best": n_best}
         expected = run(decoder, sources, max_lengths, **options)
         steps = decoder.num_steps
-        found = run(decoder, sources, max_lengths, look_every=look_every, **options)
+        found = run(decoder, sources, max_lengths, sync_every=sync_every, **options)
         assert found == expected
         assert decoder.num_steps <= max(max_lengths)
-        assert decoder.num_steps in (max(max_lengths), steps + -steps % look_every)
+        assert decoder.num_steps in (max(max_lengths), steps + -steps % sync_every)
 
 
 def test_search_ends_when_no_open_hypothesis_can_win():
@@ -170,39 +170,6 @@ def test_search_ends_when_no_open_hypothesis_can_win():
     assert decoder.num_steps > 1
 
 
-@pytest.mark.parametrize("decoder", [TableDecoder(300), GruDecoder(300)])
-def test_beam_of_one_is_greedy_search(decoder):
-    sources = random_sources(8)
-    for source, (found,) in zip(sources, run(decoder, sources, [9] * 8, beam_size=1), strict=True):
-        tokens: list[int] = []
-        while len(tokens) < 8:
-            log_probs = log_probs_after(decoder, source, tokens)
-            log_probs[list(BANNED)] = -torch.inf
-            if int(log_probs.argmax()) == EOS:
-                break
-            tokens.append(int(log_probs.argmax()))
-        assert found.tokens == tokens
-
-
-@pytest.mark.parametrize("decoder", [TableDecoder(70), GruDecoder(70)])
-def test_search_scores_equal_forced_scores(decoder):
-    sources = random_sources(6)
-    for hypotheses, source in zip(run(decoder, sources, [8] * 6, n_best=4), sources, strict=True):
-        assert len(hypotheses) == 4
-        for hypothesis in hypotheses:
-            tgt_in, segments = packed([[BOS, *hypothesis.tokens]])
-            log_probs = score_targets(
-                decoder,
-                memory_of([source]),
-                tgt_in=tgt_in,
-                tgt_out=torch.tensor([*hypothesis.tokens, EOS]),
-                segments=segments,
-            )
-            assert hypothesis.log_prob == pytest.approx(float(log_probs.sum()), abs=1e-5)
-            expected = ranked(hypothesis.log_prob, len(hypothesis.tokens) + 1, GNMT)
-            assert hypothesis.score == pytest.approx(expected, abs=1e-6)
-
-
 def test_forced_scores_do_not_depend_on_how_logits_are_split(monkeypatch):
     decoder = GruDecoder(50)
     tgt_in, segments = packed([[BOS, 5, 6, 7], [BOS, 8]])
@@ -213,32 +180,8 @@ def test_forced_scores_do_not_depend_on_how_logits_are_split(monkeypatch):
     }
     memory = memory_of([[4, 5], [6]])
     whole = score_targets(decoder, memory, **arguments)
-    monkeypatch.setattr(forced, "MAX_LOGITS", 60)
+    monkeypatch.setattr(scoring, "MAX_LOGITS", 60)
     torch.testing.assert_close(score_targets(decoder, memory, **arguments), whole)
-
-
-@pytest.mark.parametrize("decoder", [TableDecoder(9, spread=2.0), GruDecoder(9)])
-@pytest.mark.parametrize("beam_size", [1, 4])
-def test_neighbours_do_not_change_a_translation(decoder, beam_size):
-    sources = random_sources(20)
-    max_lengths = [len(source) + 5 for source in sources]
-    together = run(decoder, sources, max_lengths, beam_size=beam_size, n_best=beam_size)
-    order = list(range(20))
-    random.Random(1).shuffle(order)
-    shuffled = run(
-        decoder,
-        [sources[i] for i in order],
-        [max_lengths[i] for i in order],
-        beam_size=beam_size,
-        n_best=beam_size,
-    )
-    for place, line in enumerate(order):
-        assert_same(shuffled[place], together[line])
-    for line, source in enumerate(sources):
-        (alone,) = run(
-            decoder, [source], [max_lengths[line]], beam_size=beam_size, n_best=beam_size
-        )
-        assert_same(alone, together[line])
 
 
 @pytest.mark.parametrize("vocab_size", [9, 64, 65, 200])
@@ -340,8 +283,8 @@ def test_no_sentences_give_no_results():
 
 @pytest.mark.parametrize("value", [math.nan, -math.nan, math.inf])
 @pytest.mark.parametrize("place", [4, 250])
-@pytest.mark.parametrize("look_every", [1, 4])
-def test_logits_that_are_no_numbers_are_reported(value, place, look_every):
+@pytest.mark.parametrize("sync_every", [1, 4])
+def test_logits_that_are_nan_or_infinite_are_reported(value, place, sync_every):
     class Broken(TableDecoder):
         def step(self, tokens, state):
             logits, state = super().step(tokens, state)
@@ -351,7 +294,7 @@ def test_logits_that_are_no_numbers_are_reported(value, place, look_every):
             return logits, state
 
     with pytest.raises(ModelError, match=r"not a number .* at target token 3"):
-        run(Broken(300), random_sources(5), [9] * 5, look_every=look_every)
+        run(Broken(300), random_sources(5), [9] * 5, sync_every=sync_every)
 
 
 @pytest.mark.parametrize(

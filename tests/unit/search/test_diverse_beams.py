@@ -5,7 +5,7 @@ import torch
 from fake_decoders import BANNED, BOS, EOS, GruDecoder, TableDecoder, memory_of
 
 from transformer_mt.search.beam_search import beam_search
-from transformer_mt.search.diverse_beams import DiverseGroups
+from transformer_mt.search.diverse_beams import DiverseBeams
 from transformer_mt.search.length_penalty import LengthPenalty
 
 SOURCES = [[5, 6], [7], [4, 4, 8, 5], [8, 6, 5], [6]]
@@ -26,7 +26,7 @@ def run(decoder, lines, *, beam_size, select=None):
 
 
 def diverse(decoder, lines, *, beam_size, num_groups, penalty):
-    select = DiverseGroups(len(lines), beam_size=beam_size, num_groups=num_groups, penalty=penalty)
+    select = DiverseBeams(len(lines), beam_size=beam_size, num_groups=num_groups, penalty=penalty)
     return run(decoder, lines, beam_size=beam_size, select=select)
 
 

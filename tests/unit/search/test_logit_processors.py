@@ -1,4 +1,4 @@
-"""Rules of the search against a plain beam search that knows the same rule."""
+"""Logits processors against a plain beam search with the same rule."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from fake_decoders import BANNED, BOS, EOS, GruDecoder, TableDecoder, memory_of
 from transformer_mt.search.beam_search import beam_search
 from transformer_mt.search.length_penalty import LengthPenalty
 from transformer_mt.search.logit_processors import (
-    ForcedStart,
+    ForcedPrefix,
     MinLength,
     NoRepeatedNgrams,
     RepetitionPenalty,
@@ -28,7 +28,7 @@ def run(decoder, lines, rules, *, beam_size):
         n_best=beam_size,
         length_penalty=PENALTY,
         max_lengths=torch.tensor([LIMITS[i] for i in lines]),
-        rules=rules,
+        processors=rules,
     )
 
 
@@ -117,13 +117,13 @@ RULES = {
         lambda lines: MinLength(np.array([4, 3, 9, 1, 5])[lines]),
         min_length,
     ),
-    "start": (lambda lines: ForcedStart([STARTS[i] for i in lines]), forced_start),
+    "start": (lambda lines: ForcedPrefix([STARTS[i] for i in lines]), forced_start),
     "unigrams": (lambda lines: NoRepeatedNgrams(1), no_repeats(1)),
     "bigrams": (lambda lines: NoRepeatedNgrams(2), no_repeats(2)),
     "repetition": (lambda lines: RepetitionPenalty(1.3), repetition_penalty),
     "words": (lambda lines: Suppressed(WORDS), suppressed),
     "a start that other rules forbid": (
-        lambda lines: ForcedStart(
+        lambda lines: ForcedPrefix(
             [FORBIDDEN_STARTS[i] for i in lines], [Suppressed(WORDS), NoRepeatedNgrams(1)]
         ),
         forced_over_others,
@@ -162,7 +162,7 @@ def test_a_rule_does_not_depend_on_the_batch(name):
 def test_several_rules_hold_together():
     rules = [
         MinLength(np.array([4, 3, 6, 1, 5])),
-        ForcedStart(STARTS),
+        ForcedPrefix(STARTS),
         Suppressed([[5, 6]]),
     ]
     for line, hypotheses in enumerate(run(TableDecoder(9), list(range(5)), rules, beam_size=4)):

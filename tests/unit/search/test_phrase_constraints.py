@@ -11,7 +11,7 @@ from fake_decoders import BOS, EOS, GruDecoder, TableDecoder, memory_of
 from transformer_mt.search.beam_search import beam_search
 from transformer_mt.search.length_penalty import LengthPenalty
 from transformer_mt.search.logit_processors import NoRepeatedNgrams, Suppressed
-from transformer_mt.search.phrase_constraints import Constraints, Progress
+from transformer_mt.search.phrase_constraints import PhraseConstraints, PhraseProgress
 
 SOURCES = [[5, 6], [7], [4, 4, 8, 5], [8, 6, 5], [6]]
 LIMITS = [7, 5, 9, 8, 6]
@@ -20,18 +20,18 @@ FREE = torch.zeros(100, dtype=torch.bool)
 
 
 def progress_of(tokens, phrases):
-    return functools.reduce(Progress.after, tokens, Progress(phrases))
+    return functools.reduce(PhraseProgress.after, tokens, PhraseProgress(phrases))
 
 
 def run(
-    decoder, lines, *, beam_size, phrases=PHRASES, limits=LIMITS, continues_word=FREE, rules=()
+    decoder, lines, *, beam_size, phrases=PHRASES, limits=LIMITS, continues_word=FREE, processors=()
 ):
-    constraints = Constraints(
+    constraints = PhraseConstraints(
         [phrases[i] for i in lines],
         np.array([limits[i] for i in lines]),
         beam_size=beam_size,
         continues_word=continues_word[: decoder.vocab_size],
-        rules=rules,
+        processors=processors,
     )
     return beam_search(
         decoder,
@@ -40,7 +40,7 @@ def run(
         n_best=beam_size,
         length_penalty=LengthPenalty(),
         max_lengths=torch.tensor([limits[i] for i in lines]),
-        rules=[constraints.restrict],
+        processors=[constraints.restrict],
         select=constraints,
     )
 
@@ -143,10 +143,14 @@ def test_a_phrase_ends_where_its_word_ends():
 
 def test_a_phrase_is_there_though_its_words_are_suppressed_and_may_not_come_again():
     phrases = [((5,), (6,), (5,))] * 5
-    rules = [Suppressed([[5], [6]]), NoRepeatedNgrams(1)]
+    processors = [Suppressed([[5], [6]]), NoRepeatedNgrams(1)]
     for seed in range(3):
         found = run(
-            table(seed=seed, spread=2.0), range(5), beam_size=3, phrases=phrases, rules=rules
+            table(seed=seed, spread=2.0),
+            range(5),
+            beam_size=3,
+            phrases=phrases,
+            processors=processors,
         )
         for hypotheses in found:
             assert hypotheses

@@ -11,12 +11,12 @@ from fake_decoders import EOS, TableDecoder, memory_of
 from transformer_mt.bundle import Bundle, load_bundle
 from transformer_mt.models.ensemble import ensemble
 from transformer_mt.search.beam_search import beam_search
-from transformer_mt.search.candidates import select_best
+from transformer_mt.search.continuations import select_best
 from transformer_mt.search.length_penalty import LengthPenalty
 from transformer_mt.search.trace import Node, Trace
 from transformer_mt.text.special_ids import EOS_ID
-from transformer_mt.translation.forced import all_attention, token_log_probs
 from transformer_mt.translation.options import SearchOptions
+from transformer_mt.translation.scoring import all_attention, token_log_probs
 from transformer_mt.translation.translator import Translator
 
 

@@ -210,13 +210,13 @@ def test_context_that_does_not_fit_is_left_out(copying) -> None:
 
 
 def test_what_would_name_words_of_the_context_is_refused(copying) -> None:
-    with pytest.raises(ConfigError, match=r"a glossary cannot be had from a model of documents"):
+    with pytest.raises(ConfigError, match=r"a glossary cannot be used with a model of documents"):
         Translator(copying, OPTIONS, glossary=Glossary([]))
-    with pytest.raises(ConfigError, match=r"sentences of one line cannot be had from a model of"):
+    with pytest.raises(ConfigError, match=r"sentences of one line cannot be used with a model of"):
         Translator(copying, OPTIONS, split_sentences=True)
-    with pytest.raises(ConfigError, match=r"prefixes and phrases cannot be had from a model of"):
+    with pytest.raises(ConfigError, match=r"prefixes and phrases cannot be used with a model of"):
         Translator(copying, OPTIONS).translate([Line("a", prefix="b")])
-    with pytest.raises(ConfigError, match=r"--protect does not go with a model of documents"):
+    with pytest.raises(ConfigError, match=r"--protect does not go with a document model"):
         Protector(Translator(copying, OPTIONS))
 
 

@@ -11,12 +11,12 @@ from transformer_mt.bundle import Bundle, load_bundle, save_bundle, weights_of
 from transformer_mt.config.data import DocumentSettings
 from transformer_mt.errors import ConfigError, DataError
 from transformer_mt.search.length_penalty import LengthPenalty
-from transformer_mt.translation.forced import token_log_probs
 from transformer_mt.translation.glossary import Glossary, Term
 from transformer_mt.translation.options import SearchOptions
 from transformer_mt.translation.requests import Line
 from transformer_mt.translation.rescoring import Entry, parse_entry, read_n_best, rescore
-from transformer_mt.translation.results import NO_TEXT
+from transformer_mt.translation.results import CONTROL_CHARACTERS
+from transformer_mt.translation.scoring import token_log_probs
 from transformer_mt.translation.translator import Translator
 
 
@@ -49,7 +49,7 @@ def test_scores_are_weighted_sums_and_fall(files, tiny_bundle):
     for old, new in zip(groups_of(listed.read_text()), groups_of(result.stdout), strict=True):
         wanted = []
         for entry in old:
-            (forced,) = model.given.score([sources[entry.number]], [entry.text])
+            (forced,) = model.scorer.score([sources[entry.number]], [entry.text])
             score = forced.log_prob / ((5 + len(forced.tokens)) / 6) ** 0.6
             wanted.append((0.5 * entry.score - 2 * score + 0.25 * score, entry.text, score))
         wanted.sort(key=lambda candidate: -candidate[0])
@@ -63,7 +63,7 @@ def test_scores_are_weighted_sums_and_fall(files, tiny_bundle):
     assert changed > 0
 
 
-def test_by_its_own_scores_alone_a_list_gives_the_best_translations(files, tiny_bundle):
+def test_own_scores_alone_keep_the_order_of_the_list(files, tiny_bundle):
     src, listed = files
     result = run("rescore", "--src", src, "--model", tiny_bundle, "--input", listed,
                  "--weights", "1,0")  # fmt: skip
@@ -172,7 +172,7 @@ def test_what_a_right_to_left_model_writes_is_turned_around(plain, turned, tiny_
             (written,), (shown,) = one.parts, other.parts
             assert shown.target == written.target[::-1]
             assert other.tokens == one.tokens[::-1]
-            assert other.text == decode(written.target[::-1]).translate(NO_TEXT)
+            assert other.text == decode(written.target[::-1]).translate(CONTROL_CHARACTERS)
             assert (other.log_prob, other.score) == (one.log_prob, one.score)
 
 
@@ -191,7 +191,7 @@ def test_forced_scores_of_a_right_to_left_model_are_those_of_turned_targets(
 ):
     tokenizers = plain.tokenizers
     sources, targets = tiny_text
-    found = Translator(turned, SearchOptions()).given.score(["", *sources], ["", *targets])
+    found = Translator(turned, SearchOptions()).scorer.score(["", *sources], ["", *targets])
     for source, target, score in zip(["", *sources], ["", *targets], found, strict=True):
         ids = tokenizers.tgt.encode(target)
         (wanted,) = token_log_probs(plain.model, [(tokenizers.src.encode(source), ids[::-1])])
@@ -209,13 +209,15 @@ def test_attention_and_alternatives_stand_at_their_tokens(plain, turned, tiny_te
     backwards = [(src, tgt[::-1]) for src, tgt in pairs]
     model, reference = (Translator(bundle, SearchOptions()) for bundle in (turned, plain))
     for found, wanted in zip(
-        model.given.source_attention(pairs, lambda a: a.mean(dim=(0, 1))),
-        reference.given.source_attention(backwards, lambda a: a.mean(dim=(0, 1))),
+        model.scorer.source_attention(pairs, lambda a: a.mean(dim=(0, 1))),
+        reference.scorer.source_attention(backwards, lambda a: a.mean(dim=(0, 1))),
         strict=True,
     ):
         assert found == pytest.approx(wanted[::-1], abs=1e-5)
     for found, wanted in zip(
-        model.given.alternatives(pairs, 2), reference.given.alternatives(backwards, 2), strict=True
+        model.scorer.alternatives(pairs, 2),
+        reference.scorer.alternatives(backwards, 2),
+        strict=True,
     ):
         *places, end = wanted
         assert found == [*places[::-1], end]

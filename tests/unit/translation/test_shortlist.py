@@ -110,7 +110,7 @@ def test_a_list_of_all_tokens_changes_nothing(bundle, tiny_text):
         assert one.score == pytest.approx(other.score, abs=1e-4)
 
 
-def test_outputs_hold_only_what_is_listed_and_what_is_wanted_of_them(bundle, tiny_text):
+def test_outputs_hold_only_listed_tokens_and_their_constraints(bundle, tiny_text):
     lexicon = random_lexicon(400, 4)
     tokenizer = bundle.tokenizers.tgt
     lines = [Line(text, "der Hund", ("blau rot",)) for text in tiny_text[0][:5]]

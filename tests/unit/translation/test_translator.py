@@ -1,11 +1,10 @@
-"""From lines to lines: order, batches, blank and long lines, streams."""
+"""Translation of lines: order, batches, blank and long lines, constraints."""
 
 import itertools
 import logging
 import math
 import random
 import re
-import threading
 from dataclasses import replace
 from functools import partial
 
@@ -14,7 +13,6 @@ import torch
 from fake_decoders import CopyModel
 
 from transformer_mt.bundle import Bundle, load_bundle
-from transformer_mt.cli import streaming as chunks
 from transformer_mt.errors import ConfigError, DataError, ModelError, TmtError
 from transformer_mt.nn.kernels.cpu_linear import prepack
 from transformer_mt.search.beams import Hypothesis
@@ -22,7 +20,7 @@ from transformer_mt.text.special_ids import EOS_ID
 from transformer_mt.text.tokenizer_training import train_tokenizers
 from transformer_mt.translation import long_lines
 from transformer_mt.translation.batch_search import BatchSearch
-from transformer_mt.translation.detokenize import Joiner
+from transformer_mt.translation.detokenize import Detokenizer
 from transformer_mt.translation.glossary import Glossary, Term
 from transformer_mt.translation.long_lines import Part, split_line
 from transformer_mt.translation.mbr import by_expected_utility
@@ -146,7 +144,7 @@ def test_translation_does_not_depend_on_batch_size_or_neighbours(bundle, tiny_te
 def test_search_scores_equal_forced_scores_of_the_same_text(bundle, tiny_text):
     lines, _ = tiny_text
     candidates = [t.n_best[0] for t in make(bundle).translate(lines)]
-    scores = make(bundle).given.score(lines, [candidate.text for candidate in candidates])
+    scores = make(bundle).scorer.score(lines, [candidate.text for candidate in candidates])
     compared = 0
     for candidate, score in zip(candidates, scores, strict=True):
         # Random weights also choose pieces that no text is cut into.
@@ -157,9 +155,9 @@ def test_search_scores_equal_forced_scores_of_the_same_text(bundle, tiny_text):
 
 
 def test_forced_scores_do_not_depend_on_batches(bundle, tiny_text):
-    together = make(bundle).given.score(*tiny_text)
+    together = make(bundle).scorer.score(*tiny_text)
     for pair, expected in zip(zip(*tiny_text, strict=True), together, strict=True):
-        (alone,) = make(bundle).given.score(*([line] for line in pair))
+        (alone,) = make(bundle).scorer.score(*([line] for line in pair))
         assert alone.tokens == expected.tokens
         assert alone.token_log_probs == pytest.approx(expected.token_log_probs, abs=1e-4)
         assert alone.log_prob == pytest.approx(sum(alone.token_log_probs))
@@ -170,17 +168,17 @@ def test_targets_of_a_source_are_scored_like_each_alone_and_the_source_is_encode
 ):
     sources, targets = (side[:6] for side in tiny_text)
     pairs = [(source, target) for target in targets for source in sources]
-    expected = [make(bundle).given.score([source], [target])[0] for source, target in pairs]
+    expected = [make(bundle).scorer.score([source], [target])[0] for source, target in pairs]
     for batch_tokens in (1, 60, 1000):
-        found = make(bundle, batch_tokens=batch_tokens).given.score(*zip(*pairs, strict=True))
+        found = make(bundle, batch_tokens=batch_tokens).scorer.score(*zip(*pairs, strict=True))
         for one, alone in zip(found, expected, strict=True):
             assert one.token_log_probs == pytest.approx(alone.token_log_probs, abs=1e-4)
-    make(copying, batch_tokens=1000).given.score(*zip(*pairs, strict=True))
+    make(copying, batch_tokens=1000).scorer.score(*zip(*pairs, strict=True))
     assert sum(map(len, copying.model.batches)) == len(sources)
 
 
 def test_blank_lines_can_be_scored(bundle):
-    (score,) = make(bundle).given.score([""], [""])
+    (score,) = make(bundle).scorer.score([""], [""])
     assert score.tokens == ["</s>"]
     assert score.log_prob < 0
 
@@ -280,9 +278,9 @@ def test_pairs_too_long_to_score_are_nan_and_named(copying, tiny_text, caplog):
     copying.model.max_length = 12
     long = " ".join(tiny_text[0])
     pairs = ["dog", "dog", long, "cat"], ["Hund", long, "Hund", "Hund"]
-    found = [score.log_prob for score in make(copying).given.score(*pairs, first_line=7)]
+    found = [score.log_prob for score in make(copying).scorer.score(*pairs, first_line=7)]
     assert [math.isnan(log_prob) for log_prob in found] == [False, True, True, False]
-    assert found[3] == make(copying).given.score(["cat"], ["Hund"])[0].log_prob
+    assert found[3] == make(copying).scorer.score(["cat"], ["Hund"])[0].log_prob
     assert re.search(r"line 8: the target has \d+ tokens; at most 11", caplog.text)
     assert "line 9: the source has" in caplog.text
 
@@ -290,7 +288,7 @@ def test_pairs_too_long_to_score_are_nan_and_named(copying, tiny_text, caplog):
 def test_the_mode_of_the_model_is_left_as_it_was(copying, tiny_text):
     copying.model.train()
     make(copying).translate(tiny_text[0])
-    make(copying).given.score(*tiny_text)
+    make(copying).scorer.score(*tiny_text)
     assert copying.model.training
     assert not any(copying.model.modes)
 
@@ -317,7 +315,7 @@ def test_a_batch_too_large_for_the_device_is_halved(copying, tiny_text, monkeypa
 
     monkeypatch.setattr(copying.model, "encode", small_device)
     assert texts(make(copying).translate(tiny_text[0])) == tiny_text[0]
-    scores = make(copying).given.score(*tiny_text)
+    scores = make(copying).scorer.score(*tiny_text)
     assert len(scores) == len(tiny_text[0])
 
 
@@ -330,7 +328,7 @@ def test_a_sentence_too_large_for_the_device_is_an_error(copying, monkeypatch):
         make(copying).translate(["dog", "cat"])
 
 
-def test_weights_that_are_no_numbers_are_reported(tiny_bundle):
+def test_weights_that_are_nan_are_reported(tiny_bundle):
     bundle = load_bundle(tiny_bundle)
     with torch.no_grad():
         next(bundle.model.decoder.parameters())[5] = torch.nan
@@ -346,95 +344,6 @@ def test_progress_counts_sentences(copying, tiny_text):
     different = len(set(tiny_text[0]))
     assert calls[-1] == (different, different)
     assert [done for done, _ in calls] == sorted({done for done, _ in calls})
-
-
-# --- chunks of streams ----------------------------------------------------------------------------
-
-
-def test_chunks_grow_and_keep_all_lines():
-    lines = [str(i) for i in range(3000)]
-    sizes = [len(chunk) for chunk in chunks.chunks_of(lines)]
-    assert sizes == [64, 256, 1024, 1024, 632]
-    assert [len(chunk) for chunk in chunks.chunks_of(lines, 1500)] == [64, 256, 1024, 1500, 156]
-    assert chunks.fitting_size(None, for_many=False) == chunks.LAST_SIZE
-    assert chunks.fitting_size(64 * 1024, for_many=False) == 8 * chunks.LAST_SIZE
-    assert chunks.fitting_size(512, for_many=True) == 8 * chunks.LAST_SIZE
-    assert list(itertools.chain(*chunks.chunks_of(lines))) == lines
-    assert list(itertools.chain(*chunks.chunks_as_they_come(lines))) == lines
-
-
-@pytest.mark.parametrize("cut", [chunks.chunks_of, chunks.chunks_as_they_come])
-def test_chunks_of_long_lines_are_small(cut, monkeypatch):
-    monkeypatch.setattr(chunks, "MAX_CHARACTERS", 1000)
-    lines = ["x" * 400] * 10 + ["y" * 5000] * 2 + ["z"]
-    found = list(cut(lines))
-    assert list(itertools.chain(*found)) == lines
-    assert max(map(len, found)) <= 3
-
-
-def test_streams_are_read_no_further_than_the_chunk_at_work():
-    read = []
-
-    def lines():
-        for number in itertools.count():
-            read.append(number)
-            yield str(number)
-
-    next(chunks.chunks_of(lines()))
-    assert len(read) == chunks.FIRST_SIZE
-
-
-def test_a_line_that_comes_alone_is_given_at_once():
-    answered = threading.Event()
-
-    def lines():
-        yield "first"
-        assert answered.wait(10), "the second line was waited for"
-        yield "second"
-
-    stream = chunks.chunks_as_they_come(lines())
-    assert next(stream) == ["first"]
-    answered.set()
-    assert list(stream) == [["second"]]
-
-
-def test_lines_are_read_ahead_from_the_start():
-    started = threading.Event()
-
-    def lines():
-        started.set()
-        yield "first"
-
-    stream = chunks.chunks_as_they_come(lines())
-    assert started.wait(300)
-    assert list(stream) == [["first"]]
-
-
-def test_a_slow_writer_does_not_hold_up_its_first_lines(monkeypatch):
-    monkeypatch.setattr(chunks, "LINGER_SECONDS", 0.0)
-
-    taken = threading.Semaphore(1)
-
-    def lines():
-        for i in range(5):
-            assert taken.acquire(timeout=300)
-            yield str(i)
-
-    for i, chunk in enumerate(chunks.chunks_as_they_come(lines())):
-        assert chunk == [str(i)]
-        taken.release()
-
-
-@pytest.mark.parametrize("cut", [chunks.chunks_of, chunks.chunks_as_they_come])
-def test_errors_of_the_reader_arrive(cut):
-    def lines():
-        yield "good"
-        raise DataError("stdin:2: bad")
-
-    found = cut(lines())
-    assert next(found) == ["good"]
-    with pytest.raises(DataError, match="stdin:2: bad"):
-        next(found)
 
 
 def test_samples_do_not_depend_on_batches_and_order(bundle, tiny_text):
@@ -465,7 +374,7 @@ def test_a_part_with_fewer_candidates_than_others_stays_with_its_last(bundle):
     def choose(candidates):
         return candidates[: 1 if "rot" in candidates[0].text else 3]
 
-    joiner = Joiner(bundle.tokenizers, None, choose)
+    joiner = Detokenizer(bundle.tokenizers, None, choose)
     encode = bundle.tokenizers.tgt.encode
     found = [
         [Hypothesis(encode(text), -1.0, -1.0) for text in own] for own in (["ein rot", "x"], "abc")
@@ -492,18 +401,18 @@ def test_a_prefix_and_phrases_are_in_the_translation(bundle, tiny_text):
             assert "rot" in re.findall(r"\w+", candidate.text)
 
 
-def test_wishes_of_a_line_do_not_touch_other_lines(bundle, tiny_text):
+def test_constraints_of_a_line_do_not_affect_other_lines(bundle, tiny_text):
     text = tiny_text[0][0]
     plain, _, again = make(bundle).translate([text, Line(text, phrases=("blau",)), Line(text)])
     assert plain.text == again.text
 
 
-def test_wishes_longer_than_the_output_are_refused_with_the_line(bundle):
+def test_constraints_longer_than_the_output_are_refused_with_the_line(bundle):
     with pytest.raises(DataError, match=r"line 8: the prefix and the phrases have \d+ tokens"):
         make(bundle, max_length=3).translate(["dog", Line("dog", "so viel Text")], first_line=7)
 
 
-def test_wishes_come_before_rules_for_all_lines(bundle):
+def test_constraints_override_rules_for_all_lines(bundle):
     model = make(bundle, suppress=("der", "Hund"), no_repeat_ngram=1, max_length_offset=30)
     wishes = Line("A dog.", prefix="der Hund der ", phrases=("der", "der"))
     (translation,) = model.translate([wishes])
@@ -511,7 +420,7 @@ def test_wishes_come_before_rules_for_all_lines(bundle):
     assert re.findall(r"\w+", translation.text).count("der") >= 2
 
 
-def test_what_cannot_be_wished_for_is_told_with_the_line(bundle, caplog):
+def test_constraints_outside_the_vocabulary_are_reported_with_the_line(bundle, caplog):
     tokenizers = train_tokenizers(
         ["a dog."], ["ein Hund."], joint=True, type="bpe", vocab_size=30, byte_fallback=False
     )
@@ -529,14 +438,14 @@ def test_what_cannot_be_wished_for_is_told_with_the_line(bundle, caplog):
     assert kept.text == "a dog."
 
 
-def test_a_term_that_is_also_wished_for_comes_once(bundle):
+def test_a_term_that_is_also_a_phrase_comes_once(bundle):
     translator = Translator(bundle, OPTIONS, glossary=Glossary([Term("dog", "blau")]))
     (translation,) = translator.translate([Line("A dog.", phrases=("blau",))])
     assert re.findall(r"\w+", translation.text).count("blau") == 1
     assert translation.num_terms_met == 1
 
 
-def test_a_line_without_any_translation_is_told(bundle, caplog, monkeypatch):
+def test_a_line_without_any_translation_is_reported(bundle, caplog, monkeypatch):
     monkeypatch.setattr(BatchSearch, "__call__", lambda self, requests: [[] for _ in requests])
     assert texts(make(bundle).translate(["", "A dog."], first_line=5)) == ["", ""]
     assert [message.split(":")[0] for message in caplog.messages] == ["line 6"]
@@ -578,9 +487,7 @@ def test_terms_of_a_glossary_are_enforced_and_those_without_room_left_out(bundle
     assert "line 2: no room for the term" in caplog.text
 
 
-def test_each_sentence_of_a_line_gets_its_own_terms_and_phrases_of_the_line_are_told(
-    bundle, caplog
-):
+def test_each_sentence_gets_its_own_terms_and_lost_phrases_are_reported(bundle, caplog):
     glossary = Glossary([Term("dog", "blau"), Term("cat", "rot")])
     translator = Translator(bundle, OPTIONS, glossary=glossary, split_sentences=True)
     line = Line("The cat sees. The dog runs.", "der", ("grün",))
@@ -596,7 +503,7 @@ def test_each_sentence_of_a_line_gets_its_own_terms_and_phrases_of_the_line_are_
     assert "line 1: translated in parts: its phrases are not enforced" in caplog.text
 
 
-def test_lengths_and_words_are_kept_to(bundle, tiny_text):
+def test_length_limits_and_suppressed_words_are_respected(bundle, tiny_text):
     lines = tiny_text[0][:8]
     short = make(bundle, max_length=4).translate(lines)
     assert all(len(t.n_best[0].tokens) < 4 for t in short)
@@ -615,7 +522,7 @@ def test_lengths_and_words_are_kept_to(bundle, tiny_text):
         assert pieces not in [tokens[i : i + len(pieces)] for i in range(len(tokens))]
 
 
-def test_groups_and_coverage_go_through(bundle, tiny_text):
+def test_beam_groups_and_coverage_penalty_reach_the_search(bundle, tiny_text):
     lines = tiny_text[0][:4]
     groups = make(bundle, beam_groups=4, n_best=4, diversity_penalty=5.0).translate(lines)
     assert all(len({c.text for c in t.n_best}) > 1 for t in groups)
@@ -659,7 +566,7 @@ def test_white_space_of_sources_counts_only_where_the_model_was_trained_with_it(
         translator = Translator(model, SearchOptions(beam_size=1))
         sources = [t.n_best[0].parts[0].source for t in translator.translate([plain, odd])]
         assert (sources[0] == sources[1]) is is_equal
-        scores = translator.given.score([plain, odd], ["Das Hund.", "Das Hund."])
+        scores = translator.scorer.score([plain, odd], ["Das Hund.", "Das Hund."])
         assert (scores[0] == scores[1]) is is_equal
         assert (translator.source_lengths([plain]) == translator.source_lengths([odd])) is is_equal
 

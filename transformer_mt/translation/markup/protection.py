@@ -1,4 +1,4 @@
-"""Placeholders, tags, URLs and addresses brought through a translation.
+"""Protection of placeholders, tags, URLs and e-mail addresses in translation.
 
 A model that was trained with them writes them itself. Any other is not shown them: the text is
 translated without, and each is put back where attention says its neighbours went.
@@ -13,6 +13,7 @@ from itertools import chain, pairwise
 
 from transformer_mt.errors import ConfigError
 from transformer_mt.translation.alignment import Attention, attention_of
+from transformer_mt.translation.detokenize import joined
 from transformer_mt.translation.markup.placement import comes_apart, put_back
 from transformer_mt.translation.markup.recognition import (
     PROTECTED,
@@ -26,7 +27,7 @@ from transformer_mt.translation.markup.recognition import (
     take_out,
 )
 from transformer_mt.translation.requests import Line, numbered
-from transformer_mt.translation.results import Candidate, Translation, joined
+from transformer_mt.translation.results import Candidate, Translation
 from transformer_mt.translation.translator import Translator
 
 logger = logging.getLogger(__name__)
@@ -68,7 +69,7 @@ class Counts:
 
 
 class Protector:
-    """Translates lines, keeping what `text.markup` protects.
+    """Translates lines, keeping what `recognition` protects.
 
     Attributes:
         counts: Of all lines so far.
@@ -79,7 +80,7 @@ class Protector:
 
     def __init__(self, translator: Translator) -> None:
         if translator.reads_documents:
-            raise ConfigError("--protect does not go with a model of documents: leave it out")
+            raise ConfigError("--protect does not go with a document model: leave it out")
         self._translator = translator
         self.counts = Counts()
 

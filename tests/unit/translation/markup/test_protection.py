@@ -8,7 +8,7 @@ import pytest
 from fake_decoders import CopyModel
 
 from transformer_mt.bundle import Bundle, load_bundle
-from transformer_mt.translation.alignment import Attention, attention_of
+from transformer_mt.translation.alignment import Attention
 from transformer_mt.translation.markup.placement import put_back
 from transformer_mt.translation.markup.protection import Protector
 from transformer_mt.translation.markup.recognition import marks_in, take_out
@@ -35,7 +35,7 @@ def attention(source: str, target: str, links: dict[int, int]) -> Attention:
     weights = np.full((len(sides[1]), len(sides[0])), 0.01, dtype=np.float32)
     for t, s in links.items():
         weights[t, s] = 0.9
-    return Attention(source, target, *sides, [], [], weights)
+    return Attention(source, target, *sides, [], weights)
 
 
 @pytest.mark.parametrize(
@@ -176,57 +176,6 @@ def test_what_only_looks_like_a_placeholder_is_named_where_it_is_lost(copying, m
     assert (protector.counts.doubtful, protector.counts.doubtful_lost) == (1, 1)
     assert "line 1: looks like a placeholder" in caplog.text
     assert "not known as marks 1, lost 1" in str(protector.counts)
-
-
-# --- alignments -----------------------------------------------------------------------------------
-
-
-def test_words_are_linked_through_their_pieces(copying):
-    """The model copies: word i belongs to word i, also over parts and characters in bytes."""
-    lines = ["A dog sees the cat.", "a  big \u4f60\u597d, house", "", "Cat."]
-    translator = Translator(copying, SearchOptions())
-    candidates = [t.n_best[0] for t in translator.translate(lines)]
-    for line, found in zip(lines, attention_of(translator, candidates), strict=True):
-        assert found.source == found.target == " ".join(line.split())
-        assert found.links() == [(i, i) for i in range(len(line.split()))]
-
-
-def test_attention_is_the_mean_of_heads_of_a_layer_or_of_all(tiny_bundle, tiny_text):
-    translator = Translator(load_bundle(tiny_bundle), SearchOptions())
-    candidates = [t.n_best[0] for t in translator.translate(tiny_text[0][:4])]
-    layers = [attention_of(translator, candidates, layer=n) for n in (1, 2)]
-    both = attention_of(translator, candidates)
-    for first, second, mean in zip(*layers, both, strict=True):
-        np.testing.assert_allclose(mean.weights, (first.weights + second.weights) / 2, atol=1e-6)
-        assert not np.allclose(first.weights, second.weights)
-        assert mean.weights.shape == (len(mean.target_spans), len(mean.source_tokens))
-
-
-def test_sentences_of_a_paragraph_are_translated_alone_and_joined(copying):
-    lines = ["A dog.  The cat sees. Red!", "", "  One man. ", "Mr. Big has a car. "]
-    whole = Translator(copying, SearchOptions(), split_sentences=True)
-    results = whole.translate(lines)
-    assert [result.text for result in results] == [line.strip() for line in lines]
-    assert [len(result.n_best[0].parts) for result in results] == [3, 0, 1, 1]
-    (alignment,) = attention_of(whole, [results[0].n_best[0]])
-    assert alignment.pharaoh() == "0-0 1-1 2-2 3-3 4-4 5-5"
-
-
-def test_alternatives_are_the_most_probable_tokens_of_the_forced_pass(tiny_bundle, tiny_text):
-    translator = Translator(load_bundle(tiny_bundle), SearchOptions(beam_size=1))
-    candidates = [t.n_best[0] for t in translator.translate(tiny_text[0][:6])]
-    pairs = [(part.source, part.target) for c in candidates for part in c.parts]
-    for (_, target), places, candidate in zip(
-        pairs, translator.given.alternatives(pairs, 400), candidates, strict=True
-    ):
-        assert len(places) == len(target) + 1
-        for place in places:
-            assert sum(np.exp([log_prob for _, log_prob in place])) == pytest.approx(1, abs=1e-4)
-        # Greedy search takes the first that is no special token.
-        chosen = [next(token for token, _ in place if token > 2) for place in places]
-        assert chosen[: len(target)] == target
-        total = sum(dict(place)[t] for place, t in zip(places, [*target, 3], strict=True))
-        assert total == pytest.approx(candidate.log_prob, abs=1e-4)
 
 
 def test_white_space_is_folded_between_marks_and_kept_in_them(copying):

@@ -1,7 +1,15 @@
-"""Passes over given targets: how probable they are, and what they attend to."""
+"""Teacher forcing: log-probabilities, attention and alternatives of given targets.
 
+`TargetScorer` does it for any number of pairs of lines or tokens, in batches; the functions below
+it for one batch of tokens, in the order in which the model writes.
+"""
+
+import logging
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar, cast
 
 import numpy as np
 import torch
@@ -9,22 +17,127 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
+from transformer_mt.bundle import Bundle
+from transformer_mt.data.pair_source import source_cleaner
 from transformer_mt.errors import ConfigError
 from transformer_mt.models.interfaces import Decoder, Memory
 from transformer_mt.models.seq2seq import Seq2Seq, evaluation_mode
+from transformer_mt.out_of_memory import halving
 from transformer_mt.packing import Segments, pack_tokens
 from transformer_mt.text.special_ids import BOS_ID, EOS_ID
+from transformer_mt.translation.batching import batches_of_pairs
+from transformer_mt.translation.long_lines import longest_part
+from transformer_mt.translation.results import TargetScore
 
-# Greatest number of logits that are held at once.
+logger = logging.getLogger(__name__)
+
+# Maximum number of logits that are held at once.
 MAX_LOGITS = 1 << 23
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 Pair = tuple[Sequence[int], Sequence[int]]
 """Tokens of a source and of a target, without bos and eos."""
 
 
+class TargetScorer:
+    """Teacher-forced passes of a model, in batches; results in reading order.
+
+    A model that writes from right to left gets its targets reversed, and its results turned back.
+
+    Args:
+        bundle: The model and its tokenizers.
+        batch_tokens: Tokens in a batch, both sides together.
+    """
+
+    def __init__(self, bundle: Bundle, batch_tokens: int) -> None:
+        self._model = bundle.model
+        self._tokenizers = bundle.tokenizers
+        self._batch_tokens = batch_tokens
+        self._clean = source_cleaner(bundle.config.data)
+        self._right_to_left = bundle.config.data.reverse_target
+
+    def score(
+        self, src_lines: Sequence[str], tgt_lines: Sequence[str], *, first_line: int = 1
+    ) -> list[TargetScore]:
+        """Compute how probable each target is as the translation of its source.
+
+        Args:
+            src_lines: Any number of lines.
+            tgt_lines: As many.
+            first_line: Number of the first, for errors.
+
+        Returns:
+            For each pair; a pair with a line longer than the model or `MAX_SOURCE_LENGTH` allows
+            has one log-probability, NaN, and a warning names it.
+        """
+        sources = self._tokenizers.src.encode_batch(list(map(self._clean, src_lines)))
+        targets = self._tokenizers.tgt.encode_batch(list(tgt_lines))
+        pairs: list[Pair] = list(zip(sources, targets, strict=True))
+        fits = self._fitting(pairs, first_line)
+        short = [pair for pair, is_short in zip(pairs, fits, strict=True) if is_short]
+        scores = iter(self._in_batches(partial(token_log_probs, self._model), short))
+        pieces = self._tokenizers.tgt.pieces
+        return [
+            TargetScore(
+                pieces([*target, EOS_ID]),
+                self._in_reading_order(next(scores)) if is_short else [math.nan],
+            )
+            for target, is_short in zip(targets, fits, strict=True)
+        ]
+
+    def source_attention(
+        self, pairs: Sequence[Pair], reduce: Callable[[Tensor], Tensor]
+    ) -> list[NDArray[np.float32]]:
+        """Compute what the tokens of the targets attend to: see the function `source_attention`."""
+        found = self._in_batches(lambda batch: source_attention(self._model, batch, reduce), pairs)
+        return [matrix[::-1] for matrix in found] if self._right_to_left else found
+
+    def alternatives(self, pairs: Sequence[Pair], num: int) -> list[list[list[tuple[int, float]]]]:
+        """Find the most probable tokens at each place: see the function `alternatives`."""
+        found = self._in_batches(lambda batch: alternatives(self._model, batch, num), pairs)
+        return list(map(self._in_reading_order, found))
+
+    def _in_batches(
+        self, function: Callable[[Sequence[Pair]], list[Result]], pairs: Sequence[Pair]
+    ) -> list[Result]:
+        """Apply a function of a batch to pairs, in the order in which the model writes."""
+        if self._right_to_left:
+            pairs = [(source, target[::-1]) for source, target in pairs]
+        results: list[Result | None] = [None] * len(pairs)
+        for batch in batches_of_pairs(pairs, self._batch_tokens):
+            for i, result in zip(batch, halving(function, [pairs[i] for i in batch]), strict=True):
+                results[i] = result
+        return cast(list[Result], results)
+
+    def _in_reading_order(self, items: list[Item]) -> list[Item]:
+        """Turn what belongs to the tokens of a target; that of eos is last in both orders."""
+        return [*items[-2::-1], items[-1]] if self._right_to_left else items
+
+    def _fitting(self, pairs: Sequence[Pair], first_line: int) -> list[bool]:
+        """Return whether the model can score each pair; a warning names those it cannot."""
+        limits = [
+            longest_part(side.max_length) for side in (self._model.encoder, self._model.decoder)
+        ]
+        fits = [True] * len(pairs)
+        for place, pair in enumerate(pairs):
+            for side, tokens, limit in zip(("source", "target"), pair, limits, strict=True):
+                if len(tokens) >= limit:
+                    fits[place] = False
+                    logger.warning(
+                        "line %d: the %s has %d tokens; at most %d can be scored: nan",
+                        first_line + place,
+                        side,
+                        len(tokens),
+                        limit - 1,
+                    )
+        return fits
+
+
 @dataclass(frozen=True)
 class AllAttention:
-    """What the tokens of one pair attend to, in all layers and heads; None: there is no such thing.
+    """Attention of one pair in all layers and heads; None: the model has no such attention.
 
     Attributes:
         encoder: Of the source, eos included, to itself (L, H, S, S).
@@ -37,8 +150,8 @@ class AllAttention:
     source: NDArray[np.float32] | None
 
 
-def encode(model: Seq2Seq, sources: Sequence[Sequence[int]]) -> Memory:
-    """Return what the encoder makes of sources, each with eos behind it."""
+def encode_sources(model: Seq2Seq, sources: Sequence[Sequence[int]]) -> Memory:
+    """Return the encoder's output for sources without eos, which is added."""
     return model.encode(*_pack(model, [[*source, EOS_ID] for source in sources]))
 
 
@@ -147,9 +260,9 @@ def alternatives(
 
 
 def _encode_once(model: Seq2Seq, sources: Sequence[Sequence[int]]) -> Memory:
-    """Return what the encoder makes of sources, each different one encoded once."""
+    """Encode sources, equal ones once."""
     places = {source: place for place, source in enumerate(dict.fromkeys(map(tuple, sources)))}
-    memory = encode(model, list(places))
+    memory = encode_sources(model, list(places))
     if len(places) == len(sources):
         return memory
     rows = [places[tuple(source)] for source in sources]

@@ -1,6 +1,6 @@
-"""The best continuations of the hypotheses of each sentence, out of all slots and tokens.
+"""Continuations of hypotheses, and the best of them over all slots and tokens.
 
-Letters: B sentences, W slots of the beam, V vocabulary, K candidates.
+Letters: B sentences, W slots of the beam, V vocabulary, K continuations.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-# Candidates are found in blocks of the vocabulary, of which only the best are looked into. With
+# They are found in blocks of the vocabulary, of which only the best are searched. With
 # 8,000 pieces this takes half as long as `topk` over all; 64 is where the maximum of a block is
 # computed fastest (32 and 125 take two and four times as long).
 BLOCK = 64
@@ -21,14 +21,15 @@ _FEW_VALUES = 1024
 
 
 @dataclass(frozen=True)
-class Candidates:
+class Continuations:
     """The continuations of each sentence that are kept, all (B, K).
 
     Attributes:
         scores: Sums of log-probabilities; -inf where there is none.
         slots: The slots they continue.
         tokens: The tokens they add.
-        groups: Numbers that hypotheses hand on to those that continue them; None: not in use.
+        groups: Labels that hypotheses pass on to those that continue them, as the number of a
+            sample or of a diverse beam; None: not in use.
     """
 
     scores: NDArray[np.float32]
@@ -37,8 +38,8 @@ class Candidates:
     groups: NDArray[np.int64] | None = None
 
     @classmethod
-    def fetched(cls, best: "Continuations") -> "Candidates":
-        """Wait for the device and bring continuations to the host."""
+    def fetched(cls, best: "DeviceContinuations") -> "Continuations":
+        """Wait for the device and copy continuations to the host."""
         # One transfer, in one type: the bits of the scores travel as integers.
         numbers = torch.stack((best.scores.view(torch.int32), best.slots.int(), best.tokens.int()))
         host = numbers.cpu().numpy()
@@ -49,8 +50,8 @@ class Candidates:
         )
 
 
-class Continuations(NamedTuple):
-    """What `Candidates` holds, where the model is: all (B, K)."""
+class DeviceContinuations(NamedTuple):
+    """`Continuations` on the model's device: all (B, K)."""
 
     scores: Tensor
     slots: Tensor
@@ -64,9 +65,9 @@ class Prefixes:
     Attributes:
         sentences: Numbers of the sentences in the batch that the search began with (B,).
         tokens: What was chosen so far, without bos (B, W, T); anything in a slot that is not open.
-        num_open: How many slots of a sentence have not been closed by an end (B,): the greatest
-            number of hypotheses that may be kept.
-        groups: See `Candidates`; None in the first step.
+        num_open: Slots of a sentence that no end has closed (B,): the maximum number of
+            hypotheses to keep.
+        groups: See `Continuations`; None in the first step.
     """
 
     sentences: NDArray[np.int64]
@@ -76,9 +77,9 @@ class Prefixes:
 
 
 class Selection(Protocol):
-    """Chooses the hypotheses that the search goes on with."""
+    """Chooses the hypotheses to keep."""
 
-    def __call__(self, log_probs: Tensor, scores: Tensor, prefixes: Prefixes) -> Candidates:
+    def __call__(self, log_probs: Tensor, scores: Tensor, prefixes: Prefixes) -> Continuations:
         """Choose at most `num_open` continuations of each sentence.
 
         Args:
@@ -89,19 +90,19 @@ class Selection(Protocol):
         ...
 
 
-def select_best(log_probs: Tensor, scores: Tensor, prefixes: Prefixes) -> Candidates:
+def select_best(log_probs: Tensor, scores: Tensor, prefixes: Prefixes) -> Continuations:
     """Choose the most probable continuations: plain beam search."""
     best = best_continuations(log_probs, scores, int(prefixes.num_open.max()))
     best.scores[np.arange(best.scores.shape[1]) >= prefixes.num_open[:, None]] = -np.inf
     return best
 
 
-def best_continuations(log_probs: Tensor, scores: Tensor, num: int) -> Candidates:
+def best_continuations(log_probs: Tensor, scores: Tensor, num: int) -> Continuations:
     """Wait for the device and return the `num` best continuations: see `top_continuations`."""
-    return Candidates.fetched(top_continuations(log_probs, scores, num))
+    return Continuations.fetched(top_continuations(log_probs, scores, num))
 
 
-def top_continuations(log_probs: Tensor, scores: Tensor, num: int) -> Continuations:
+def top_continuations(log_probs: Tensor, scores: Tensor, num: int) -> DeviceContinuations:
     """Return the `num` best continuations of each sentence, best first, or as many as there are.
 
     Args:
@@ -112,8 +113,8 @@ def top_continuations(log_probs: Tensor, scores: Tensor, num: int) -> Continuati
     num_slots, num_tokens = log_probs.shape[1:]
     blocks = _block_maxima(log_probs) + scores[:, :, None]
     num_blocks = blocks.shape[2]
-    # The best block, by its greatest element, holds the best candidate; the two best blocks hold
-    # the two best; and so on. In rising order, so that equal candidates keep their order, too.
+    # The best block, by its maximum, holds the best continuation; the two best blocks hold the two
+    # best; and so on. In rising order, so that ties keep their order, too.
     found = _top(blocks.flatten(1), min(num, num_slots * num_blocks)).sort(dim=1).values
     slots = found // num_blocks
     within = torch.arange(BLOCK, device=found.device)
@@ -124,7 +125,7 @@ def top_continuations(log_probs: Tensor, scores: Tensor, num: int) -> Continuati
     values = values + scores.gather(1, slots)[:, :, None]
     values = values.masked_fill(places != tokens, -torch.inf).flatten(1)
     best = _top(values, min(num, values.shape[1]))
-    return Continuations(
+    return DeviceContinuations(
         scores=values.gather(1, best),
         slots=slots.gather(1, best // BLOCK),
         tokens=tokens.flatten(1).gather(1, best),

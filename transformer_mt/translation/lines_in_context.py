@@ -1,4 +1,4 @@
-"""Lines to translate with the lines before them."""
+"""Document context: lines to translate with the lines before them."""
 
 from collections.abc import Sequence
 
@@ -11,9 +11,9 @@ class LinesInContext:
 
     Args:
         tokenizer: Of the source.
-        context_sentences: Greatest number of lines before.
+        context_sentences: Maximum number of lines before.
         separator: Stands between them; one piece of the vocabulary.
-        max_tokens: Greatest number of tokens of all together, without eos.
+        max_tokens: Maximum number of tokens of all together, without eos.
     """
 
     def __init__(
@@ -29,7 +29,7 @@ class LinesInContext:
 
         Args:
             lines: In the order of the text.
-            is_start: Whether a text begins; else they go on where the last call ended.
+            is_start: Whether a text begins; otherwise it continues that of the last call.
         """
         if is_start:
             self._context.forget()
