@@ -218,7 +218,7 @@ class Model:
     def score(
         self, pairs: Iterable[tuple[str, str]], *, batch_tokens: int | None = None
     ) -> "list[TargetScore]":
-        """Compute how probable given translations are (forced decoding).
+        """Compute how probable given translations are (teacher forcing).
 
         Args:
             pairs: A source and its translation each.
@@ -228,7 +228,7 @@ class Model:
             For each pair the natural logarithm of the probability of the translation given the
             source, and of each of its tokens; NaN, with a warning, where one is too long.
         """
-        from transformer_mt.translation.given_targets import GivenTargets
+        from transformer_mt.translation.scoring import TargetScorer
 
         sources, targets = [], []
         for number, pair in enumerate(pairs, start=1):
@@ -236,8 +236,8 @@ class Model:
                 raise TypeError(f"pair {number}: expected a source and a translation, got {pair!r}")
             sources.append(pair[0])
             targets.append(pair[1])
-        given = GivenTargets(self.bundle, batch_tokens or self.config.decoding.batch_tokens)
-        return given.score(sources, targets)
+        scorer = TargetScorer(self.bundle, batch_tokens or self.config.decoding.batch_tokens)
+        return scorer.score(sources, targets)
 
     def _work(
         self,
