@@ -11,6 +11,7 @@ from torch import Tensor
 
 from transformer_mt.benchmarks.machine import peak_memory_bytes, reset_peak_memory, synchronize
 from transformer_mt.config.model import TransformerSettings
+from transformer_mt.devices import give_freed_memory_back, keep_freed_memory
 from transformer_mt.models.build import build_model
 from transformer_mt.models.transformer import TransformerDecoder, TransformerEncoder
 from transformer_mt.nn.dropout import Dropout
@@ -18,7 +19,6 @@ from transformer_mt.nn.kernels.cpu_attention import attend_in_groups
 from transformer_mt.nn.kernels.dispatch import PackedAttention, attend
 from transformer_mt.nn.masks import AttentionMask
 from transformer_mt.packing import Segments
-from transformer_mt.training.allocator import give_freed_memory_back, keep_freed_memory
 
 Way = Callable[..., Tensor]
 

@@ -35,8 +35,8 @@ def measure(config: Config) -> dict[str, float]:
         times.append(time.perf_counter())
         with closing(Trainer(session)) as trainer:
             step, position = trainer.state.step, trainer.state.position
-            if not step or trainer.course.end_reason():
-                raise ConfigError(f"{session.directory.root}: no run that can go on")
+            if not step or trainer.progress.end_reason():
+                raise ConfigError(f"{session.directory.root}: no run that can resume")
             times.append(time.perf_counter())
             with closing(trainer.updates.after(step, position)) as updates:
                 batches = next(updates)

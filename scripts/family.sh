@@ -3,7 +3,7 @@
 #
 #   scripts/family.sh [MINUTES]     default 10; eleven models, so two hours (docs/family.md: 6)
 #
-# Runs that are finished stay as they are; one that was interrupted goes on.
+# Runs that are finished stay as they are; one that was interrupted resumes.
 set -euo pipefail
 minutes=${1:-10}
 runs=()

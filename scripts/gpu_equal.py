@@ -30,7 +30,7 @@ from transformer_mt.training.distributed import World
 from transformer_mt.training.gradients import Gradients
 from transformer_mt.training.optimizers import build_adam
 from transformer_mt.training.update import Updater
-from transformer_mt.training.update_stats import Tally
+from transformer_mt.training.update_stats import UpdateStats
 
 # Half of the mantissa, and some room for sums of a few hundred terms.
 TOLERANCES = {"fp32": 2e-4, "bf16": 5e-2, "fp16": 1e-2}
@@ -225,14 +225,14 @@ def compare_amp(device: torch.device, *, steps: int) -> dict[str, object]:
         )
         if gradients.with_loss.compiled != compiled:
             raise RuntimeError(f"torch.compile failed in {precision}: see the warning")
-        updater = Updater(gradients, optimizer, tally=Tally(World(), device), clip_norm=None)
+        updater = Updater(gradients, optimizer, stats=UpdateStats(World(), device), clip_norm=None)
         losses[name] = []
         for step in range(steps):
             batch = batches[step % len(batches)]
             updater([batch], num_tokens=batch.num_tgt_tokens, lr=1e-3)
             if step + 1 in (len(batches), steps):
                 losses[name].append(round(updater.facts()["loss_nats"], 4))
-                updater.tally.reset()
+                updater.stats.reset()
     results: dict[str, object] = {"loss_nats_first_and_last": losses, "steps": steps}
     end = losses["fp32"][-1]
     for name, (first, last) in losses.items():

@@ -182,11 +182,6 @@ SECTIONS = (
         20,
         lambda check: measure_training(check, "base", 5, way="bf16 weights"),
     ),
-    Section(
-        "training base, static shape",
-        20,
-        lambda check: measure_training(check, "base", 5, way="static shape"),
-    ),
     Section("translation, compiled", 45, lambda check: measure_translation(check, compiled=True)),
     Section("translation, looks", 35, measure_looks),
     Section(

@@ -44,14 +44,14 @@ from transformer_mt.text.special_ids import EOS_ID
 from transformer_mt.training.attention import choose_attention
 from transformer_mt.training.distributed import World
 from transformer_mt.training.gradients import Gradients
-from transformer_mt.training.micro_batches import row_multiple
+from transformer_mt.training.micro_batches import ROW_MULTIPLE
 from transformer_mt.training.optimizers import build_adam
 from transformer_mt.training.update import Updater
-from transformer_mt.training.update_stats import Tally
+from transformer_mt.training.update_stats import UpdateStats
 from transformer_mt.training.working_weights import WorkingWeights
 from transformer_mt.translation.batch_search import SYNC_EVERY_STEPS
 
-TrainingWay = Literal["default", "bf16 weights", "static shape"]
+TrainingWay = Literal["default", "bf16 weights"]
 
 
 def measure_training(
@@ -69,7 +69,7 @@ def measure_training(
     stream = BatchStream(
         Mixture([pairs], seed=1),
         max_tokens=workload.max_tokens,
-        row_multiple=row_multiple(workload.max_tokens, static_shape=way == "static shape"),
+        row_multiple=ROW_MULTIPLE,
     )
 
     def updates() -> Generator[int]:
@@ -153,7 +153,7 @@ def _updater(model: Seq2Seq, check: Check, way: TrainingWay) -> Updater:
     return Updater(
         gradients,
         build_adam(model.parameters(), "adam", beta1=0.9, beta2=0.98, eps=1e-9, weight_decay=0.0),
-        tally=Tally(World(), check.device),
+        stats=UpdateStats(World(), check.device),
         clip_norm=None,
     )
 

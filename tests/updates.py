@@ -12,7 +12,7 @@ from transformer_mt.training.distributed import World
 from transformer_mt.training.gradients import Gradients
 from transformer_mt.training.optimizers import build_adam
 from transformer_mt.training.update import Updater
-from transformer_mt.training.update_stats import Tally
+from transformer_mt.training.update_stats import UpdateStats
 
 
 def some_pairs(num_pairs: int = 24) -> TokenPairs:
@@ -42,6 +42,6 @@ def updater_for(model: Seq2Seq, **changes: Any) -> Updater:
     return Updater(
         gradients,
         build_adam(model.parameters(), "adam", beta1=0.9, beta2=0.98, eps=1e-9, weight_decay=0.0),
-        tally=Tally((usual | changes)["world"], (usual | changes)["device"]),
+        stats=UpdateStats((usual | changes)["world"], (usual | changes)["device"]),
         clip_norm=clip_norm,
     )

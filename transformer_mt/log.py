@@ -127,7 +127,7 @@ class MetricsLog:
     """A file with one JSON object on each line, in the order of the steps of a run.
 
     Each line is flushed as it is written, so that it survives the program; `sync` makes it survive
-    a loss of power. A run that goes on from the checkpoint of step N opens its log with
+    a loss of power. A run that resumes from the checkpoint of step N opens its log with
     `last_step=N`: what an interrupted run had written after that step is cut off, so that the
     resumed run leaves the same records as one that was never interrupted. For this a record of step
     N is written and synced before the checkpoint of step N.

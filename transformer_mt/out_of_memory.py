@@ -1,4 +1,4 @@
-"""Recovery from running out of memory: try, free, and halve the work."""
+"""Recovery from out-of-memory errors: free memory and halve the work."""
 
 import logging
 import re
@@ -11,8 +11,8 @@ from transformer_mt.errors import TmtError
 
 logger = logging.getLogger(__name__)
 
-# The allocator for CUDA has a class of its own for this error; CUDA itself and its libraries, the
-# CPU and MPS have only words.
+# The CUDA allocator of torch has an error class; CUDA and its libraries, the CPU and MPS have only
+# messages.
 _OUT_OF_MEMORY = re.compile(
     r"can't allocate memory|MPS backend out of memory|CUDA error: out of memory"
     r"|(CUBLAS|CUDNN)_STATUS_ALLOC_FAILED"
@@ -23,7 +23,7 @@ Result = TypeVar("Result")
 
 
 def attempt(function: Callable[[], Result]) -> Result | None:
-    """Call a function; where the device is too small for it, free what it took and return None."""
+    """Call a function; if it runs out of memory, free what it took and return None."""
     try:
         return function()
     except RuntimeError as error:  # torch.OutOfMemoryError is one, too
@@ -37,19 +37,19 @@ def attempt(function: Callable[[], Result]) -> Result | None:
 def halving(
     function: Callable[[Sequence[Item]], list[Result]], items: Sequence[Item]
 ) -> list[Result]:
-    """Apply a function to all items, or to each half of them where the device is too small.
+    """Apply a function to all items, or to each half of them when out of memory.
 
     Raises:
-        TmtError: When it is too small for a single item.
+        TmtError: If a single item does not fit.
     """
     results = attempt(lambda: function(items))
     if results is not None:
         return results
     if len(items) == 1:
         raise TmtError(
-            "the device is out of memory with a single sentence: lower the beam size, or "
-            "take the CPU with --device cpu"
+            "out of memory with a single sentence: lower the beam size, or use the CPU "
+            "(--device cpu)"
         )
     middle = len(items) // 2
-    logger.warning("out of memory with %d sentences at once: halved", len(items))
+    logger.warning("out of memory with %d sentences at once; halving", len(items))
     return halving(function, items[:middle]) + halving(function, items[middle:])

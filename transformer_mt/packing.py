@@ -1,8 +1,8 @@
-"""Sentences of unequal length in one tensor: packed (N, ..) and padded (B, L, ..).
+"""Packed batches (N, ..) and padded ones (B, L, ..): sentences of unequal length in one tensor.
 
 Activations are packed: the tokens of all sentences of a batch one after another, with no padding
-but perhaps a tail, which makes the number of rows a round one. What acts on each token alone never
-notices; only attention must know where sentences end.
+but perhaps a tail, which makes the number of rows a round one. What acts on each token alone is
+indifferent to it; only attention must know where sentences end.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ _BLOCK = 128
 
 @dataclass(frozen=True)
 class Segments:
-    """Where the sentences of a packed tensor lie.
+    """Where the sentences of a packed tensor lie: what models need besides the tokens.
 
     Attributes:
         lengths: Tokens of each sentence (B,), int64, all at least 1.
@@ -29,7 +29,7 @@ class Segments:
             as `num_tokens`.
         max_length: Length of the longest sentence, or a bound on it.
         num_tokens: The sum of the lengths.
-        num_rows: N: the tokens, and behind them the tail, which belongs to no sentence.
+        num_rows: N: the tokens, then the tail, which belongs to no sentence.
         max_span: Greatest distance of two neighbouring offsets, or a bound on it.
     """
 
@@ -47,30 +47,28 @@ class Segments:
         cls,
         lengths: Tensor,
         *,
-        max_length: int,
-        num_tokens: int,
-        num_rows: int | None = None,
+        max_length: int | None = None,
+        num_tokens: int | None = None,
+        num_tail_rows: int = 0,
         num_tail_parts: int = 1,
     ) -> "Segments":
         """Lay out sentences of the given lengths one after another.
 
-        The first two numbers could be had from `lengths`; they are arguments because reading them
-        from a GPU would make the program wait for it.
-
         Args:
             lengths: Tokens of each sentence (B,), int64, all at least 1; its device is the device
                 of everything here.
-            max_length: At least the greatest length.
-            num_tokens: The sum of the lengths.
-            num_rows: Rows with those of the tail; None: there is no tail. Where sentences of two
-                sides belong together, both have a tail, or none.
+            max_length: At least the greatest length; None: read from `lengths`, for which the
+                program would wait on a GPU.
+            num_tokens: The sum of the lengths, or None.
+            num_tail_rows: Rows of the tail. Where sentences of two sides belong together, both have
+                a tail, or neither has.
             num_tail_parts: P, at most the rows of the tail: see `num_tail_parts`.
         """
-        num_sentences = lengths.numel()
-        num_tail_rows = 0 if num_rows is None else num_rows - num_tokens
+        max_length = int(lengths.max()) if max_length is None else max_length
+        num_tokens = int(lengths.sum()) if num_tokens is None else num_tokens
+        num_sentences, num_rows = lengths.numel(), num_tokens + num_tail_rows
         num_parts = num_tail_parts if num_tail_rows else 0
-        num_offsets = num_sentences + 1 + num_parts
-        starts = lengths.new_full((num_offsets,), num_tokens + num_tail_rows)
+        starts = lengths.new_full((num_sentences + 1 + num_parts,), num_rows)
         starts[:1] = 0
         torch.cumsum(lengths, dim=0, out=starts[1 : num_sentences + 1])
         if num_parts > 1:
@@ -86,20 +84,14 @@ class Segments:
             index=sentences * max_length + positions,
             max_length=max_length,
             num_tokens=num_tokens,
-            num_rows=num_tokens + num_tail_rows,
+            num_rows=num_rows,
             max_span=max(max_length, -(-num_tail_rows // max(1, num_parts))),
         )
 
     @classmethod
     def of(cls, lengths: Sequence[int], *, num_tail_rows: int = 0) -> "Segments":
         """Lay out sentences of the given lengths one after another, on the CPU."""
-        num_tokens = sum(lengths)
-        return cls.from_lengths(
-            torch.tensor(lengths),
-            max_length=max(lengths),
-            num_tokens=num_tokens,
-            num_rows=num_tokens + num_tail_rows,
-        )
+        return cls.from_lengths(torch.tensor(lengths), num_tail_rows=num_tail_rows)
 
     @property
     def num_sentences(self) -> int:
@@ -108,7 +100,7 @@ class Segments:
 
     @property
     def num_tail_rows(self) -> int:
-        """Rows behind the last token."""
+        """Rows after the last token."""
         return self.num_rows - self.num_tokens
 
     def padding_mask(self) -> Tensor:
@@ -117,12 +109,8 @@ class Segments:
 
     def part(self, start: int, end: int) -> tuple[slice, "Segments"]:
         """Return the rows of the sentences from `start` up to `end`, and their segments alone."""
-        lengths = self.lengths[start:end]
         rows = slice(int(self.offsets[start]), int(self.offsets[end]))
-        num_tokens = rows.stop - rows.start
-        return rows, Segments.from_lengths(
-            lengths, max_length=int(lengths.max()), num_tokens=num_tokens
-        )
+        return rows, Segments.from_lengths(self.lengths[start:end])
 
     def map(self, change: Callable[[Tensor], Tensor]) -> "Segments":
         """Return the same segments with each tensor changed, such as copied to another device."""
@@ -140,7 +128,7 @@ class Segments:
 
 
 def num_tail_parts(tails: Sequence[int], longest: int) -> int:
-    """Return into how many parts to cut the tails of the sides of a batch.
+    """Return the number of parts into which to cut the tails of the sides of a batch.
 
     The grid of a kernel for sentences has blocks of `_BLOCK` rows for as many rows as its longest
     sentence has, for each sentence: a long tail in one piece would be by far the longest. Each part
@@ -163,7 +151,7 @@ def pack_tokens(
 
 
 def unpack(x: Tensor, segments: Segments) -> Tensor:
-    """Pad (N, ..) to (B, max_length, ..), zeros behind the end of each sentence; drop the tail."""
+    """Pad (N, ..) to (B, max_length, ..), zeros after the end of each sentence; drop the tail."""
     num_rows, index = segments.num_sentences * segments.max_length, segments.index
     tokens = x[: index.shape[0]]
     padded: Tensor = _Unpack.apply(tokens, index, num_rows)  # type: ignore[no-untyped-call]

@@ -146,7 +146,7 @@ def test_a_signal_saves_and_exits_with_75(run_config, tmp_path, monkeypatch):
     assert process.returncode == 75, stderr
     assert stdout == ""
     assert "tmt: stopped by Ctrl-C; saved at step" in stderr
-    assert "The same command goes on from there." in stderr
+    assert "Repeat the command to resume from there." in stderr
     assert "Traceback" not in stderr
     (checkpoint, *_) = list((tmp_path / "runs" / "tiny" / "checkpoints").iterdir())
     assert (checkpoint / "manifest.json").is_file()

@@ -36,10 +36,10 @@ from transformer_mt.text.special_ids import EOS_ID
 from transformer_mt.training.activation_checkpointing import recompute_layers
 from transformer_mt.training.distributed import World
 from transformer_mt.training.gradients import Gradients
-from transformer_mt.training.micro_batches import row_multiple
+from transformer_mt.training.micro_batches import ROW_MULTIPLE
 from transformer_mt.training.optimizers import build_adam
 from transformer_mt.training.update import Updater
-from transformer_mt.training.update_stats import Tally
+from transformer_mt.training.update_stats import UpdateStats
 
 POSITIONS = (
     {"type": "sinusoidal"}, {"type": "learned", "max_length": 256}, {"type": "rotary"},
@@ -59,7 +59,7 @@ SIZES: dict[str, dict[str, Any]] = {
 
 
 def batches(
-    num: int, *, max_tokens: int, vocab_size: int, static_shape: bool = False
+    num: int, *, max_tokens: int, vocab_size: int, row_multiple: int = ROW_MULTIPLE
 ) -> list[Batch]:
     """Batches of made-up sentences, 27 tokens on average."""
     rng = np.random.default_rng(1)
@@ -71,7 +71,7 @@ def batches(
     stream = BatchStream(
         Mixture([pack_pairs(*sides)], seed=1),
         max_tokens=max_tokens,
-        row_multiple=row_multiple(max_tokens, static_shape=static_shape),
+        row_multiple=row_multiple,
     )
     made = iter(stream)
     return [next(made)[0] for _ in range(num)]
@@ -94,7 +94,7 @@ def updater_of(
     optimizer = build_adam(
         model.parameters(), "adam", beta1=0.9, beta2=0.98, eps=1e-9, weight_decay=0.0
     )
-    return Updater(gradients, optimizer, tally=Tally(World(), CUDA), clip_norm=1.0)
+    return Updater(gradients, optimizer, stats=UpdateStats(World(), CUDA), clip_norm=1.0)
 
 
 def measured(updater: Updater, given: list[Batch], fake: Any) -> dict[str, Any]:
@@ -177,7 +177,7 @@ def _compiled(
 ) -> dict[str, Any]:
     """Compile the layers of a small model and make updates with batches of unequal sizes."""
     given = batches(4, max_tokens=700, vocab_size=100)
-    given += [given[0].halves()[0], *batches(1, max_tokens=900, vocab_size=100, static_shape=True)]
+    given += [given[0].halves()[0], *batches(1, max_tokens=900, vocab_size=100, row_multiple=928)]
     graphs: list[Any] = []
 
     def counted(graph: Any, inputs: Any) -> Any:

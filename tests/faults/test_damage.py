@@ -105,7 +105,7 @@ def in_shortlist(root: Path) -> Path:
 
 
 def read_checkpoint(directory: Path) -> Any:
-    """What a run would go on from: an older checkpoint where the newest is damaged."""
+    """What a run would resume from: an older checkpoint where the newest is damaged."""
     checkpoint = newest_checkpoint(directory.parent)
     assert checkpoint is not None
     step = int(checkpoint.directory.name.removeprefix("step-"))

@@ -92,7 +92,7 @@ def test_a_run_that_diverges_goes_back_to_a_sound_checkpoint_with_half_the_rate(
     assert rates == {step: lr / (1 if step <= 4 else 2) for step, lr in normal.items()}
 
 
-def test_a_run_that_went_back_goes_on_with_its_rate_and_its_count(run_config, monkeypatch):
+def test_a_run_that_went_back_keeps_its_rate_and_its_count(run_config, monkeypatch):
     with monkeypatch.context() as patch:
         push_weights_away(patch, {7})
         train(run_config(training__max_steps=16))

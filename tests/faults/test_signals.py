@@ -1,4 +1,4 @@
-"""Signals at any moment: what was done is saved, exit code 75, and the run goes on exactly."""
+"""Signals at any moment: what was done is saved, exit code 75, and the run resumes exactly."""
 
 import contextlib
 import os

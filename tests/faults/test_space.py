@@ -37,7 +37,7 @@ def test_the_forecast_is_within_two_percent_of_the_files(run_config, optimizer):
     assert size(run / "best") == pytest.approx(bundle_bytes(model), rel=0.02)
 
 
-def test_a_run_whose_disk_fills_up_names_the_file_and_goes_on_later(run_config, monkeypatch):
+def test_a_run_whose_disk_fills_up_names_the_file_and_resumes_later(run_config, monkeypatch):
     resource = pytest.importorskip("resource")
     settings, before = run_config("full"), resource.getrlimit(resource.RLIMIT_FSIZE)
     original = Updater.__call__

@@ -43,7 +43,7 @@ def test_gradients_of_pack_and_unpack_are_exact(segments: Segments) -> None:
 
 def test_a_tail_is_in_no_sentence_and_one_more_sequence() -> None:
     lengths = torch.tensor(LENGTHS)
-    segments = Segments.from_lengths(lengths, max_length=5, num_tokens=7, num_rows=10)
+    segments = Segments.from_lengths(lengths, max_length=5, num_tokens=7, num_tail_rows=3)
     assert segments.offsets.tolist() == [0, 2, 6, 7, 10]
     assert segments.positions.tolist() == [0, 1, 0, 1, 2, 3, 0, 0, 0, 0]
     assert segments.index.tolist() == [0, 1, 5, 6, 7, 8, 10]
@@ -69,9 +69,9 @@ def test_tails_are_cut_into_parts_that_are_no_longer_than_sentences_may_be() -> 
     assert num_tail_parts([30, 7], 154) == num_tail_parts([0, 0], 154) == 1
     parts = [
         Segments.from_lengths(
-            torch.tensor(LENGTHS), max_length=5, num_tokens=7, num_rows=rows, num_tail_parts=3
+            torch.tensor(LENGTHS), max_length=5, num_tokens=7, num_tail_rows=rows, num_tail_parts=3
         )
-        for rows in (30, 11)
+        for rows in (23, 4)
     ]
     assert parts[0].offsets.tolist() == [0, 2, 6, 7, 14, 22, 30]
     assert parts[1].offsets.tolist() == [0, 2, 6, 7, 8, 9, 11]

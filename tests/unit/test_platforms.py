@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from transformer_mt import devices
 from transformer_mt.benchmarks.machine import peak_memory_bytes
 from transformer_mt.storage import folders as storage
 from transformer_mt.storage import locks as claims
-from transformer_mt.training import allocator, run_directory
+from transformer_mt.training import run_directory
 from transformer_mt.training.run_directory import RunDirectory
 
 
@@ -38,7 +39,7 @@ def test_a_run_without_locks_begins_with_a_warning(monkeypatch, caplog, tmp_path
 @pytest.mark.parametrize("system", ["darwin", "win32"])
 def test_calls_of_linux_are_left_out_elsewhere(monkeypatch, tmp_path, system):
     monkeypatch.setattr(sys, "platform", system)
-    assert not allocator.keep_freed_memory()
+    assert not devices.keep_freed_memory()
     assert not storage._exchange(tmp_path, tmp_path)
 
 

@@ -27,10 +27,15 @@ from transformer_mt.benchmarks.phases import PhaseClock, forward_passes
 from transformer_mt.config.schema import Config
 from transformer_mt.data.batch_stream import Position
 from transformer_mt.data.batches import Batch
-from transformer_mt.devices import check_precision, choose_device, choose_precision, multiply_fast
+from transformer_mt.devices import (
+    check_precision,
+    choose_device,
+    choose_precision,
+    keep_freed_memory,
+    multiply_fast,
+)
 from transformer_mt.models.build import build_model
 from transformer_mt.models.costs import FORWARD_AND_BACKWARD, count_costs
-from transformer_mt.training.allocator import keep_freed_memory
 from transformer_mt.training.build import build_first_model, build_updater
 from transformer_mt.training.distributed import World
 from transformer_mt.training.gradients import DTYPES
@@ -218,10 +223,11 @@ class TrainingBench:
     def __init__(self, config: Config, data: Data, *, device: torch.device) -> None:
         world = World()
         self.model = build_first_model(config, data, world=world, device=device)
-        self.updater = build_updater(config, self.model, world=world, device=device)
+        state = TrainState()
+        self.updater = build_updater(config, self.model, state=state, world=world, device=device)
         self.schedule = build_schedule(config.training, d_model=config.model.d_model)
         updates = open_updates(
-            config, data, state=TrainState(), updater=self.updater, world=world, device=device
+            config, data, state=state, updater=self.updater, world=world, device=device
         )
         self.accumulation = updates.split(sys.maxsize).accumulation
         self.batches = partial(updates.after, sys.maxsize, Position())

@@ -188,7 +188,10 @@ def _size_of_update(value: object) -> object:
 class TrainingSettings(Settings):
     """Training: optimizer, schedule, limits, validation, checkpoints, hardware."""
 
-    retired: ClassVar[dict[str, str]] = {"cuda_graph": "training.compile"}
+    retired: ClassVar[dict[str, str]] = {
+        "cuda_graph": "training.compile",
+        "static_shape": "padding of each micro-batch to a multiple of 32 rows",
+    }
 
     max_tokens: Annotated[PositiveInt, BeforeValidator(_size_of_update)] = 25_000
     """Batch size: target tokens of an update over all devices, and maximum source tokens."""
@@ -198,10 +201,6 @@ class TrainingSettings(Settings):
     devices."""
     batch_warmup: BatchWarmupSettings | None = None
     """Batch-size warmup. Default: none."""
-    static_shape: bool = False
-    """Pad every micro-batch to the same number of rows on both sides, the smallest multiple of 32
-    above its budget of tokens: all matrix products then have one shape, and all ranks equal work.
-    Without it, to the next multiple of 32."""
     lr: Annotated[float, Field(gt=0)] | None = None
     """Peak learning rate; required by every schedule except `noam`."""
     schedule: Schedule = NoamSchedule(type="noam")

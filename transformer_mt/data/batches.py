@@ -1,7 +1,7 @@
 """Batches of packed sentences under a token budget.
 
 The sentences of a batch stand one after another, without padding. On request, a short tail of
-padding makes the numbers of rows round, so that few different ones are ever computed with.
+padding makes the number of rows of each side a multiple, so that few sizes are ever computed with.
 """
 
 from collections.abc import Callable, Iterator
@@ -50,6 +50,8 @@ class Batch:
 
     def to(self, device: torch.device | str) -> "Batch":
         """Copy the tensors to a device; from pinned memory, without waiting for the copy."""
+        if self.src.device == torch.device(device):
+            return self
         return self.map(lambda tensor: tensor.to(device, non_blocking=True))
 
     def pin_memory(self) -> "Batch":
@@ -110,7 +112,7 @@ def eval_batches(
 def uniform_batch(
     num_tokens: int, *, length: int, longest: int | None = None, row_multiple: int | None = None
 ) -> Batch:
-    """Return a batch of `num_tokens` on either side, in sentences of one length, saying nothing.
+    """Return a batch of `num_tokens` on either side, in sentences of one length, without content.
 
     The last sentence has `longest` tokens, if given; `row_multiple` as in `collate`.
     """
@@ -156,7 +158,7 @@ def collate(
         src: Source tokens (Ns,), each sentence ended by eos.
         tgt: Target tokens (Nt,), each sentence ended by eos.
         lengths: Tokens of source and target of each pair (B, 2), in rising order of the target's.
-        reverse_target: Whether targets are turned around; their eos stays last.
+        reverse_target: Whether targets are reversed; their eos stays last.
         row_multiple: A tail of 1 to `row_multiple` rows of padding makes the number of rows of each
             side a multiple of this; None: no tail.
     """
@@ -169,43 +171,29 @@ def collate(
     tgt_in = np.empty(len(tgt), dtype=np.int64)
     tgt_in[1:] = tgt[:-1]
     tgt_in[tgt_lengths.cumsum() - tgt_lengths] = BOS_ID
-    src_tail, tgt_tail = (_tail_rows(len(side), row_multiple) for side in (src, tgt))
-    longest = int(lengths.max())
-    num_parts = num_tail_parts([src_tail, tgt_tail], longest)
+    # A row at least: one side with a tail and one without would not fit together.
+    tails = [0 if row_multiple is None else row_multiple - len(x) % row_multiple for x in (src, tgt)]
+    num_parts = num_tail_parts(tails, int(lengths.max()))
+    src_segments, tgt_segments = (
+        Segments.from_lengths(
+            torch.from_numpy(side), num_tail_rows=num_rows, num_tail_parts=num_parts
+        )
+        for side, num_rows in zip((src_lengths, tgt_lengths), tails, strict=True)
+    )
     return Batch(
-        src=_with_tail(src, src_tail),
-        src_segments=_segments(src_lengths, src_tail, num_parts),
-        tgt_in=_with_tail(tgt_in, tgt_tail),
-        tgt_out=_with_tail(tgt, tgt_tail),
-        tgt_segments=_segments(tgt_lengths, tgt_tail, num_parts),
+        src=_with_tail(src, src_segments),
+        src_segments=src_segments,
+        tgt_in=_with_tail(tgt_in, tgt_segments),
+        tgt_out=_with_tail(tgt, tgt_segments),
+        tgt_segments=tgt_segments,
     )
 
 
-def _tail_rows(num_tokens: int, row_multiple: int | None) -> int:
-    """Return the rows of padding that bring a side up to a multiple.
-
-    One at least: one side with a tail and one without would not fit together.
-    """
-    return 0 if row_multiple is None else row_multiple - num_tokens % row_multiple
-
-
-def _with_tail(tokens: Ids | Ints, num_tail_rows: int) -> Tensor:
+def _with_tail(tokens: Ids | Ints, segments: Segments) -> Tensor:
     """Return tokens as int64, followed by padding."""
-    rows = torch.full((len(tokens) + num_tail_rows,), PAD_ID)
+    rows = torch.full((segments.num_rows,), PAD_ID)
     rows[: len(tokens)] = torch.from_numpy(tokens.astype(np.int64))
     return rows
-
-
-def _segments(lengths: Ints, num_tail_rows: int, num_tail_parts: int) -> Segments:
-    """Lay out one side."""
-    num_tokens = int(lengths.sum())
-    return Segments.from_lengths(
-        torch.from_numpy(lengths),
-        max_length=int(lengths.max()),
-        num_tokens=num_tokens,
-        num_rows=num_tokens + num_tail_rows,
-        num_tail_parts=num_tail_parts,
-    )
 
 
 def check_budget(

@@ -1,4 +1,4 @@
-"""From settings to a model: where models meet settings; other families have a module each."""
+"""Builders of models from their settings; other families have a module each."""
 
 from collections.abc import Callable
 from typing import Any, Literal, TypeVar

@@ -1,4 +1,4 @@
-"""From settings to a convolutional model."""
+"""Builder of convolutional models from their settings."""
 
 from transformer_mt.config.convolutional import ConvolutionalSettings
 from transformer_mt.models.convolutional import ConvolutionalDecoder, ConvolutionalEncoder

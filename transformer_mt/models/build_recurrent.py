@@ -1,4 +1,4 @@
-"""From settings to a recurrent model."""
+"""Builder of recurrent models from their settings."""
 
 from transformer_mt.config.recurrent import RecurrentSettings
 from transformer_mt.models.recurrent import InputFeedingDecoder, RecurrentDecoder, RecurrentEncoder

@@ -1,4 +1,4 @@
-"""The step of Transformer decoders through `torch.compile`, with a way back where that fails."""
+"""Compilation of decoding steps by `torch.compile`, with a fallback where that fails."""
 
 import logging
 from collections.abc import Callable
@@ -13,14 +13,14 @@ logger = logging.getLogger(__name__)
 
 
 def compile_steps(model: nn.Module, try_out: Callable[[], object]) -> bool:
-    """Compile the steps of all decoder layers, and try them; go back if that fails.
+    """Compile the steps of all decoder layers, and try them; undo it if that fails.
 
     A GPU gets fewer and larger operators, after some ten seconds of compiling. All layers share
     their code, and sizes that change from step to step are not baked in. On the CPU it does not
     pay, and weights that are prepacked cannot be compiled.
 
     Args:
-        model: What translates, an ensemble as well.
+        model: Also an ensemble.
         try_out: Makes a translation with it.
 
     Returns:

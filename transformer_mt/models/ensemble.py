@@ -1,4 +1,4 @@
-"""Several models that translate as one: the mean of what they hold probable.
+"""Ensembles: several models decode as one, by the mean of their probabilities.
 
 An ensemble is a `Seq2Seq` like any other, so that neither search nor scoring know of it.
 """
@@ -123,7 +123,7 @@ class _Decoder(nn.Module):
         return self.decoders[0].source_attention(tgt_in, segments, self._members(memory)[0])
 
     def limited_to(self, tokens: Tensor) -> StepDecoder:
-        """Refuse: the mean of probabilities needs those of all tokens."""
+        """Refuse: the mean of probabilities needs all tokens."""
         raise ConfigError("a shortlist goes with one model, not with an ensemble: leave it out")
 
     def init_state(self, memory: Memory, *, max_length: int) -> "_State":

@@ -1,4 +1,4 @@
-"""What an encoder and a decoder are to the rest of the program, in one page.
+"""Interfaces of encoders and decoders.
 
 Training, search and export know models by these alone.
 """
@@ -41,17 +41,17 @@ class Encoder(Protocol):
         ...
 
     def self_attention(self, src: Tensor, segments: Segments) -> Tensor | None:
-        """Return with what weights tokens attend to each other, in every layer and head.
+        """Return the weights of attention among tokens, in every layer and head.
 
         Returns:
             (B, L, H, S, S); each row sums to 1 over its sentence and is 0 where it may not look.
-            Rows behind the end of a sentence mean nothing. None: it has no such attention.
+            Rows after the end of a sentence are undefined. None: it has no such attention.
         """
         ...
 
 
 class DecoderState(Protocol):
-    """What a decoder remembers between steps: B sentences with W rows (hypotheses) each."""
+    """The state of a decoder between steps, such as its KV cache: B sentences of W hypotheses."""
 
     def select(self, rows: Tensor, sentences: Tensor | None = None) -> "DecoderState":
         """Keep, repeat and reorder hypotheses; the state it is called on is spent.
@@ -112,11 +112,11 @@ class Decoder(StepDecoder, Protocol):
         ...
 
     def self_attention(self, tgt_in: Tensor, segments: Segments, memory: Memory) -> Tensor | None:
-        """Return with what weights targets attend to themselves (B, L, H, T, T): see `Encoder`."""
+        """Return the weights of attention among targets (B, L, H, T, T): see `Encoder`."""
         ...
 
     def source_attention(self, tgt_in: Tensor, segments: Segments, memory: Memory) -> Tensor:
-        """Return with what weights targets attend to their sources, in every layer and head.
+        """Return the weights of attention from targets to their sources, in every layer and head.
 
         Args:
             tgt_in: Targets after bos, packed (N,).
@@ -124,8 +124,8 @@ class Decoder(StepDecoder, Protocol):
             memory: The encoder's output.
 
         Returns:
-            (B, L, H, T, S); each row sums to 1 over the tokens of its source and is 0 behind them.
-            Rows behind the end of a target mean nothing.
+            (B, L, H, T, S); each row sums to 1 over the tokens of its source and is 0 after them.
+            Rows after the end of a target are undefined.
         """
         ...
 

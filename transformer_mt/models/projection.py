@@ -1,4 +1,4 @@
-"""The end of a decoder: from its states to logits."""
+"""The output projection: from states of a decoder to logits."""
 
 from typing import Self
 

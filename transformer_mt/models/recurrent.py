@@ -1,4 +1,4 @@
-"""Recurrent encoder and decoder: with attention, or with the last state alone.
+"""Recurrent encoder and decoder, with attention or with the last state alone.
 
 Source: Sutskever et al. 2014; Bahdanau et al. 2015; Luong et al. 2015.
 """
@@ -49,7 +49,7 @@ class RecurrentDecoder(ProjectingDecoder):
     """A stack of recurrent layers over the target, with attention to the source on top.
 
     Attributes:
-        attention: None: the decoder knows of the source what its first state tells.
+        attention: None: the decoder knows the source by its first state alone.
     """
 
     layers: Sequence[RecurrentLayer]
@@ -136,7 +136,7 @@ class RecurrentDecoder(ProjectingDecoder):
 
 
 class InputFeedingDecoder(RecurrentDecoder):
-    """A decoder whose first layer also reads what attention gave in the step before.
+    """A decoder with input feeding: its first layer also reads the last output of attention.
 
     Source: Luong et al. 2015, section 3.3. So no step can begin before the last has ended, in
     training too, where the other decoder attends from all tokens at once.
@@ -166,7 +166,7 @@ class InputFeedingDecoder(RecurrentDecoder):
         fed = torch.zeros_like(states[0][0])
         queries, attended = [], []
         for tokens in torch.split(x, order.batch_sizes.tolist()):
-            # Those who have ended were the last rows.
+            # Sentences that have ended were the last rows.
             num_rows = len(tokens)
             query = torch.cat([tokens, fed[:num_rows]], dim=1)
             for i, layer in enumerate(self.layers):

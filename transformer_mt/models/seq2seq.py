@@ -1,4 +1,4 @@
-"""An encoder and a decoder, together."""
+"""Sequence-to-sequence models: an encoder and a decoder."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,10 +34,10 @@ class Seq2Seq(nn.Module):
     ) -> Tensor:
         """Return the decoder's states (Nt, D) for packed tokens (Ns,) and (Nt,).
 
-        Both sides must have the same number of sentences, in the same order. The projection to
-        logits is the business of the loss, which never makes all of them: see `nn.loss`.
+        Both sides must have the same number of sentences, in the same order. The loss
+        projects them to logits, in chunks: see `nn.loss`.
         """
-        return self.decoder(tgt_in, tgt_segments, self.encode(src, src_segments))
+        return self.decoder(tgt_in, tgt_segments, self.encoder(src, src_segments))
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""One matrix for several uses: embeddings of both languages, and the projection to logits."""
+"""Weight tying: one matrix for both embeddings and the output projection."""
 
 from typing import Literal, Protocol
 

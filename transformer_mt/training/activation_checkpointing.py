@@ -1,4 +1,4 @@
-"""Activations that are computed again in the backward pass instead of being kept until then."""
+"""Activation (gradient) checkpointing: activations are computed again in the backward pass."""
 
 from collections.abc import Callable
 from functools import partial

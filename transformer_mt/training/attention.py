@@ -1,4 +1,4 @@
-"""Which attention kernel a run trains with: chosen by a trial, and kept by its checkpoints."""
+"""Choice of the attention kernel of a run: by a trial, and kept by its checkpoints."""
 
 import logging
 from collections.abc import Iterable
@@ -21,12 +21,28 @@ _MOST_HEAD_DIM = 128
 
 
 def choose_attention(
-    model: nn.Module, *, precision: str, world: World, device: torch.device
-) -> None:
+    model: nn.Module,
+    *,
+    precision: str,
+    world: World,
+    device: torch.device,
+    chosen: bool | None = None,
+) -> bool | None:
     """Let attention take the kernel for short sentences where it is faster, on all ranks or none.
 
-    Rank 0 decides, if the kernel is right on all of them. One line says what was measured. On other
-    devices than CUDA, or before capability 8.0, nothing is tried.
+    To be called before layers are compiled: the kernel becomes part of them. On other devices than
+    CUDA, or before capability 8.0, nothing is tried.
+
+    Args:
+        model: Its attention is tried.
+        precision: That of the run.
+        world: Rank 0 decides, if the kernel is right on all of them.
+        device: Where the model is.
+        chosen: What the run was trained with so far: kept where the kernel can be had, as two
+            measurements may differ, and the two kernels differ by rounding. None: nothing yet.
+
+    Returns:
+        Whether the kernel is taken; `chosen` where it cannot be had.
     """
     CHOICE.dtype, CHOICE.is_taken = None, False
     attentions = [m for m in model.modules() if isinstance(m, SelfAttention | CrossAttention)]
@@ -36,25 +52,16 @@ def choose_attention(
     on_main = speedup if world.is_main else 0.0
     num_failed, speedup = world.sum_numbers([float(speedup == 0), on_main])
     if num_failed:
-        return
-    CHOICE.dtype, CHOICE.is_taken = DTYPES[precision], speedup >= _LEAST_SPEEDUP
-    logger.info(
-        "attention: the kernel for short sentences is %.2f times as fast as the other one: %s",
-        speedup,
-        "taken" if CHOICE.is_taken else "not taken",
-    )
-
-
-def keep_attention(chosen: bool | None) -> bool | None:
-    """Take what a run was trained with so far, where it can be had here, and return what is taken.
-
-    Two measurements may differ, and the two kernels differ by rounding. None: none was tried.
-    """
-    if CHOICE.dtype is None:
         return chosen
-    if chosen is not None:
-        CHOICE.is_taken = chosen
-    return CHOICE.is_taken
+    is_taken = speedup >= _LEAST_SPEEDUP if chosen is None else chosen
+    CHOICE.dtype, CHOICE.is_taken = DTYPES[precision], is_taken
+    logger.info(
+        "attention: the kernel for short sentences is %.2f times as fast as the other one: %s%s",
+        speedup,
+        "taken" if is_taken else "not taken",
+        "" if chosen is None else ", as in this run before",
+    )
+    return is_taken
 
 
 def _can_be_tried(

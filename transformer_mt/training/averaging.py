@@ -1,4 +1,4 @@
-"""The mean of the weights of several checkpoints.
+"""Checkpoint averaging: the mean of the weights of several checkpoints.
 
 Source: Vaswani et al. 2017, section 6.1: the last 5 checkpoints for base, the last 20 for big.
 """
@@ -72,7 +72,7 @@ def average_run(
 def take_average(model: nn.Module, run: RunDirectory, settings: CheckpointSettings) -> list[int]:
     """Give a model the mean of kept checkpoints, and return their steps.
 
-    At the end of a run: a damaged checkpoint is worth a warning, not the run.
+    At the end of a run: a damaged checkpoint causes a warning and no error.
 
     Returns:
         The steps; none, and the model is as it was, where no average is wanted or there are not two
@@ -101,7 +101,7 @@ def choose_checkpoints(
     """Return the kept checkpoints that are the newest or were validated best, oldest first.
 
     Only checkpoints that were validated count: the others are where the run was interrupted, and
-    must not change what it comes to.
+    must not change its result.
     """
     newest = newest_checkpoint(run.checkpoints_dir)
     if newest is None:

@@ -1,11 +1,10 @@
-"""What a run starts with: its model with first weights, and what updates it."""
+"""Builders of a run: the model with its first weights, the optimizer, the updater."""
 
 import logging
 from collections.abc import Callable
 from functools import partial
 
 import torch
-from torch import nn
 
 from transformer_mt.config.patterns import patterns_of
 from transformer_mt.config.schema import Config
@@ -13,7 +12,6 @@ from transformer_mt.config.training import TrainingSettings
 from transformer_mt.devices import choose_precision
 from transformer_mt.models.build import build_model
 from transformer_mt.models.seq2seq import Seq2Seq
-from transformer_mt.nn.layers import LayerDropout
 from transformer_mt.training.activation_checkpointing import recompute_layers
 from transformer_mt.training.attention import choose_attention
 from transformer_mt.training.distributed import World
@@ -22,8 +20,9 @@ from transformer_mt.training.muon import build_muon
 from transformer_mt.training.optimizers import build_adam
 from transformer_mt.training.prepare_data import Data
 from transformer_mt.training.sharding import shard
+from transformer_mt.training.state import TrainState
 from transformer_mt.training.update import Updater
-from transformer_mt.training.update_stats import Tally
+from transformer_mt.training.update_stats import UpdateStats
 from transformer_mt.training.working_weights import WorkingWeights
 
 logger = logging.getLogger(__name__)
@@ -41,8 +40,13 @@ def build_first_model(config: Config, data: Data, *, world: World, device: torch
     return model
 
 
-def build_updater(config: Config, model: Seq2Seq, *, world: World, device: torch.device) -> Updater:
-    """Build the optimizer of a model, or of its sharded copy, and what makes its updates."""
+def build_updater(
+    config: Config, model: Seq2Seq, *, state: TrainState, world: World, device: torch.device
+) -> Updater:
+    """Build the optimizer of a model, or of its sharded copy, and what makes its updates.
+
+    The attention kernel is that of `state`, or else is chosen by a trial and noted there.
+    """
     settings = config.training
     if settings.parallel == "fsdp":
         if world.size > 1:
@@ -52,7 +56,9 @@ def build_updater(config: Config, model: Seq2Seq, *, world: World, device: torch
     working = WorkingWeights(model) if settings.weights == "bf16" else None
     # Before layers are compiled: what is chosen becomes part of them.
     precision = choose_precision(settings, device)
-    choose_attention(model, precision=precision, world=world, device=device)
+    state.short_attention = choose_attention(
+        model, precision=precision, world=world, device=device, chosen=state.short_attention
+    )
     # After sharding: a layer is gathered again before it is computed again.
     if settings.activation_checkpointing != "none":
         recompute_layers(
@@ -73,7 +79,7 @@ def build_updater(config: Config, model: Seq2Seq, *, world: World, device: torch
     return Updater(
         gradients,
         build_optimizer(model, settings),
-        tally=Tally(world, device),
+        stats=UpdateStats(world, device),
         clip_norm=settings.clip_norm,
     )
 
@@ -91,14 +97,3 @@ def build_optimizer(model: Seq2Seq, settings: TrainingSettings) -> torch.optim.O
 def seed_dropout(config: Config, world: World, *, step: int) -> None:
     """Give each rank random numbers of its own: the ranks must not drop the same activations."""
     torch.manual_seed((config.seed * 1_000_003 + step) * 4096 + 1 + world.rank)
-
-
-def seed_layer_dropout(config: Config, model: nn.Module, *, step: int) -> None:
-    """Let all ranks leave out the same layers in all micro-batches of an update.
-
-    Otherwise some ranks would wait for gradients that others do not have, and the result would
-    depend on the number of ranks.
-    """
-    sides = (module for module in model.modules() if isinstance(module, LayerDropout))
-    for number, side in enumerate(sides):
-        side.seed = (config.seed * 1_000_003 + step) * 4096 + 4095 - number

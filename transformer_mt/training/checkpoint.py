@@ -1,8 +1,8 @@
-"""Checkpoints: all that a run needs to go on as if it had never stopped.
+"""Checkpoints: all that a run needs to resume as if it had never stopped.
 
 A checkpoint is the folder `checkpoints/step-N` with `model.safetensors`, `optimizer.safetensors`,
-`rng.safetensors`, `state.json` and a manifest of sizes and hashes. No pickle. What the numbers in
-the state mean is the trainer's business.
+`rng.safetensors`, `state.json` and a manifest of sizes and hashes. No pickle. The state is
+`state.TrainState`.
 """
 
 import json
@@ -165,7 +165,7 @@ def prune_checkpoints(checkpoints_dir: Path, *, keep_steps: Collection[int]) -> 
 
 
 def checksum(model: nn.Module) -> int:
-    """Return a sum over the bits of all weights: ranks with other weights have another one."""
+    """Return a checksum over the bits of all weights."""
     sums = [weight.view(torch.int16).sum() for weight in weights_of(model).values()]
     places = torch.arange(1, len(sums) + 1, device=sums[0].device)
     return int((torch.stack(sums) * places).sum())

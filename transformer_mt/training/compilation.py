@@ -1,4 +1,4 @@
-"""Layers and loss through `torch.compile`, with a way back where that fails.
+"""Compilation of layers and loss by `torch.compile`, with a fallback where that fails.
 
 Each layer is compiled alone: all layers of a side have the same code, so that there are three
 things to compile however deep the model is. Sizes that change from batch to batch are not baked in.
@@ -28,7 +28,7 @@ _TRIAL_MULTIPLE = 7
 def compile_layers(
     model: nn.Module, *, device: torch.device, autocast: AbstractContextManager[object]
 ) -> bool:
-    """Compile the layers of a model, and try it with its loss; go back if that fails.
+    """Compile the layers of a model, and try it with its loss; undo it if that fails.
 
     The names of the weights stay as they are, and so do the random numbers to come.
 
@@ -60,8 +60,8 @@ def compile_layers(
                 layer.forward = forward
         reason = getattr(error, "inner_exception", error)  # torch wraps what its backends raise
         logger.warning(
-            "training.compile: torch.compile failed, so training goes on without it, more slowly: "
-            "%s",
+            "training.compile: torch.compile failed, so training continues without it, "
+            "more slowly: %s",
             brief(reason),
         )
         return False
@@ -69,7 +69,7 @@ def compile_layers(
 
 
 def _is_recurrent(layer: nn.Module) -> bool:
-    """Tell layers that torch cannot compile, and has as one operator anyway."""
+    """Return whether torch cannot compile a layer, and runs it as one operator anyway."""
     return any(isinstance(part, nn.RNNBase) for part in layer.modules())
 
 
@@ -80,7 +80,7 @@ def _try(
     sides = ([[UNK_ID] * length for length in lengths] for lengths in _TRIAL_LENGTHS)
     (batch,) = eval_batches(pack_pairs(*sides), max_tokens=100, row_multiple=_TRIAL_MULTIPLE)
     devices = [device] if device.type == "cuda" else []
-    # Warnings here are about what the compiler does inside, such as reading gradients too early.
+    # The warnings are about internals of the compiler, such as reading gradients too early.
     with torch.random.fork_rng(devices), warnings.catch_warnings(action="ignore"):
         try:
             with autocast:

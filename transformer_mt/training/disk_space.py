@@ -1,4 +1,4 @@
-"""Room on the disk: what a run is going to need, asked before it trains."""
+"""Disk space: an estimate of what a run needs, checked before it trains."""
 
 import shutil
 from collections.abc import Iterable

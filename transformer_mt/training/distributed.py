@@ -1,6 +1,6 @@
-"""The ranks of a run: one process, or several that `torchrun` started.
+"""Data parallelism: the ranks of a run, one process or several that `torchrun` started.
 
-With one process each function here does nothing, so that the trainer has one text for both.
+With one process each function here does nothing, so that the trainer has one code path.
 """
 
 import logging
@@ -29,10 +29,10 @@ logger = logging.getLogger(__name__)
 # Others wait for rank 0 while it prepares data, validates or saves.
 _PATIENCE = timedelta(hours=12)
 
-# How long those that are left look for the ones that are lost.
+# How long the remaining ranks wait for those that are lost.
 _ROLL_CALL = timedelta(seconds=5)
 
-# How far apart the moments are in which the ranks know that all have met.
+# Greatest difference between the times at which ranks learn that all have met.
 _MOMENT_SECONDS = 1.0
 
 
@@ -217,8 +217,8 @@ def open_world(stop: StopRequest, *, timeout_minutes: float) -> Iterator[World]:
         if "imeout" in str(error) or "imed out" in str(error):
             traceback.print_exception(error)  # of a rank that hangs nobody knows more than this
         raise TmtError(
-            f"{world.roll_call()}: this one, rank {world.rank}, stops; the same command goes on "
-            "from the last checkpoint"
+            f"{world.roll_call()}: this one, rank {world.rank}, stops; repeat the command to "
+            "resume from the last checkpoint"
         ) from error
     finally:
         # An error keeps its frames, and they the replicas. Were a reducer the last to hold the

@@ -1,6 +1,6 @@
-"""Runs that go wrong: noticed by their loss, traced to a batch and a module, taken back.
+"""Divergence: noticed by the loss, traced to a batch and a module.
 
-What is done about it is the trainer's business: see `Trainer.roll_back`.
+The trainer then resumes from an earlier checkpoint: see `Trainer.roll_back`.
 """
 
 import logging
@@ -59,23 +59,25 @@ def drop_high_checkpoints(checkpoints_dir: Path) -> int | None:
     return None
 
 
-def trace(model: nn.Module, batches: Iterable[tuple[int, Batch]]) -> str | None:
+def trace(
+    model: nn.Module, batches: Iterable[tuple[int, Batch]], *, device: torch.device
+) -> str | None:
     """Find where numbers that are not finite come from, with the weights as they are now.
 
-    Gradients are cleared; random numbers go on as if nothing had been computed.
+    Gradients are cleared; random numbers continue as if nothing had been computed.
 
     Args:
         model: From a batch on its device to two loss sums: `gradients.ModelWithLoss`.
         batches: Each with the update that it was part of.
+        device: Where the model is.
 
     Returns:
         The update and the first module, or None where nothing of the kind is found.
     """
-    device = next(model.parameters()).device
-    # Without the device, those of all cards would be kept, and each card be opened for it.
+    # Without the device, the generators of all cards would be saved, which opens each card.
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         for step, batch in batches:
-            found = _first_bad_module(model, batch)
+            found = _first_bad_module(model, batch.to(device))
             model.zero_grad(set_to_none=True)
             if found is not None:
                 return f"update {step}, a batch of {batch.num_pairs} pairs: {found}"

@@ -1,7 +1,7 @@
-"""The gradient of an update: a sum over micro-batches and ranks, in the memory that there is."""
+"""Gradient accumulation over micro-batches and ranks, in mixed precision."""
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from functools import partial
 from typing import TypeVar
 
@@ -52,7 +52,7 @@ class Gradients:
         with_loss: It, or its working copy, as a function of a batch, on this rank alone.
         replicated: The same, as all ranks compute it together.
         scaler: Scale of the loss under fp16; does nothing otherwise.
-        splits_in_a_row: How many updates up to the last one had to be split for want of memory.
+        splits_in_a_row: Updates up to the last one that had to be split for want of memory.
     """
 
     def __init__(
@@ -73,18 +73,19 @@ class Gradients:
         self._world = world
         self._device = device
         self._dtype = DTYPES[precision]
+        # A working copy is in the precision of the run by itself.
+        self._precision = self.autocast() if working is None else nullcontext()
         with_loss = ModelWithLoss(
             model if working is None else working.model,
             label_smoothing=label_smoothing,
             compiled=compiled,
         ).train()
         if compiled:
-            with_loss.compiled = compile_layers(
-                with_loss, device=device, autocast=self._forward_context()
-            )
+            with_loss.compiled = compile_layers(with_loss, device=device, autocast=self._precision)
         self.with_loss = with_loss
+        self._layer_dropouts = [m for m in with_loss.modules() if isinstance(m, LayerDropout)]
         self.replicated = world.replicate(
-            with_loss, device, some_unused=_leaves_out_layers(with_loss)
+            with_loss, device, some_unused=any(side.p > 0 for side in self._layer_dropouts)
         )
         # The ranks of a sharded model meet in each pass: one that repeats a pass would be alone.
         self._can_retry = world.size == 1 or isinstance(self.replicated, DistributedDataParallel)
@@ -95,12 +96,21 @@ class Gradients:
             self._device.type, dtype=self._dtype, enabled=self._dtype != torch.float32
         )
 
+    def seed_layer_dropout(self, seed: int, step: int) -> None:
+        """Let all ranks leave out the same layers in all micro-batches of an update.
+
+        Otherwise some ranks would wait for gradients that others do not have, and the result would
+        depend on the number of ranks.
+        """
+        for number, side in enumerate(self._layer_dropouts):
+            side.seed = (seed * 1_000_003 + step) * 4096 + 4095 - number
+
     def accumulate(self, micro_batches: Sequence[Batch], *, num_tokens: float) -> Tensor:
-        """Give the weights the gradients of an update; return its two loss sums (2,).
+        """Accumulate the gradients of an update; return its two loss sums (2,).
 
         The loss sum of each micro-batch is divided by the tokens of the whole update, so that
         neither the split into micro-batches and ranks nor their unequal lengths change the result.
-        Where a rank is out of memory, all begin anew with each micro-batch in two halves.
+        Where a rank is out of memory, all repeat it with each micro-batch in two halves.
 
         Args:
             micro_batches: The share of this rank, equally many on all ranks.
@@ -125,12 +135,12 @@ class Gradients:
         self.model.zero_grad(set_to_none=True)
         self.with_loss.zero_grad(set_to_none=True)  # those of a working copy
 
-    def have_room_for(self, batch: Batch, *, beside: Sequence[Tensor]) -> bool:
+    def have_room_for(self, batch: Batch, *, extra: Sequence[Tensor]) -> bool:
         """Try whether all ranks can compute the gradients of a batch; nothing is changed by it.
 
         Args:
             batch: On the processor.
-            beside: Room is needed for more tensors like these.
+            extra: Memory is needed for more tensors like these.
 
         Raises:
             ConfigError: If a rank cannot try alone.
@@ -143,7 +153,7 @@ class Gradients:
 
         def compute() -> list[Tensor]:
             """Compute a gradient and hold all that an update holds."""
-            room = [torch.empty_like(tensor) for tensor in beside]
+            room = [torch.empty_like(tensor) for tensor in extra]
             return [self._backward(self._forward(batch), 1.0), *room]
 
         devices = [self._device] if self._device.type == "cuda" else []
@@ -156,7 +166,7 @@ class Gradients:
         """Add the gradients of all parts and return loss sums; None where a rank has no room.
 
         Until the backward pass of the last part no rank waits for another, so that all can agree
-        before it whether they go on. That pass hardly needs more memory than is taken by then.
+        before it whether to continue. That pass hardly needs more memory than is in use by then.
         """
         with self._world.exchange(self.replicated, now=False):
             but_last = partial(self._all_but_last, parts, num_tokens)
@@ -166,7 +176,7 @@ class Gradients:
         sums, losses = done
         with self._world.exchange(self.replicated, now=True):
             if isinstance(self.replicated, DistributedDataParallel):
-                # What its forward pass does outside of `no_sync`; there, it could not be undone.
+                # As its forward pass does outside of `no_sync`, where it could not be undone.
                 self.replicated.reducer.prepare_for_backward(list(losses))
             backward = partial(self._backward, losses, num_tokens)
             last = self._attempt(backward, parts, can_retry=self._world.size == 1)
@@ -184,13 +194,9 @@ class Gradients:
 
     def _forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return the two loss sums of a micro-batch."""
-        with self._forward_context():
+        with self._precision:
             losses: tuple[Tensor, Tensor] = self.replicated(batch.to(self._device))
         return losses
-
-    def _forward_context(self) -> AbstractContextManager[object]:
-        """Return the context of the precision of the run; a working copy has it by itself."""
-        return self.autocast() if self._working is None else nullcontext()
 
     def _backward(self, losses: tuple[Tensor, Tensor], num_tokens: float) -> Tensor:
         """Add the gradient of a micro-batch; return its two loss sums (2,), detached."""
@@ -219,7 +225,3 @@ class Gradients:
                 "smaller model"
             )
         return result
-
-
-def _leaves_out_layers(model: nn.Module) -> bool:
-    return any(isinstance(module, LayerDropout) and module.p > 0 for module in model.modules())

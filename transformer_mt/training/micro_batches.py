@@ -1,4 +1,4 @@
-"""How an update of the asked size is divided into what devices take at once.
+"""Micro-batches: the division of an update into what devices take at once.
 
 The size of an update, and with it the learning rate, never depends on the number of devices: more
 of them take fewer or smaller micro-batches each.
@@ -15,7 +15,7 @@ from itertools import islice
 import torch
 
 from transformer_mt.config.schema import Config
-from transformer_mt.config.training import BatchWarmupSettings, TrainingSettings
+from transformer_mt.config.training import BatchWarmupSettings
 from transformer_mt.data.batch_stream import BatchStream, Position
 from transformer_mt.data.batches import Batch, check_budget, uniform_batch
 from transformer_mt.data.subword_noise import SubwordSampler
@@ -58,14 +58,6 @@ def split_update(max_tokens: int, *, micro_batch_tokens: int | None, num_ranks: 
     largest = micro_batch_tokens or max_tokens
     accumulation = -(-max_tokens // (min(largest, max_tokens) * num_ranks))
     return Split(accumulation, max_tokens // (accumulation * num_ranks))
-
-
-def row_multiple(num_tokens: int, *, static_shape: bool) -> int:
-    """Return what the rows of micro-batches of `num_tokens` are to be a multiple of.
-
-    With `static_shape` it is more than the tokens that a side can have: each has just so many rows.
-    """
-    return ROW_MULTIPLE * (num_tokens // ROW_MULTIPLE + 1) if static_shape else ROW_MULTIPLE
 
 
 def update_tokens(step: int, max_tokens: int, warmup: BatchWarmupSettings | None) -> int:
@@ -144,9 +136,7 @@ class Updates:
             start=position,
             sampler=self._sampler,
             reverse_target=self._config.data.reverse_target,
-            row_multiple=row_multiple(
-                split.tokens, static_shape=self._config.training.static_shape
-            ),
+            row_multiple=ROW_MULTIPLE,
         )
         return stream.ahead(pin_memory=self._device.type == "cuda")
 
@@ -160,9 +150,9 @@ def open_updates(
     world: World,
     device: torch.device,
 ) -> Updates:
-    """Return the updates of a run; where the settings say so, find out what the device can take.
+    """Return the updates of a run; for `auto`, find the largest micro-batch that fits.
 
-    What is found is kept in `state`: a run that goes on makes the same batches again.
+    What is found is kept in `state`: a resumed run makes the same batches again.
 
     Raises:
         ConfigError: If it cannot be found.
@@ -172,18 +162,15 @@ def open_updates(
     if micro_batch_tokens == "auto":
         if not state.micro_batch_tokens:
             longest = max(data.mixture.longest())
+            fits = partial(
+                _fits,
+                updater=updater,
+                device=device,
+                longest=longest,
+                usual=data.valid_pairs.num_tgt_tokens // len(data.valid_pairs),
+            )
             state.micro_batch_tokens = largest_micro_batch(
-                settings.max_tokens,
-                num_ranks=world.size,
-                least=longest,
-                fits=partial(
-                    _fits,
-                    settings,
-                    updater=updater,
-                    device=device,
-                    longest=longest,
-                    usual=data.valid_pairs.num_tgt_tokens // len(data.valid_pairs),
-                ),
+                settings.max_tokens, num_ranks=world.size, least=longest, fits=fits
             )
             logger.info("micro-batches of %s target tokens fit", f"{state.micro_batch_tokens:,}")
         micro_batch_tokens = state.micro_batch_tokens
@@ -191,15 +178,9 @@ def open_updates(
 
 
 def _fits(
-    settings: TrainingSettings,
-    num_tokens: int,
-    *,
-    updater: Updater,
-    device: torch.device,
-    longest: int,
-    usual: int,
+    num_tokens: int, *, updater: Updater, device: torch.device, longest: int, usual: int
 ) -> bool:
-    """Try whether a device has room for a micro-batch; on a processor, what pays.
+    """Try whether a device has room for a micro-batch; on a CPU, up to a fixed size.
 
     Where attention is padded, one long sentence among many usual ones takes the most.
     """
@@ -209,7 +190,7 @@ def _fits(
         num_tokens,
         length=min(usual, num_tokens),
         longest=min(longest, num_tokens),
-        row_multiple=row_multiple(num_tokens, static_shape=settings.static_shape),
+        row_multiple=ROW_MULTIPLE,
     )
     return updater.has_room_for(batch)
 
@@ -221,16 +202,16 @@ def largest_micro_batch(
 
     Args:
         max_tokens: Target tokens of the update.
-        num_ranks: Who share it.
+        num_ranks: Ranks that share it.
         least: Tokens that a micro-batch must be able to hold: the longest pair.
-        fits: Whether a device has room for so many tokens; if so, it has for fewer.
+        fits: Whether a device has room for a number of tokens; if so, it has for fewer.
 
     Raises:
         ConfigError: If none fits.
     """
 
     def tokens(accumulation: int) -> int:
-        """Return the tokens of a micro-batch where an update has so many."""
+        """Return the tokens of a micro-batch for a number of accumulation steps."""
         return -(-max_tokens // (accumulation * num_ranks))
 
     too_few, enough = 0, 1
@@ -238,9 +219,9 @@ def largest_micro_batch(
         too_few, enough = enough, 2 * enough
         if tokens(enough) < least:
             raise ConfigError(
-                f"training.micro_batch_tokens: the device has no room for {tokens(too_few)} "
-                f"tokens, and the longest pair has {least}: lower data.filters.max_length, take a "
-                "smaller model, or set training.activation_checkpointing to layers"
+                f"training.micro_batch_tokens: out of memory with {tokens(too_few)} tokens per "
+                f"micro-batch, but the longest pair has {least}: lower data.filters.max_length, "
+                "take a smaller model, or set training.activation_checkpointing to layers"
             )
     while enough - too_few > 1:
         middle = (too_few + enough) // 2

@@ -1,24 +1,25 @@
-"""Which weights a run answers with: `best/`, and the average that may take its place at the end."""
+"""Model selection: the best checkpoint, or the average of checkpoints if that is better."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
-from torch import Tensor
+from torch import Tensor, nn
 
-from transformer_mt.bundle import bundle_scores, save_bundle
+from transformer_mt.bundle import bundle_scores, save_bundle, weights_of
 from transformer_mt.config.schema import Config
-from transformer_mt.errors import UNREADABLE_JSON, ModelError, brief
+from transformer_mt.errors import UNREADABLE_JSON, DivergedError, ModelError, brief
 from transformer_mt.storage.folders import replace_json
 from transformer_mt.storage.untrusted import read_json
 from transformer_mt.text.tokenizer import Tokenizers
+from transformer_mt.training.averaging import take_average
 from transformer_mt.training.run_directory import RunDirectory
 from transformer_mt.training.state import rank_of
-from transformer_mt.training.validation import WORST, Findings
+from transformer_mt.training.validation import WORST, ValidationResult
 
 AVERAGE_MARGIN = 0.2
 """Points of BLEU, chrF or TER."""
@@ -28,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class RunResult:
-    """What a run came to.
+    """The result of a run.
 
     Attributes:
         run_dir: Its folder.
@@ -68,7 +69,7 @@ class RunResult:
 
 
 def read_result(run: RunDirectory) -> RunResult:
-    """Read what a run that has ended came to.
+    """Read the result of a run that has ended.
 
     Raises:
         ModelError: If it has not ended, or its result cannot be read.
@@ -78,8 +79,8 @@ def read_result(run: RunDirectory) -> RunResult:
         result = TypeAdapter(RunResult).validate_python(read_json(path))
     except FileNotFoundError:
         raise ModelError(
-            f"{run.root}: this run is not finished (it has no {path.name}): go on with "
-            "the same `tmt train` command, or leave it out"
+            f"{run.root}: this run is not finished (it has no {path.name}): repeat its "
+            "`tmt train` command to resume it, or leave it out"
         ) from None
     except UNREADABLE_JSON as error:
         raise ModelError(f"{path}: cannot be read as a result: {brief(error)}") from error
@@ -87,7 +88,7 @@ def read_result(run: RunDirectory) -> RunResult:
 
 
 def describe_scores(scores: Mapping[str, float]) -> str:
-    """Put scores in words, with their units."""
+    """Return scores as text, with their units."""
     words = {
         "loss_nats": "loss {:.4f}",
         "nll_nats": "nll {:.4f} nats",
@@ -99,7 +100,7 @@ def describe_scores(scores: Mapping[str, float]) -> str:
     return ", ".join(text.format(scores[name]) for name, text in words.items() if name in scores)
 
 
-class Answer:
+class BestModel:
     """The bundles of a run and its result."""
 
     def __init__(self, run: RunDirectory, config: Config, tokenizers: Tokenizers) -> None:
@@ -108,55 +109,77 @@ class Answer:
         self._tokenizers = tokenizers
 
     def keep_if_best(
-        self, findings: Findings, weights: Mapping[str, Tensor], steps: list[int]
+        self, found: ValidationResult, weights: Mapping[str, Tensor], steps: list[int]
     ) -> bool:
-        """Make weights the answer unless an equally good or better one is there.
+        """Keep weights in `best/` unless equally good or better ones are there.
 
-        The bundle that is there says itself how good it is: it may come from a later step than the
-        checkpoint that the run went on from, or be an average.
+        The scores to beat are those in that bundle: it may come from a later step than the
+        checkpoint that the run resumed from, or be an average.
 
         Args:
-            findings: Of these weights.
+            found: The validation of these weights.
             weights: By name, tied ones once.
             steps: The step they are from, or those they are the mean of. A mean with a worse loss
                 must score better by `AVERAGE_MARGIN`: a few hundredths of BLEU are chance.
 
         Returns:
-            True when they are the answer now.
+            True if they are the best now.
         """
         best = bundle_scores(self._run.best_dir)
         kept = rank_of(best.get("merit", WORST), best.get("validation", {}))
-        merit, minus_loss = found = rank_of(findings.merit, findings.scores)
-        if found <= kept:
+        score, minus_loss = rank = rank_of(found.selection_score, found.scores)
+        if rank <= kept:
             return False
-        if len(steps) > 1 and minus_loss < kept[1] and merit < kept[0] + AVERAGE_MARGIN:
+        if len(steps) > 1 and minus_loss < kept[1] and score < kept[0] + AVERAGE_MARGIN:
             return False
-        self._write(self._run.best_dir, findings, weights, steps)
+        self._write(self._run.best_dir, found, weights, steps)
         return True
 
     def keep_average(
-        self, findings: Findings, weights: Mapping[str, Tensor], steps: list[int]
+        self, found: ValidationResult, weights: Mapping[str, Tensor], steps: list[int]
     ) -> None:
-        """Keep the mean of checkpoints, and make it the answer if it is better."""
-        self._write(self._run.averaged_dir, findings, weights, steps)
-        is_best = self.keep_if_best(findings, weights, steps)
+        """Keep the average of checkpoints, and select it as the final model if it is better."""
+        self._write(self._run.averaged_dir, found, weights, steps)
+        is_best = self.keep_if_best(found, weights, steps)
         logger.info(
             "mean of the %s %d checkpoints: %s; %s",
             self._config.training.checkpoints.average,
             len(steps),
-            describe_scores(findings.scores),
-            "kept as the final model" if is_best else "not better: the best checkpoint stays",
+            describe_scores(found.scores),
+            "selected as the final model" if is_best else "not better; keeping the best checkpoint",
         )
 
-    def old_result(self, step: int) -> RunResult | None:
-        """Return the result if the run had ended at this step before."""
+    def result(self, step: int) -> RunResult | None:
+        """Return the result if the run has ended at this step."""
         with suppress(ModelError):
             if (result := read_result(self._run)).step == step:
                 return result
         return None
 
+    def finished(self, step: int, reason: str) -> RunResult | None:
+        """Return the result, and say so, if an earlier session ended the run at this step."""
+        result = self.result(step)
+        if result is not None:
+            logger.info(
+                "%s: this run is finished: %s. To resume it, raise a limit (training.max_steps, "
+                "..); to start anew, give --fresh or another name",
+                self._run.root,
+                reason,
+            )
+        return result
+
+    def consider_average(self, model: nn.Module, score: Callable[[], ValidationResult]) -> None:
+        """Average the kept checkpoints into a model, score it, and select it if it is better."""
+        if steps := take_average(model, self._run, self._config.training.checkpoints):
+            try:
+                found = score()
+            except DivergedError as error:  # the run did not: its best checkpoint is the final one
+                logger.warning("no average of steps %s: %s", ", ".join(map(str, steps)), error)
+            else:
+                self.keep_average(found, weights_of(model), steps)
+
     def write_result(self, step: int, reason: str) -> None:
-        """Write down that the run has ended, and how good the model in `best/` is."""
+        """Write that the run has ended, with the scores of the model in `best/`."""
         best = bundle_scores(self._run.best_dir)
         steps = best.get("steps", [])
         result = RunResult(
@@ -171,7 +194,7 @@ class Answer:
     def _write(
         self,
         directory: Path,
-        findings: Findings,
+        found: ValidationResult,
         weights: Mapping[str, Tensor],
         steps: list[int],
     ) -> None:
@@ -182,8 +205,8 @@ class Answer:
             state_dict=weights,
             scores={
                 "steps": steps,
-                "merit": findings.merit,
-                "validation": dict(findings.scores),
-                "signatures": dict(findings.signatures),
+                "merit": found.selection_score,
+                "validation": dict(found.scores),
+                "signatures": dict(found.signatures),
             },
         )

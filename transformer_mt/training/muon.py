@@ -1,4 +1,4 @@
-"""Muon: momentum whose matrices are orthogonalised, for the matrices of the layers."""
+"""The Muon optimizer: orthogonalised momentum for the matrices of the layers."""
 
 from collections import defaultdict
 
@@ -117,8 +117,8 @@ def build_muon(
         weight_decay: Decoupled; on all matrices.
         adamw_lr_ratio: Learning rate of the other weights, as a share of that of the matrices.
         beta1: Decay of the mean of gradients, of the other weights.
-        beta2: Decay of the mean of squared gradients, likewise.
-        eps: Added to the root of the mean square, likewise.
+        beta2: Decay of the mean of squared gradients, of the other weights.
+        eps: Added to the root of the mean square, of the other weights.
     """
     num_projections: dict[nn.Parameter, int] = {}
     for stack in (module for module in model.modules() if isinstance(module, nn.ModuleList)):

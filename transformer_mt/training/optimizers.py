@@ -1,4 +1,4 @@
-"""Update rules, and which weights they treat alike."""
+"""Optimizers (Adam, AdamW), their parameter groups and their state."""
 
 from collections.abc import Iterable
 from typing import Literal
@@ -22,8 +22,8 @@ def build_adam(
 ) -> torch.optim.Adam:
     """Return Adam or AdamW over `weights`; those that need no gradient are left out.
 
-    Weight decay acts on matrices alone: it would pull gains and biases, which have no scale to
-    spare, to zero. The learning rate is set before each update with `set_learning_rate`.
+    Weight decay acts on matrices alone, not on gains and biases. The learning rate is set before
+    each update with `set_learning_rate`.
 
     Source: Kingma and Ba 2015, algorithm 1; Loshchilov and Hutter 2019 for `adamw`.
 
@@ -59,13 +59,13 @@ def set_learning_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
 
 
 def apply_update(optimizer: torch.optim.Optimizer, unusable: Tensor) -> None:
-    """Update the weights, or leave all as it was where `unusable` is 1, without asking the device.
+    """Update the weights, or nothing where `unusable` is 1, without waiting for the device.
 
     Args:
         optimizer: Its gradients are ready.
         unusable: Float scalar on the device of the weights: 1.0 = a gradient is not finite.
     """
-    # The same door that torch.amp.GradScaler uses.
+    # The same attribute that torch.amp.GradScaler uses.
     if getattr(optimizer, "_step_supports_amp_scaling", False):
         optimizer.found_inf = unusable  # type: ignore[attr-defined]
         optimizer.step()
@@ -102,6 +102,6 @@ def load_optimizer_tensors(
         if weight is None or (tensor.ndim > 0 and tensor.shape != weight.shape):
             wrong.append(full_name)
             continue
-        # A step counter of a fused kernel lives where its weight lives.
+        # The step counter of a fused kernel is on the device of its weight.
         optimizer.state[weight][key] = spread_like(tensor.clone(), weight)
     return wrong

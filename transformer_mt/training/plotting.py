@@ -1,4 +1,4 @@
-"""Pictures of how runs went, drawn from their metrics."""
+"""Learning curves of runs, drawn from their metrics."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -82,8 +82,8 @@ class Sources:
 def open_sources(config: Config) -> Sources:
     """Open all sources; a missing one is an error before anything else happens.
 
-    Test sets are opened, too: training does not read them, but a wrong name should not be reported
-    after hours of training.
+    Test sets are opened, too: training does not read them, but a wrong name should be reported
+    before hours of training.
 
     Raises:
         DataError: If some are not there or cannot be read; names them all.
@@ -116,7 +116,7 @@ def prepare_data(config: Config, sources: Sources, run: RunDirectory, *, is_main
     valid_src, valid_tgt = read_pairs(valid)
     if is_main and not list_checkpoints(run.checkpoints_dir):
         for name in config.training.validation.metrics:
-            build_metric(name, data.tgt_lang)  # what it advises comes before the training
+            build_metric(name, data.tgt_lang)  # its advice should come before training
         check_text(data, config.tokenizer, train, list(zip(valid_src, valid_tgt, strict=True)))
     tokenizers = find_tokenizers(config, run, train)
     train_sources = with_context(train, data.document)
@@ -138,7 +138,7 @@ def prepare_data(config: Config, sources: Sources, run: RunDirectory, *, is_main
         },
     }
     if is_main:
-        _keep(run, tokenizers, facts)
+        _record(run, tokenizers, facts)
     return Data(
         tokenizers=tokenizers,
         mixture=Mixture(corpora, weights, seed=config.seed),
@@ -188,7 +188,7 @@ def _check_separator(separator: str, tokenizers: Tokenizers) -> None:
 
 
 def known_hashes(config: Config) -> FileHashes:
-    """Return the memory for hashes of large files, which lies beside the corpora."""
+    """Return the cache of hashes of large files, in the folder of the corpora."""
     return FileHashes(Path(config.data.corpus_dir) / HASHES)
 
 
@@ -253,8 +253,8 @@ def _facts_of(
     }
 
 
-def _keep(run: RunDirectory, tokenizers: Tokenizers, facts: dict[str, Any]) -> None:
-    """Write what the run rests on into its folder, if it has not changed; log it."""
+def _record(run: RunDirectory, tokenizers: Tokenizers, facts: dict[str, Any]) -> None:
+    """Write tokenizers and facts into the folder of the run and log them, unless they changed."""
     _check_unchanged(run, facts)
     if not list_checkpoints(run.checkpoints_dir):
         save_tokenizers(tokenizers, run.tokenizer_dir)
@@ -263,7 +263,7 @@ def _keep(run: RunDirectory, tokenizers: Tokenizers, facts: dict[str, Any]) -> N
 
 
 def _check_unchanged(run: RunDirectory, facts: dict[str, Any]) -> None:
-    """Refuse to go on with a tokenizer or texts that the run was not started with."""
+    """Refuse to resume with a tokenizer or texts that the run was not started with."""
     if not list_checkpoints(run.checkpoints_dir):
         return
     now = [("tokenizer", str(run.tokenizer_dir), facts["tokenizers"])]
@@ -275,7 +275,7 @@ def _check_unchanged(run: RunDirectory, facts: dict[str, Any]) -> None:
         compared = list(zip(now, wanted, strict=True))
     except UNREADABLE_JSON as error:
         logger.warning(
-            "%s: cannot be read (%s): whether tokenizer and texts are those of before is not known",
+            "%s: cannot be read (%s): cannot check that tokenizer and texts are unchanged",
             run.preparation_path,
             error,
         )
@@ -305,7 +305,6 @@ def _log(facts: dict[str, Any]) -> None:
     logger.info("validating on %s: %s", valid["source"], counted(valid["pairs"], "pair"))
     if valid["texts"] in [part["texts"] for part in facts["train"]]:
         logger.warning(
-            "%s: is also training text: its scores say how much was learned by heart, not how well "
-            "the model translates",
+            "%s: is also training text: its scores measure memorisation, not translation quality",
             valid["source"],
         )

@@ -1,8 +1,6 @@
-"""When a run ends, and how much of it is over."""
+"""Early stopping, limits, and training progress."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
 
 from transformer_mt.config.training import TrainingSettings
 from transformer_mt.data.mixture import Mixture
@@ -14,43 +12,7 @@ _WARM_UP_SECONDS = 30.0
 _SHOWN_AS_ZERO = 0.005
 
 
-@dataclass(frozen=True)
-class Limits:
-    """Bounds of a run; None = no bound of this kind."""
-
-    max_steps: int | None = None
-    max_epochs: float | None = None
-    max_total_tokens: int | None = None
-    max_minutes: float | None = None
-
-    def shares(
-        self, *, step: int, epochs: float, num_tokens: int, seconds: float
-    ) -> dict[str, float]:
-        """Return for each bound how much of it is used up; 1 and more = reached.
-
-        Args:
-            step: Updates made.
-            epochs: Passes over the data made, with their fractions.
-            num_tokens: Target tokens seen.
-            seconds: Time used, earlier sessions of the run included.
-        """
-        used = {
-            "max_steps": (step, self.max_steps),
-            "max_epochs": (epochs, self.max_epochs),
-            "max_total_tokens": (num_tokens, self.max_total_tokens),
-            "max_minutes": (seconds / 60, self.max_minutes),
-        }
-        return {name: amount / bound for name, (amount, bound) in used.items() if bound}
-
-    def reached(self, shares: Mapping[str, float]) -> str | None:
-        """Name the first bound that is used up; None if there is none."""
-        for name, share in shares.items():
-            if share >= 1:
-                return f"{name} {getattr(self, name):g} is reached"
-        return None
-
-
-class Course:
+class Progress:
     """How far a run has come by its limits, and what is due.
 
     Attributes:
@@ -59,15 +21,14 @@ class Course:
 
     def __init__(self, settings: TrainingSettings, state: TrainState, mixture: Mixture) -> None:
         self.seconds = state.seconds
-        self._began = state.seconds, state.step
+        self._first_step, self._first_seconds = state.step, state.seconds
         self._settings, self._validation = settings, settings.validation
         self._state, self._mixture = state, mixture
-        self._limits = Limits(
-            max_steps=settings.max_steps,
-            max_epochs=settings.max_epochs,
-            max_total_tokens=settings.max_total_tokens,
-            max_minutes=settings.max_minutes,
-        )
+
+    @property
+    def updates_made(self) -> int:
+        """Updates of this session."""
+        return self._state.step - self._first_step
 
     def every(self, num_steps: int) -> bool:
         """Return whether the number of updates so far is a multiple."""
@@ -83,9 +44,23 @@ class Course:
             or self.end_reason() is not None
         )
 
-    def progress(self) -> float:
-        """Return the share of the run that is over, by the limit that is closest."""
-        return min(1.0, max(self._shares().values()))
+    def fraction(self) -> float:
+        """Return the fraction of the run that is over, by the limit that is closest."""
+        return min(1.0, max(self.shares().values()))
+
+    def shares(self) -> dict[str, float]:
+        """Return for each limit that is set how much of it is used up; 1 and more = reached."""
+        settings, state = self._settings, self._state
+        shares = {}
+        if settings.max_steps:
+            shares["max_steps"] = state.step / settings.max_steps
+        if settings.max_epochs:
+            shares["max_epochs"] = self.num_epochs() / settings.max_epochs
+        if settings.max_total_tokens:
+            shares["max_total_tokens"] = state.num_tokens / settings.max_total_tokens
+        if settings.max_minutes:
+            shares["max_minutes"] = self.seconds / 60 / settings.max_minutes
+        return shares
 
     def num_epochs(self) -> float:
         """Return how many passes over the data have been made."""
@@ -93,9 +68,10 @@ class Course:
         return self._mixture.num_epochs(position.epoch, position.pair)
 
     def end_reason(self) -> str | None:
-        """Say why the run is over; None while it is not."""
-        if reached := self._limits.reached(self._shares()):
-            return reached
+        """Return why the run is over; None while it is not."""
+        for name, share in self.shares().items():
+            if share >= 1:
+                return f"{name} {getattr(self._settings, name):g} is reached"
         patience = self._validation.patience
         if patience is not None and self._validations_without_gain() >= patience:
             name = NAMES[self._validation.select_by]
@@ -103,12 +79,12 @@ class Course:
         return None
 
     def shortfall(self) -> str | None:
-        """Say what to do if time will end the run long before it has made the updates it needs.
+        """Return advice if time will end the run long before it has made the updates it needs.
 
         None while all is well, and in the first seconds, which are slower than the rest.
         """
         minutes = self._settings.max_minutes
-        seconds, steps = self.seconds - self._began[0], self._state.step - self._began[1]
+        seconds, steps = self.seconds - self._first_seconds, self.updates_made
         if minutes is None or seconds < min(_WARM_UP_SECONDS, 6 * minutes) or steps < 2:
             return None
         seconds_left = max(0.0, 60 * minutes - self.seconds)
@@ -120,14 +96,15 @@ class Course:
         return (
             f"about {expected:,} updates of {wanted:,} until training.max_minutes {minutes:g}: "
             "this machine is slow or busy, and the model will be poor. To give it more time, stop "
-            f"(Ctrl-C) and add --set training.max_minutes={enough} to the command: it goes on"
+            f"(Ctrl-C) and resume: repeat the command with --set training.max_minutes={enough}"
         )
 
     def _validations_without_gain(self) -> int:
-        """Count the validations since the best; while its BLEU or chrF is 0, they say nothing."""
+        """Count validations since the best; while BLEU or chrF is 0, none counts."""
         validations = self._state.validations
         is_share = self._validation.select_by in ("bleu", "chrf")
-        if is_share and max((found.merit for found in validations), default=0.0) < _SHOWN_AS_ZERO:
+        best = max((found.selection_score for found in validations), default=0.0)
+        if is_share and best < _SHOWN_AS_ZERO:
             return 0
         return self._state.validations_since_best()
 
@@ -139,11 +116,3 @@ class Course:
         num_wanted = math.floor(share * self._validation.min_validations)
         is_late = len(self._state.validations) < num_wanted
         return is_late and self._state.validation_seconds < self.seconds / 6
-
-    def _shares(self) -> dict[str, float]:
-        return self._limits.shares(
-            step=self._state.step,
-            epochs=self.num_epochs(),
-            num_tokens=self._state.num_tokens,
-            seconds=self.seconds,
-        )

@@ -1,4 +1,4 @@
-"""What a run tells while it goes: files for programs, lines and a bar on stderr for people."""
+"""Reports of a run: metrics and events for programs, lines and a progress bar for people."""
 
 import logging
 import sys
@@ -17,7 +17,7 @@ from transformer_mt.storage.folders import explain_write_errors
 from transformer_mt.training.micro_batches import Updates
 from transformer_mt.training.model_selection import describe_scores
 from transformer_mt.training.plotting import plot_runs
-from transformer_mt.training.progress import Course
+from transformer_mt.training.progress import Progress
 from transformer_mt.training.run import Session
 from transformer_mt.training.run_directory import RunDirectory
 from transformer_mt.training.state import Stopwatch, TrainState
@@ -27,7 +27,7 @@ from transformer_mt.training.tensorboard import (
     TensorBoardTracker,
     Tracker,
 )
-from transformer_mt.training.validation import Findings
+from transformer_mt.training.validation import ValidationResult
 
 # It begins at 65,536; below this, small gradients are lost and the run mostly diverges soon.
 LOW_SCALE = 16.0
@@ -35,21 +35,66 @@ LOW_SCALE = 16.0
 logger = logging.getLogger(__name__)
 
 
-class Reporter:
-    """Writes metrics, events, samples and the bar of one run; only the main rank has one.
+class NoReporter:
+    """Reports nothing: for ranks other than 0."""
+
+    def started(self, session: Session, step: int) -> None:
+        """Do nothing."""
+
+    def advance(self, step: int, progress: Progress) -> None:
+        """Do nothing."""
+
+    def speed(self, state: TrainState, loss_nats: float, *, is_first: bool) -> None:
+        """Do nothing."""
+
+    def validating(self, step: int) -> None:
+        """Do nothing."""
+
+    def metrics(self, state: TrainState, progress: Progress, facts: Mapping[str, float]) -> None:
+        """Do nothing."""
+
+    def unusable(self, step: int, number: int) -> None:
+        """Do nothing."""
+
+    def split(self, step: int) -> None:
+        """Do nothing."""
+
+    def rolled_back(
+        self, diverged_at: int, error: DivergedError, *, step: int, lr_scale: float
+    ) -> None:
+        """Do nothing."""
+
+    def validation(self, step: int, found: ValidationResult, *, is_best: bool) -> None:
+        """Do nothing."""
+
+    def event(self, step: int, name: str, **facts: JsonValue) -> None:
+        """Do nothing."""
+
+    def sync(self) -> None:
+        """Do nothing."""
+
+    def picture(self) -> None:
+        """Do nothing."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+class Reporter(NoReporter):
+    """Writes metrics, events, samples and the bar of one run.
 
     Args:
         run: Its folder.
-        settings: Whether TensorBoard is told, too.
-        step: The run goes on after it: later records are cut off.
-        progress: Share of the run that is over.
+        settings: Whether TensorBoard files are written, too.
+        step: The run resumes after it: later records are cut off.
+        fraction: Of the run that is over.
 
     Raises:
         TmtError: If the files cannot be written.
     """
 
     def __init__(
-        self, run: RunDirectory, settings: TrainingSettings, *, step: int, progress: float
+        self, run: RunDirectory, settings: TrainingSettings, *, step: int, fraction: float
     ) -> None:
         self._run = run
         self._tracker: Tracker = NoTracker()
@@ -60,13 +105,13 @@ class Reporter:
             self._metrics = MetricsLog(run.metrics_path, last_step=step)
             self._events = MetricsLog(run.events_path, last_step=sys.maxsize)
         self._has_warned_of_scale = self._has_warned_of_time = False
-        self._progress_before = progress
+        self._fraction_before = fraction
         self._stopwatch = Stopwatch()
         # Off a terminal there is no bar but a line for each record: the bar's text would be noise.
         self._has_bar = sys.stderr.isatty() and logger.isEnabledFor(logging.INFO)
         self._bar = tqdm(
             total=100.0,
-            initial=100 * progress,
+            initial=100 * fraction,
             disable=not self._has_bar,
             file=sys.stderr,
             dynamic_ncols=True,
@@ -75,7 +120,7 @@ class Reporter:
         )
 
     def started(self, session: Session, step: int) -> None:
-        """Write down where, with what and from which step the run goes on."""
+        """Write down where, with what and from which step the run starts."""
         self._run.name_newest()
         self._run.write_manifest(session.config, device=session.device, facts=session.data.facts)
         self.event(
@@ -85,12 +130,12 @@ class Reporter:
             num_ranks=session.world.size,
         )
 
-    def advance(self, step: int, course: Course) -> None:
-        """Move the bar, and warn once if the time will not do."""
+    def advance(self, step: int, progress: Progress) -> None:
+        """Move the bar, and warn once if the time will not be enough."""
         if self._has_bar:
             self._bar.set_description(f"step {step}", refresh=False)
-            self._bar.update(100 * course.progress() - self._bar.n)
-        if not self._has_warned_of_time and (shortfall := course.shortfall()):
+            self._bar.update(100 * progress.fraction() - self._bar.n)
+        if not self._has_warned_of_time and (shortfall := progress.shortfall()):
             self._has_warned_of_time = True
             logger.warning("step %d: %s", step, shortfall)
 
@@ -106,23 +151,23 @@ class Reporter:
         """Show why no updates are made."""
         self._bar.set_description(f"step {step}, validating")
 
-    def metrics(self, state: TrainState, course: Course, facts: Mapping[str, float]) -> None:
-        """Report what the updates since the last report were like.
+    def metrics(self, state: TrainState, progress: Progress, facts: Mapping[str, float]) -> None:
+        """Report the updates since the last report.
 
         Args:
-            state: Where the run stands.
-            course: How much of it is over.
-            facts: What `Updater.facts` says of them, and the last `lr`.
+            state: How far the run is.
+            progress: The same, by its limits.
+            facts: `Updater.facts` of these updates, and the last `lr`.
         """
-        step, progress = state.step, course.progress()
+        step, fraction = state.step, progress.fraction()
         values = {
             **facts,
             "tokens_per_second": state.window_tokens / max(1e-9, state.window_seconds),
-            "epoch": course.num_epochs(),
+            "epoch": progress.num_epochs(),
             "num_tokens": state.num_tokens,
             "num_unusable": state.num_unusable,
             "num_split": state.num_split,
-            "seconds": course.seconds,
+            "seconds": progress.seconds,
         }
         self._record(step, values)
         loss, speed = f"{values['loss_nats']:.3f}", f"{values['tokens_per_second']:,.0f}"
@@ -139,8 +184,8 @@ class Reporter:
             logger.info(
                 "step %d (%.1f%%, %s left): loss %s, %s tokens/s, lr %.3g",
                 step,
-                100 * progress,
-                self._time_left(progress),
+                100 * fraction,
+                self._time_left(fraction),
                 loss,
                 speed,
                 values["lr"],
@@ -159,7 +204,7 @@ class Reporter:
     def rolled_back(
         self, diverged_at: int, error: DivergedError, *, step: int, lr_scale: float
     ) -> None:
-        """Report that the run goes on from an earlier step, more slowly."""
+        """Report that the run resumes from an earlier step with a lower learning rate."""
         self.event(step, "rolled_back", diverged_at=diverged_at, reason=str(error))
         logger.warning(
             "step %d: %s. Back to step %d with %g of the learning rate",
@@ -169,24 +214,24 @@ class Reporter:
             lr_scale,
         )
 
-    def validation(self, step: int, findings: Findings, *, is_best: bool) -> None:
+    def validation(self, step: int, found: ValidationResult, *, is_best: bool) -> None:
         """Report a validation, with its samples."""
-        values = {f"valid_{name}": score for name, score in findings.scores.items()}
+        values = {f"valid_{name}": score for name, score in found.scores.items()}
         self._record(step, values)
         note = " (best so far)" if is_best else ""
-        logger.info("step %d: validation %s%s", step, describe_scores(findings.scores), note)
-        for source, reference, hypothesis in findings.samples:
+        logger.info("step %d: validation %s%s", step, describe_scores(found.scores), note)
+        for source, reference, hypothesis in found.samples:
             logger.info("    source     %s", source)
             logger.info("    reference  %s", reference)
             logger.info("    hypothesis %s", hypothesis)
-        if findings.samples:
+        if found.samples:
             try:
-                self._run.write_samples(step, findings.samples)
+                self._run.write_samples(step, found.samples)
             except TmtError as error:  # people may miss them, the run does not
                 logger.warning("no samples of step %d: %s", step, error)
 
     def event(self, step: int, name: str, **facts: JsonValue) -> None:
-        """Write down that something happened."""
+        """Record an event."""
         with explain_write_errors(self._run.events_path):
             self._events.write(step, {"event": name, **facts})
 
@@ -197,12 +242,12 @@ class Reporter:
             self._events.sync()
 
     def picture(self) -> None:
-        """Draw the learning curve; without matplotlib say so and go on."""
+        """Draw the learning curve; without matplotlib, warn."""
         try:
             plot_runs([self._run], self._run.curve_path)
         except TmtError as error:
             logger.warning("no learning curve: %s", error)
-        except Exception as error:  # no fault of a picture is worth a run
+        except Exception as error:  # no failure of a figure is worth a run
             logger.warning("no learning curve: %s", brief(error))
 
     def close(self) -> None:
@@ -213,21 +258,23 @@ class Reporter:
         self._events.close()
 
     def _record(self, step: int, values: Mapping[str, float]) -> None:
-        """Write numbers down, and pass them on to a tracker."""
+        """Write numbers to the metrics and to the tracker."""
         with explain_write_errors(self._run.metrics_path):
             self._metrics.write(step, values)
         self._tracker.write(step, values)
 
-    def _time_left(self, progress: float) -> str:
-        made = progress - self._progress_before
+    def _time_left(self, fraction: float) -> str:
+        made = fraction - self._fraction_before
         if made <= 0:
             return "?"
-        seconds = self._stopwatch.seconds() * max(0.0, 1 - progress) / made
+        seconds = self._stopwatch.seconds() * max(0.0, 1 - fraction) / made
         return str(tqdm.format_interval(seconds))
 
 
-def introduce(session: Session, *, model: nn.Module, updates: Updates) -> None:
-    """Say what is about to be trained on what."""
+def introduce(session: Session, *, model: nn.Module, updates: Updates, step: int) -> None:
+    """Log what is about to be trained on what, from which step on."""
+    if step:
+        logger.info("%s: resuming from step %d", session.directory.root, step)
     settings = session.config.training
     num_parameters = sum(weight.numel() for weight in model.parameters())
     is_cpu = session.device.type == "cpu"

@@ -1,4 +1,4 @@
-"""One session of a run: all that it works with, opened and checked before anything is trained."""
+"""Sessions of a run: folder, ranks, device and data, opened and checked before training."""
 
 import os
 from collections.abc import Iterator
@@ -9,9 +9,14 @@ from pathlib import Path
 import torch
 
 from transformer_mt.config.schema import Config
-from transformer_mt.devices import check_precision, choose_device, choose_precision, multiply_fast
+from transformer_mt.devices import (
+    check_precision,
+    choose_device,
+    choose_precision,
+    keep_freed_memory,
+    multiply_fast,
+)
 from transformer_mt.errors import InterruptedRun
-from transformer_mt.training.allocator import keep_freed_memory
 from transformer_mt.training.distributed import World, open_world
 from transformer_mt.training.prepare_data import Data, open_sources, prepare_data
 from transformer_mt.training.run_directory import RunDirectory
@@ -46,10 +51,10 @@ def open_session(config: Config, *, fresh: bool) -> Iterator[Session]:
 
     Args:
         config: All settings.
-        fresh: Put an older run of this name aside instead of going on with it.
+        fresh: Put an older run of this name aside instead of resuming it.
 
     Raises:
-        ConfigError: If settings do not fit this machine or the run that goes on.
+        ConfigError: If settings do not fit this machine or the run to resume.
         DataError: If the data cannot be read or used.
         InterruptedRun: If a signal came before the data was prepared.
     """

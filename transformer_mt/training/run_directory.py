@@ -1,4 +1,4 @@
-"""The folder of a run: what lies where, who may write, and which settings it was started with."""
+"""Run directories: paths, the lock, the recorded settings and the manifest."""
 
 import logging
 import os
@@ -36,8 +36,8 @@ logger = logging.getLogger(__name__)
 
 _CPU_INFO = Path("/proc/cpuinfo")
 
-# Settings that do not change what a step computes: a run may go on with others. All else must be
-# as it was, or the run would be neither the old one nor the new one.
+# Settings that do not change what a step computes: a run may be resumed with others. All else must
+# be as it was, or the run would be neither the old one nor the new one.
 CHANGEABLE = (
     "data.corpus_dir",
     "data.num_workers",
@@ -68,7 +68,7 @@ LIMITS = (
     "training.max_steps",
     "training.max_total_tokens",
 )
-# What may change beside a limit: a run that is prolonged may want another rate from there on.
+# What may change together with a limit: a prolonged run may want another learning rate.
 CHANGEABLE_WITH_LIMITS = ("training.lr", "training.schedule")
 
 
@@ -107,7 +107,7 @@ class RunDirectory:
             fresh: Put an older run of this name aside and start anew.
 
         Raises:
-            ConfigError: If the run goes on with settings that may not change; lists them. If it is
+            ConfigError: If a resumed run has settings that may not change; lists them. If it is
                 finished, and its checkpoints are gone.
             TmtError: If another process writes in the folder, or nobody can.
         """
@@ -120,9 +120,9 @@ class RunDirectory:
             remove_leftovers(folder)
         if list_checkpoints(self.checkpoints_dir):
             self._check_unchanged(config)
-        elif self.result_path.exists():  # its best model would pass for that of the new run
+        elif self.result_path.exists():  # its best model would be taken for the new one
             raise ConfigError(
-                f"{self.root}: this run is finished, and has no checkpoints to go on from: choose "
+                f"{self.root}: this run is finished, and has no checkpoints to resume from: choose "
                 "another name, or start anew with --fresh"
             )
         replace_file(self.config_path, dump_config(config))
@@ -218,7 +218,7 @@ class RunDirectory:
             raise ConfigError(
                 f"{self.root}: the run was started with other settings:\n"
                 + "".join(f"  {line}\n" for line in differences)
-                + "set them back to go on, choose another name, or start anew with --fresh"
+                + "set them back to resume, choose another name, or start anew with --fresh"
             )
 
 
@@ -248,6 +248,6 @@ def _processor() -> str:
     }
     if "model name" in facts:
         return facts["model name"]
-    if "CPU part" in facts:  # ARM tells numbers alone
+    if "CPU part" in facts:  # ARM reports numbers alone
         return f"implementer {facts.get('CPU implementer', '?')}, part {facts['CPU part']}"
     return platform.processor() or platform.machine()

@@ -1,4 +1,4 @@
-"""Learning-rate schedules: pure functions of the update's number and of the run's progress.
+"""Learning-rate schedules: pure functions of the number of the update and of progress.
 
 `step` is the number of the update that is about to be made, from 1. `progress` is the share of the
 run, from 0 to 1, that was over before it: of all limits (steps, epochs, tokens, minutes) the one
@@ -81,10 +81,10 @@ def build_schedule(settings: TrainingSettings, *, d_model: int) -> Schedule:
 
 
 def describe_jump(settings: TrainingSettings, *, before: float, after: float) -> str | None:
-    """Say what to do when a run goes on with a much higher learning rate than it had.
+    """Return advice for a run that resumes with a much higher learning rate than it had.
 
     Args:
-        settings: Of the run that goes on.
+        settings: Of the resumed run.
         before: Rate of its last update; 0 when there was none.
         after: Rate of the next one.
 
@@ -106,8 +106,8 @@ def describe_jump(settings: TrainingSettings, *, before: float, after: float) ->
 def _progress_after_warmup(step: int, progress: float, warmup_steps: int) -> float:
     """Return the share of the run after the warm-up that is over.
 
-    The warm-up's own share of the run is known exactly when the limit is in steps; under other
-    limits it is judged by the pace so far.
+    The share of the run that is warm-up is known exactly when the limit is in steps; under other
+    limits it is estimated from the pace so far.
     """
     warmup_share = progress * warmup_steps / max(1, step - 1)
     return min(1.0, max(0.0, (progress - warmup_share) / max(1e-9, 1 - warmup_share)))

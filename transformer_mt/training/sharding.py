@@ -1,4 +1,4 @@
-"""Weights that are spread over the ranks (FSDP2), and their way back to whole ones.
+"""Sharding of weights over the ranks (FSDP2), and gathering them again.
 
 Source: Zhao et al. 2023, "PyTorch FSDP"; `torch.distributed.fsdp.fully_shard`.
 """
@@ -16,7 +16,7 @@ from transformer_mt.training.distributed import World
 
 
 def shard(model: Seq2Seq, world: World, device: torch.device) -> Seq2Seq:
-    """Return a copy of a model of whose weights, gradients and moments each rank holds a share.
+    """Return a sharded copy: each rank holds a share of weights, gradients and moments.
 
     The weights of a layer are gathered when it is computed, and dropped after that.
     """

@@ -1,4 +1,4 @@
-"""Stop requests from outside: the first is remembered, the second leaves at once."""
+"""Stop signals: the first is remembered, the second exits at once."""
 
 import os
 import signal
@@ -10,7 +10,7 @@ from types import FrameType
 
 from transformer_mt.errors import InterruptedRun
 
-# Batch systems send SIGUSR1 or SIGUSR2, as they are told, before the time is up; SIGHUP is a
+# Batch systems send SIGUSR1 or SIGUSR2, as configured, before the time is up; SIGHUP is a
 # terminal that was closed, SIGXCPU the end of `ulimit -t`. Windows has only the first two.
 _SIGNALS = [
     getattr(signal, name)
@@ -73,7 +73,7 @@ class StopRequest:
             raise
         finally:
             self._may_raise = False
-        if self:  # or go on without what they called.
+        if self:  # or continue without what they called.
             raise Interrupted
 
     def receive(self, number: int, frame: FrameType | None) -> None:

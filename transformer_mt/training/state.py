@@ -1,4 +1,4 @@
-"""Where a run stands: the numbers that a checkpoint keeps beside weights and optimizer."""
+"""The state of a run: the numbers that a checkpoint keeps beside weights and optimizer."""
 
 import math
 import time
@@ -8,6 +8,8 @@ from typing import Any
 
 from transformer_mt.data.batch_stream import Position
 
+_NEW_NAMES = {"tally": "update_stats", "merit": "selection_score"}
+
 
 @dataclass(frozen=True)
 class Validation:
@@ -15,12 +17,12 @@ class Validation:
 
     Attributes:
         step: Updates made before it.
-        merit: The score that selects, turned so that more is better.
+        selection_score: The selection metric, negated where lower is better.
         scores: All scores by name, in their own units; ranks other than 0 know the loss alone.
     """
 
     step: int
-    merit: float
+    selection_score: float
     scores: Mapping[str, float]
 
 
@@ -34,20 +36,20 @@ class TrainState:
         num_tokens: Target tokens seen by all ranks.
         seconds: Time used by earlier sessions.
         num_unusable: Updates whose gradients were not finite.
-        num_split: Updates that were made in smaller parts for want of memory.
-        micro_batch_tokens: What `training.micro_batch_tokens: auto` found; 0 before.
+        num_split: Updates that were made in smaller parts, out of memory.
+        micro_batch_tokens: Result of `training.micro_batch_tokens: auto`; 0 before.
         short_attention: Whether a trial chose the attention kernel for short sentences.
         window_tokens: Target tokens since the last line of metrics.
         window_seconds: Time spent on updates since then.
-        tally: What the updates since then were like, see `tally.Tally`.
+        update_stats: Sums over the updates since then, see `update_stats.UpdateStats`.
         scaler: State of the loss scale under fp16.
         validations: All so far, oldest first.
         validation_seconds: Time that they took.
         lr: Learning rate of the last update.
         lowest_loss: Least mean loss between two lines of metrics, in nats; None before the first.
-        high_in_a_row: How many lines up to the last one had a much higher loss.
+        high_in_a_row: Lines of metrics up to the last one with a much higher loss.
         num_rollbacks: How often the run went back to a checkpoint because it diverged.
-        lr_scale: What the learning rate is multiplied by since.
+        lr_scale: Factor of the learning rate since then.
     """
 
     step: int = 0
@@ -60,7 +62,7 @@ class TrainState:
     short_attention: bool | None = None
     window_tokens: int = 0
     window_seconds: float = 0.0
-    tally: list[float] = field(default_factory=list)
+    update_stats: list[float] = field(default_factory=list)
     scaler: dict[str, Any] = field(default_factory=dict)
     validations: list[Validation] = field(default_factory=list)
     validation_seconds: float = 0.0
@@ -71,7 +73,7 @@ class TrainState:
     lr_scale: float = 1.0
 
     def advance(self, position: Position, num_tokens: float, seconds: float) -> None:
-        """Count one update of so many target tokens and so much time."""
+        """Count one update, with its target tokens and its time."""
         self.step += 1
         self.position = position
         self.num_tokens += round(num_tokens)
@@ -95,14 +97,14 @@ class TrainState:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "TrainState":
-        """Read the state from what `as_dict` returned."""
-        return cls(
-            **{
-                **values,
-                "position": Position.from_dict(values["position"]),
-                "validations": [Validation(**found) for found in values["validations"]],
-            }
-        )
+        """Read the state from what `as_dict` returned, also in versions with other names."""
+        values = {_NEW_NAMES.get(name, name): value for name, value in values.items()}
+        validations = [
+            Validation(**{_NEW_NAMES.get(name, name): value for name, value in found.items()})
+            for found in values["validations"]
+        ]
+        position = Position.from_dict(values["position"])
+        return cls(**values | {"position": position, "validations": validations})
 
 
 class Stopwatch:
@@ -110,6 +112,10 @@ class Stopwatch:
 
     def __init__(self) -> None:
         self._started_at = time.monotonic()
+
+    def add(self, seconds: float) -> None:
+        """Count seconds that were spent before."""
+        self._started_at -= seconds
 
     def seconds(self) -> float:
         """Return the seconds since the start or since `restart`."""
@@ -125,11 +131,12 @@ class Stopwatch:
 def best_validations(validations: Sequence[Validation], number: int) -> list[Validation]:
     """Return the best validations, best first; of equal ones the oldest first."""
     oldest_first = sorted(validations, key=lambda found: found.step)
-    return sorted(oldest_first, key=lambda found: rank_of(found.merit, found.scores), reverse=True)[
-        :number
-    ]
+    best_first = sorted(
+        oldest_first, key=lambda found: rank_of(found.selection_score, found.scores), reverse=True
+    )
+    return best_first[:number]
 
 
-def rank_of(merit: float, scores: Mapping[str, float]) -> tuple[float, float]:
-    """Return what orders weights, more being better: of equal merit those with less loss."""
-    return merit, -scores.get("loss_nats", math.inf)
+def rank_of(selection_score: float, scores: Mapping[str, float]) -> tuple[float, float]:
+    """Return the rank of weights, higher is better: of equal scores, those with less loss."""
+    return selection_score, -scores.get("loss_nats", math.inf)

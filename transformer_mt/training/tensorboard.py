@@ -1,4 +1,4 @@
-"""Metrics for programs that draw them while a run goes on."""
+"""TensorBoard files of a run."""
 
 import logging
 from collections.abc import Callable, Iterator, Mapping

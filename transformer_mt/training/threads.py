@@ -1,4 +1,4 @@
-"""Number of CPU threads of a training: as many as there are free processors."""
+"""CPU threads of training: as many as there are free processors."""
 
 import logging
 import math
@@ -10,10 +10,10 @@ from transformer_mt.processors import THREADS_ARE_GIVEN, ProcessorLoad
 
 logger = logging.getLogger(__name__)
 
-# Seconds between two looks.
+# Seconds between two readings of the load.
 _INTERVAL = 5.0
 
-# A processor counts as free when other programs take less of it than this.
+# A processor counts as free while other programs use less of it than this.
 _LEAST_TAKEN = 0.3
 
 
@@ -36,14 +36,14 @@ class ThreadControl:
         self._enabled = enabled and not THREADS_ARE_GIVEN and self.most_threads > 1
         self._load = ProcessorLoad() if load is None else load
         self._interval = interval
-        self._next_look = time.monotonic() + interval
-        self._has_told = False
+        self._next_reading = time.monotonic() + interval
+        self._has_logged = False
 
     def adjust(self) -> None:
         """Look at the load of the machine if it is time to, and set the number of threads."""
-        if not self._enabled or time.monotonic() < self._next_look:
+        if not self._enabled or time.monotonic() < self._next_reading:
             return
-        self._next_look = time.monotonic() + self._interval
+        self._next_reading = time.monotonic() + self._interval
         free = self._load.free_processors()
         if free is None:
             return
@@ -52,12 +52,12 @@ class ThreadControl:
             return
         torch.set_num_threads(threads)
         logger.log(
-            logging.DEBUG if self._has_told else logging.INFO,
+            logging.DEBUG if self._has_logged else logging.INFO,
             "other programs use this machine: %d of %d threads, for as long as they do",
             threads,
             self.most_threads,
         )
-        self._has_told = True
+        self._has_logged = True
 
     def restore(self) -> None:
         """Set the number of threads that there was at first."""

@@ -1,4 +1,4 @@
-"""One update: the gradient of its batch, its norm, a step against it, unless it is no number."""
+"""One update: gradient, clipping by its norm, a step of the optimizer unless it is not finite."""
 
 from collections.abc import Sequence
 
@@ -10,19 +10,19 @@ from transformer_mt.errors import DivergedError
 from transformer_mt.training.gradients import Gradients
 from transformer_mt.training.optimizers import apply_update, set_learning_rate
 from transformer_mt.training.sharding import whole
-from transformer_mt.training.update_stats import Tally
+from transformer_mt.training.update_stats import UpdateStats
 
 MAX_UNUSABLE_IN_A_ROW = 10
 MAX_SPLITS_IN_A_ROW = 3
 
 
 class Updater:
-    """Makes updates, and keeps count of what they were like.
+    """Makes updates, and keeps statistics of them.
 
     Attributes:
         gradients: Of the model, from micro-batches.
         optimizer: What updates its weights.
-        tally: What the updates were like.
+        stats: Sums over the updates.
         trained: The model.
     """
 
@@ -31,10 +31,10 @@ class Updater:
         gradients: Gradients,
         optimizer: torch.optim.Optimizer,
         *,
-        tally: Tally,
+        stats: UpdateStats,
         clip_norm: float | None,
     ) -> None:
-        self.gradients, self.optimizer, self.tally = gradients, optimizer, tally
+        self.gradients, self.optimizer, self.stats = gradients, optimizer, stats
         self.trained = gradients.model
         self._weights = [weight for weight in self.trained.parameters() if weight.requires_grad]
         self._clip_norm = clip_norm
@@ -72,7 +72,7 @@ class Updater:
         else:
             apply_update(self.optimizer, unusable)
         self.gradients.drop()
-        self.tally.add(losses, num_tokens=num_tokens, norm=norm, unusable=unusable)
+        self.stats.add(losses, num_tokens=num_tokens, norm=norm, unusable=unusable)
 
     def has_room_for(self, batch: Batch) -> bool:
         """Try whether all ranks have room for an update by a batch; nothing is changed by it.
@@ -81,13 +81,13 @@ class Updater:
             ConfigError: If a rank cannot try alone.
         """
         copies = 0 if self.optimizer.state else 2  # of the weights, that Adam is going to make
-        return self.gradients.have_room_for(batch, beside=self._weights * copies)
+        return self.gradients.have_room_for(batch, extra=self._weights * copies)
 
     def facts(self) -> dict[str, float]:
-        """Wait for the device; return `Tally.means`, and under fp16 `loss_scale`."""
+        """Wait for the device; return `UpdateStats.means`, and under fp16 `loss_scale`."""
         scaler = self.gradients.scaler
         scale = {"loss_scale": scaler.get_scale()} if scaler.is_enabled() else {}
-        return scale | self.tally.means()
+        return scale | self.stats.means()
 
     def check(self) -> None:
         """Wait for the device and see whether updates are still being made.
@@ -95,7 +95,7 @@ class Updater:
         Raises:
             DivergedError: If too many in a row were unusable.
         """
-        in_a_row = self.tally.num_unusable_in_a_row()
+        in_a_row = self.stats.num_unusable_in_a_row()
         # Under fp16 unusable updates are how the scale finds its place, until it is too small.
         if in_a_row >= MAX_UNUSABLE_IN_A_ROW and self.gradients.scaler.get_scale() <= 1:
             raise DivergedError(

@@ -1,4 +1,4 @@
-"""What updates were like: sums that stay on the device, so that no update waits for them."""
+"""Running totals of updates (loss, tokens, gradient norm), kept on the device to avoid waiting."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from transformer_mt.training.distributed import World
 _LOSS, _NLL, _TOKENS, _NORM, _UPDATES, _UNUSABLE, _UNUSABLE_IN_A_ROW = range(7)
 
 
-class Tally:
+class UpdateStats:
     """Counts updates on one rank; losses and tokens are its share, all else the same everywhere."""
 
     def __init__(self, world: World, device: torch.device) -> None:
@@ -42,7 +42,7 @@ class Tally:
         self._sums[_UNUSABLE_IN_A_ROW] = (self._sums[_UNUSABLE_IN_A_ROW] + 1) * unusable
 
     def means(self) -> dict[str, float]:
-        """Wait for the device and return what the updates since `reset` were like.
+        """Wait for the device and return means over the updates since `reset`.
 
         Returns:
             `loss_nats` and `nll_nats` for each target token and the mean `gradient_norm`, all of

@@ -1,4 +1,4 @@
-"""How good the model is in the middle of training, by the same path as `tmt evaluate`."""
+"""Validation in the middle of training, by the same path as `tmt evaluate`."""
 
 import math
 import sys
@@ -21,37 +21,28 @@ from transformer_mt.training.state import Stopwatch
 from transformer_mt.translation.options import SearchOptions
 from transformer_mt.translation.translator import Translator
 
-# The merit of a model whose score is no number: below all others, and still a number in JSON.
+# The selection score of a model whose score is not finite: below all others, and valid in JSON.
 WORST = -sys.float_info.max
 
 HIGHER_IS_BETTER = {"loss_nats": False, "bleu": True, "chrf": True, "ter": False}
 
 
 @dataclass(frozen=True)
-class Findings:
+class ValidationResult:
     """What a validation found.
 
     Attributes:
         scores: `loss_nats`, `nll_nats`, `perplexity` and the chosen metrics by name; those that are
             no finite numbers are left out.
-        merit: The score that selects, turned so that more is better.
+        selection_score: The selection metric, negated where lower is better.
         signatures: How sacreBLEU computed its scores.
         samples: A few (source, reference, hypothesis).
     """
 
     scores: Mapping[str, float]
-    merit: float
+    selection_score: float
     signatures: Mapping[str, str] = field(default_factory=dict)
     samples: Sequence[tuple[str, str, str]] = ()
-
-
-@dataclass(frozen=True)
-class Validated:
-    """What all ranks know of a validation: its merit, its loss in nats, and how long it took."""
-
-    merit: float
-    loss_nats: float
-    seconds: float
 
 
 class Validator:
@@ -62,7 +53,9 @@ class Validator:
         self._data = data
         self._device = device
 
-    def __call__(self, model: Seq2Seq, autocast: AbstractContextManager[object]) -> Findings:
+    def __call__(
+        self, model: Seq2Seq, autocast: AbstractContextManager[object]
+    ) -> ValidationResult:
         """Validate a model; neither its weights nor any random numbers change.
 
         Args:
@@ -70,7 +63,7 @@ class Validator:
             autocast: Context of the run's precision.
 
         Raises:
-            DivergedError: If what the model says is no number any more.
+            DivergedError: If the output of the model is not finite any more.
         """
         try:
             # Compiled layers would be compiled again for a model that drops nothing.
@@ -78,11 +71,13 @@ class Validator:
                 return self._validate(model, autocast)
         except ModelError as error:  # the search met NaN: here no file is to blame, but the run
             raise DivergedError(
-                "training diverged: in validation the model's output is no number any more: lower "
+                "training diverged: in validation the model's output is not finite any more: lower "
                 "training.lr, warm up longer, or clip gradients"
             ) from error
 
-    def _validate(self, model: Seq2Seq, autocast: AbstractContextManager[object]) -> Findings:
+    def _validate(
+        self, model: Seq2Seq, autocast: AbstractContextManager[object]
+    ) -> ValidationResult:
         settings = self._config.training.validation
         with autocast:
             loss = validation_loss(
@@ -118,9 +113,9 @@ class Validator:
                 translations = self._translator(model).translate(self._data.valid_src[:num_samples])
                 hypotheses = [translation.text for translation in translations]
         scores = {name: score for name, score in scores.items() if math.isfinite(score)}
-        return Findings(
+        return ValidationResult(
             scores=scores,
-            merit=self._merit(scores),
+            selection_score=self._selection_score(scores),
             signatures=signatures,
             samples=[
                 (self._data.valid_src[i], self._data.valid_tgt[i], hypotheses[i])
@@ -128,7 +123,7 @@ class Validator:
             ],
         )
 
-    def _merit(self, scores: Mapping[str, float]) -> float:
+    def _selection_score(self, scores: Mapping[str, float]) -> float:
         chosen = self._config.training.validation.select_by
         name = "loss_nats" if chosen == "loss" else chosen
         if name not in scores:
@@ -141,9 +136,9 @@ class Validator:
 
 
 def validate_on_main(
-    validate: Callable[[], Findings], *, world: World, stop: StopRequest
-) -> tuple[Validated, Findings | None] | None:
-    """Validate on rank 0 alone, while the others wait for what it comes to.
+    validate: Callable[[], ValidationResult], *, world: World, stop: StopRequest
+) -> tuple[ValidationResult, float] | None:
+    """Validate on rank 0 alone, while the others wait for the result.
 
     Args:
         validate: Called on rank 0; left at once when a stop is requested.
@@ -151,36 +146,36 @@ def validate_on_main(
         stop: Whether somebody asked the run to stop.
 
     Returns:
-        What all ranks know, and on rank 0 all that was found; None on all ranks if a signal cut it
-        short.
+        What was found, on other ranks than 0 without samples and of the scores the loss alone; and
+        the seconds it took. None on all ranks if a signal cut it short.
 
     Raises:
         DivergedError: On all ranks, if `validate` does on rank 0.
     """
-    findings, failure = None, None
+    result, failure = None, None
     stopwatch = Stopwatch()
     if world.is_main:
         try:
             with suppress(Interrupted), stop.leaves_at_once():
-                findings = validate()
+                result = validate()
         except DivergedError as error:
             failure = error
-    merit, loss, seconds = 0.0, 0.0, 0.0
-    if findings is not None:
-        merit = findings.merit
-        loss = findings.scores.get("loss_nats", sys.float_info.max)
-        seconds = stopwatch.seconds()
-    is_done, merit, loss, seconds, has_diverged = world.sum_numbers(
-        [float(findings is not None), merit, loss, seconds, float(failure is not None)],
-        patiently=True,
+    numbers = [0.0, 0.0, 0.0]
+    if result is not None:
+        loss = result.scores.get("loss_nats", sys.float_info.max)
+        numbers = [result.selection_score, loss, stopwatch.seconds()]
+    is_done, has_diverged, score, loss, seconds = world.sum_numbers(
+        [float(result is not None), float(failure is not None), *numbers], patiently=True
     )
     if has_diverged:
         raise failure or DivergedError("training diverged: see the message of rank 0")
-    return (Validated(merit, loss, seconds), findings) if is_done else None
+    if not is_done:
+        return None
+    return result or ValidationResult({"loss_nats": loss}, score), seconds
 
 
 def validation_search(config: Config) -> SearchOptions:
-    """Return how validation sets are translated: as all else, but perhaps with another beam."""
+    """Return how validation sets are translated: as the settings say, perhaps with another beam."""
     options = SearchOptions.from_settings(config.decoding)
     beam_size = config.training.validation.beam_size
     return options if beam_size is None else replace(options, beam_size=beam_size)

@@ -1,4 +1,4 @@
-"""What a folder holds, checked: every file against its hash, a model against its own score."""
+"""Verification of runs and models: files against their hashes, a model against its own score."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,13 +18,13 @@ from transformer_mt.training.run_directory import RunDirectory
 from transformer_mt.training.validation import validation_search
 from transformer_mt.translation.translator import Translator
 
-# Between machines, precisions and versions of torch, close candidates may change places.
+# Between machines, precisions and versions of torch, close hypotheses may swap ranks.
 TOLERANCE = 0.1
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What was found out about one folder.
+    """The result of a check of one folder.
 
     Attributes:
         directory: The folder.
@@ -69,7 +69,7 @@ def verify(directory: Path, *, rescore: bool = True) -> Iterator[Finding]:
 
 
 def _is_bundle(directory: Path) -> bool:
-    """Whether a folder is a bundle, be it one that lost a file."""
+    """Return whether a folder is a bundle, perhaps with a file missing."""
     return any((directory / name).exists() for name in (MANIFEST, WEIGHTS))
 
 

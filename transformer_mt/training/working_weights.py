@@ -1,4 +1,4 @@
-"""A copy of a model in bf16 that computes gradients for weights in fp32.
+"""Weights in bf16 for computing, with master weights in fp32 (mixed precision).
 
 Under autocast, only matrix products are in bf16, and the rest converts between the types. Here all
 activations are in bf16, too. What is updated stays in fp32: in bf16 an update that is smaller than
@@ -17,7 +17,7 @@ from transformer_mt.nn.kernels.foreach import copy_each
 
 
 class WorkingWeights:
-    """The copy, and the way of weights there and of gradients back.
+    """A copy in bf16: takes the weights, returns the gradients.
 
     Args:
         model: Its weights are those that are updated.

@@ -78,7 +78,7 @@ def test_prepacked_weights_compute_the_same(changes) -> None:
     torch.testing.assert_close(states(model), expected, atol=1e-4, rtol=1e-4)
 
 
-def test_a_run_with_all_of_them_goes_on_from_its_checkpoint(run_config, monkeypatch) -> None:
+def test_a_run_with_all_of_them_resumes_from_its_checkpoint(run_config, monkeypatch) -> None:
     """Shared layers, dropped layers, shared keys and another norm: as without interruption."""
     changes = {
         "model__num_encoder_layers": 2,

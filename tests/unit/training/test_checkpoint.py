@@ -117,18 +117,23 @@ def test_pruning_keeps_the_newest_and_the_chosen(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["step-2", "step-5", "step-6"]
 
 
-def test_state_survives_json():
+def test_a_state_is_read_from_json_under_new_and_old_names():
     state = TrainState(
         step=3,
-        tally=[0.1, 2.0],
+        update_stats=[0.1, 2.0],
         scaler={"scale": 65536.0},
-        validations=[Validation(step=2, merit=1.5, scores={"bleu": 1.5})],
+        validations=[Validation(step=2, selection_score=1.5, scores={"bleu": 1.5})],
     )
-    assert TrainState.from_dict(state.as_dict()) == state
+    values = state.as_dict()
+    assert TrainState.from_dict(values) == state
+    # Until version 0.1.0 two of its names were others.
+    values["tally"] = values.pop("update_stats")
+    values["validations"][0]["merit"] = values["validations"][0].pop("selection_score")
+    assert TrainState.from_dict(values) == state
 
 
 def test_of_equally_good_validations_the_oldest_is_best():
-    found = [Validation(step, merit, {}) for step, merit in ((1, 5.0), (2, 7.0), (3, 7.0))]
+    found = [Validation(step, score, {}) for step, score in ((1, 5.0), (2, 7.0), (3, 7.0))]
     assert [best.step for best in best_validations(found, 3)] == [2, 3, 1]
     state = TrainState(step=3, validations=found)
     assert state.validations_since_best() == 1

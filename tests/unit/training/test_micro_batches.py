@@ -1,4 +1,4 @@
-"""The size of an update: what is asked for, whatever the devices can take, from the first step."""
+"""Micro-batches: an update has the size that is asked for, whatever the devices can take."""
 
 from pathlib import Path
 
@@ -6,15 +6,12 @@ import pytest
 import torch
 
 from tests.tiny_runs import interrupt_at, metrics_without_times, weights_at
-from transformer_mt.config.loading import RECIPES, load_config
-from transformer_mt.config.training import BatchWarmupSettings, TrainingSettings
+from transformer_mt.config.training import BatchWarmupSettings
 from transformer_mt.data.batches import uniform_batch
-from transformer_mt.devices import check_precision, choose_precision
 from transformer_mt.errors import ConfigError, DataError, InterruptedRun
 from transformer_mt.training.micro_batches import (
     Split,
     largest_micro_batch,
-    row_multiple,
     split_update,
     update_tokens,
 )
@@ -48,7 +45,9 @@ def test_the_fewest_micro_batches_that_fit_are_found(num_ranks, room):
 
 
 def test_a_device_too_small_for_the_longest_pair_is_an_error():
-    with pytest.raises(ConfigError, match="no room for 313 tokens, and the longest pair has 200"):
+    with pytest.raises(
+        ConfigError, match="313 tokens per micro-batch, but the longest pair has 200"
+    ):
         largest_micro_batch(2500, num_ranks=1, least=200, fits=lambda num_tokens: num_tokens < 200)
 
 
@@ -87,9 +86,7 @@ def test_a_run_with_warm_up_resumes_to_the_bit_at_any_step(run_config, monkeypat
     assert all(torch.equal(tensor, found[name]) for name, tensor in weights_at(whole, 12).items())
 
 
-def test_auto_takes_what_fits_and_a_run_that_goes_on_takes_the_same(
-    run_config, monkeypatch, caplog
-):
+def test_auto_takes_what_fits_and_a_resumed_run_takes_the_same(run_config, monkeypatch, caplog):
     caplog.set_level("INFO")
     room = 100
     monkeypatch.setattr("transformer_mt.training.micro_batches.ENOUGH_TOKENS_CPU", room)
@@ -106,39 +103,6 @@ def test_auto_takes_what_fits_and_a_run_that_goes_on_takes_the_same(
         batches = interrupt_at(patch)
         train(settings)
     assert [len(micro_batches) for micro_batches in batches] == [3, 3, 3]
-
-
-@pytest.mark.parametrize("warmup", [None, {"start_tokens": 64, "steps": 6}])
-def test_with_a_static_shape_micro_batches_of_one_size_have_one_number_of_rows(
-    run_config, monkeypatch, warmup
-):
-    seen = set()
-    original = Updater.__call__
-
-    def update(self, micro_batches, **arguments):
-        seen.update((len(batch.src), len(batch.tgt_out)) for batch in micro_batches)
-        original(self, micro_batches, **arguments)
-
-    monkeypatch.setattr(Updater, "__call__", update)
-    config = run_config(
-        data__train=[{"type": "reverse", "num_pairs": 150}],
-        training__max_steps=10,  # more than an epoch
-        training__micro_batch_tokens=128,
-        training__batch_warmup=warmup,
-        training__static_shape=True,
-        training__validation={"every_steps": 10, "metrics": [], "select_by": "loss"},
-    )
-    train(config)
-    assert seen == ({(160, 160)} if warmup is None else {(96, 96), (160, 160)})
-
-
-def test_a_static_shape_has_room_for_a_pair_as_long_as_the_budget():
-    for num_tokens in (1, 31, 32, 33, 25_000):
-        rows = row_multiple(num_tokens, static_shape=True)
-        assert num_tokens < rows <= num_tokens + 32
-        batch = uniform_batch(num_tokens, length=num_tokens, row_multiple=rows)
-        assert len(batch.src) == len(batch.tgt_out) == rows
-    assert row_multiple(25_000, static_shape=False) == 32
 
 
 def test_a_try_changes_neither_weights_nor_random_numbers(run_config, monkeypatch):
@@ -181,44 +145,6 @@ def test_a_pair_longer_than_a_batch_is_named_before_a_model_is_built(
         match=r"pair \d+ of those that are kept has \d+ source and \d+ target tokens, more than ",
     ):
         train(run_config(**changes))
-
-
-def test_a_precision_that_the_device_lacks_is_a_config_error(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: False)
-    with pytest.raises(ConfigError, match=r"training\.precision: cuda:0 has no bf16: set"):
-        check_precision("bf16", torch.device("cuda", 0))
-    check_precision("fp16", torch.device("cuda", 0))
-    check_precision("bf16", torch.device("cpu"))
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "own_data", "multi30k_small", "tatoeba_small", "base", "big", "wmt14_en_fr_base",
-        "wmt14_en_fr_big",
-    ],
-)  # fmt: skip
-def test_recipes_for_a_gpu_take_16_bits_where_it_has_them(name, monkeypatch):
-    recipe = load_config(RECIPES / f"{name}.yaml").training
-    card = torch.device("cuda", 0)
-    for capability, expected in (((9, 0), "bf16"), ((7, 5), "fp16"), ((6, 1), "fp32")):
-        has_bf16 = expected == "bf16"
-        monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda has=has_bf16, **_: has)
-        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _, has=capability: has)
-        assert choose_precision(recipe, card) == expected
-        # There is no loss scaling for sharded weights.
-        sharded = recipe.model_copy(update={"parallel": "fsdp"})
-        assert choose_precision(sharded, card) == ("bf16" if has_bf16 else "fp32")
-    assert choose_precision(recipe, torch.device("cpu")) == "fp32"
-
-
-def test_weights_in_bf16_go_with_auto_where_that_is_bf16(monkeypatch):
-    settings = TrainingSettings(max_steps=1, precision="auto", weights="bf16")
-    assert list(settings.contradictions()) == []
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: True)
-    assert choose_precision(settings, torch.device("cuda", 0)) == "bf16"
-    with pytest.raises(ConfigError, match=r"training\.precision auto is fp32 on cpu: set training"):
-        choose_precision(settings, torch.device("cpu"))
 
 
 @pytest.mark.slow  # fp16 is emulated on processors

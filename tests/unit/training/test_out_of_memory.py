@@ -115,7 +115,7 @@ def test_validation_in_smaller_parts_finds_the_same_loss(run_config, some_batche
     assert found.loss_nats == pytest.approx(expected.loss_nats, rel=1e-5)
 
 
-def test_a_run_counts_split_updates_and_goes_on(run_config, monkeypatch, caplog):
+def test_a_run_counts_split_updates_and_continues(run_config, monkeypatch, caplog):
     config = run_config(model__dropout=0.0)
     expected = losses_of(Path(train(config).run_dir))
     device = SmallDevice(monkeypatch)

@@ -7,7 +7,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from tests.tiny_runs import metrics_without_times
 from transformer_mt.log import read_metrics
 from transformer_mt.training.state import Stopwatch
 from transformer_mt.training.trainer import train
@@ -99,29 +98,3 @@ def test_every_update_drops_out_also_after_a_validation(run_config, monkeypatch)
     validation = {"every_steps": 2, "num_samples": 1, "beam_size": 1}
     train(run_config(training__max_steps=5, training__validation=validation))
     assert dropped == [True] * 5
-
-
-def test_the_first_update_has_the_learning_rate_of_step_1(run_config, seen):
-    schedule = {"type": "noam", "warmup_steps": 10, "scale": 0.5}
-    train(run_config(training__lr=None, training__schedule=schedule, training__max_steps=2))
-    expected = [0.5 * 16**-0.5 * step * 10**-1.5 for step in (1, 2)]
-    assert [update[3] for update in seen] == pytest.approx(expected)
-
-
-def test_bf16_and_fp16_train_to_the_loss_of_fp32(run_config):
-    final = {}
-    for precision in ("fp32", "bf16", "fp16"):
-        run = train(
-            run_config(
-                precision,
-                training__precision=precision,
-                training__max_steps=40,
-                training__log_every_steps=10,
-                training__validation={"every_steps": 40, "metrics": [], "select_by": "loss"},
-            )
-        ).run_dir
-        records = metrics_without_times(Path(run))
-        assert records[-2]["num_unusable"] == 0
-        final[precision] = (records[-2]["loss_nats"], records[-1]["valid_loss_nats"])
-    assert final["bf16"] == pytest.approx(final["fp32"], rel=0.02)
-    assert final["fp16"] == pytest.approx(final["fp32"], rel=0.02)

@@ -78,7 +78,7 @@ def test_a_finished_run_without_checkpoints_is_not_begun_again_on_top(
     run.claim(config, fresh=False)
     run.release()
     run.result_path.touch()
-    with pytest.raises(ConfigError, match=r"no checkpoints to go on from: .* --fresh"):
+    with pytest.raises(ConfigError, match=r"no checkpoints to resume from: .* --fresh"):
         run.claim(config, fresh=False)
     run.release()
     run.claim(config, fresh=True)

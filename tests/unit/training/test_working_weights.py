@@ -11,6 +11,7 @@ from transformer_mt.config.recurrent import RecurrentSettings
 from transformer_mt.data.batches import eval_batches
 from transformer_mt.training.build import build_updater
 from transformer_mt.training.distributed import World
+from transformer_mt.training.state import TrainState
 from transformer_mt.training.working_weights import WorkingWeights
 
 SIZES = {"d_model": 16, "num_encoder_layers": 1, "num_decoder_layers": 1, "dropout": 0.0}
@@ -104,7 +105,7 @@ def test_the_loss_falls_as_under_autocast(run_config):
         for _ in range(20):
             updater([batch], num_tokens=batch.num_tgt_tokens, lr=0.01)
             curves[weights].append(updater.facts()["loss_nats"])
-            updater.tally.reset()
+            updater.stats.reset()
     assert curves["fp32"][-1] < curves["fp32"][0] - 0.5
     assert curves["bf16"] == pytest.approx(curves["fp32"], rel=0.02)
 
@@ -118,7 +119,9 @@ def test_the_setting_makes_the_layers_compute_in_bf16(run_config, recompute):
         training__activation_checkpointing=recompute,
     )
     model = fresh_model(config.model)
-    updater = build_updater(config, model, world=World(), device=torch.device("cpu"))
+    updater = build_updater(
+        config, model, state=TrainState(), world=World(), device=torch.device("cpu")
+    )
     seen = []
     for module in updater.gradients.with_loss.modules():
         module.register_forward_hook(lambda module, given, result: seen.append(result))

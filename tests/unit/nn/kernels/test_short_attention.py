@@ -19,10 +19,11 @@ from transformer_mt.nn.masks import AttentionMask
 from transformer_mt.nn.positional_encoding import PositionalEncoding
 from transformer_mt.packing import Segments
 from transformer_mt.training import attention as attention_module
-from transformer_mt.training.attention import choose_attention, keep_attention
+from transformer_mt.training.attention import choose_attention
 from transformer_mt.training.distributed import World
 
 HERE = Path(__file__).parent
+CPU = torch.device("cpu")
 needs_triton = pytest.mark.skipif(sys.platform != "linux", reason="Triton is made for Linux")
 
 
@@ -103,20 +104,24 @@ def test_sentences_too_long_go_another_way(
     assert attend((qkv,), AttentionMask(segments, segments), dropout=Dropout(0.0)) == taken
 
 
-def test_a_resumed_run_keeps_its_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(CHOICE, "dtype", torch.bfloat16)
-    monkeypatch.setattr(CHOICE, "is_taken", True)
-    assert keep_attention(None) is True
-    assert keep_attention(False) is False
-    assert not CHOICE.is_taken
-    assert keep_attention(True) is True
+@pytest.mark.parametrize("chosen", [True, False])
+def test_a_resumed_run_keeps_its_kernel_whatever_is_faster_now(
+    chosen: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(CHOICE, "dtype", None)
+    monkeypatch.setattr(CHOICE, "is_taken", False)
+    monkeypatch.setattr(attention_module, "_can_be_tried", lambda *_: True)
+    monkeypatch.setattr(attention_module, "_tried", lambda *_: 0.5 if chosen else 2.0)
+    model = torch.nn.Sequential(SelfAttention(8, 2, positions=PositionalEncoding()))
+    found = choose_attention(model, precision="bf16", world=World(), device=CPU, chosen=chosen)
+    assert found is CHOICE.is_taken is chosen
 
 
 def test_nothing_is_tried_on_a_cpu() -> None:
     model = torch.nn.Linear(2, 2)
-    choose_attention(model, precision="fp32", world=World(), device=torch.device("cpu"))
+    found = choose_attention(model, precision="fp32", world=World(), device=CPU, chosen=True)
+    assert found is True  # for when the run is back on a GPU
     assert CHOICE.dtype is None
-    assert keep_attention(True) is True
     assert not CHOICE.is_taken
 
 
@@ -145,8 +150,7 @@ def test_rank_0_decides_unless_the_kernel_fails_on_a_rank(
         speedup = speedups[rank]
         monkeypatch.setattr(attention_module, "_tried", lambda *_: speedup)
         world, device = World(rank=rank, size=2), torch.device("cpu")
-        choose_attention(model, precision="bf16", world=world, device=device)
-        return keep_attention(None)
+        return choose_attention(model, precision="bf16", world=world, device=device)
 
     for rank in range(2):
         choose(rank)
