@@ -125,7 +125,7 @@ def test_a_wheel_has_every_file_of_the_package(wheel: Path) -> None:
     assert any(name.endswith("LICENSE") for name in packed)
 
 
-SNIPPET = """
+SNIPPET = r"""
 import transformer_mt as tmt
 
 model = tmt.load("bundle")
