@@ -4,7 +4,6 @@ These names are reached through the package: `import transformer_mt as tmt`, the
 Torch is imported by the functions, after they have looked for what a user named.
 """
 
-import difflib
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,10 +11,18 @@ from dataclasses import replace
 from functools import cache, partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
 
 from transformer_mt.errors import ConfigError
 from transformer_mt.processors import set_thread_limit
+from transformer_mt.translation.keywords import (
+    SearchKeywords,
+    checked_lines,
+    checked_options,
+    checked_text,
+    several,
+    with_prefixes,
+)
 from transformer_mt.translation.load import decoding_settings, load_models, make_translator
 
 if TYPE_CHECKING:
@@ -38,43 +45,6 @@ _Work: TypeAlias = "Callable[[Sequence[str | Line], int], list[Translation]]"
 
 LINES_ALIGNED_AT_ONCE = 256
 """Bounds the memory that the attention of long lists takes."""
-
-
-class SearchKeywords(TypedDict, total=False):
-    """How to search: settings of `config.decoding`, where each is described, and two of one call.
-
-    What is not given is as in the model's config. `n_best` is the number of candidates to return,
-    `num_workers` that of the processes that share long lists on the CPU; None: one for each thread
-    of torch.
-    """
-
-    beam_size: int
-    length_penalty: float
-    length_penalty_kind: Literal["gnmt", "average", "reward"]
-    max_length_factor: float
-    max_length_offset: int
-    batch_tokens: int
-    n_best: int
-    sample: bool
-    temperature: float
-    top_k: int
-    top_p: float
-    seed: int
-    beam_groups: int
-    diversity_penalty: float
-    coverage_penalty: float
-    max_length: int | None
-    min_length: int
-    min_length_ratio: float
-    no_repeat_ngram: int
-    repetition_penalty: float
-    suppress: Sequence[str]
-    mbr: Literal["chrf", "bleu"] | None
-    mbr_samples: int
-    shortlist: PathLike | None
-    compile: bool
-    alignment_layer: int | None
-    num_workers: int | None
 
 
 def load(
@@ -173,9 +143,9 @@ class Model:
                 model.
             DataError: If the glossary cannot be read, or a prefix or phrase does not fit.
         """
-        wanted = list(_checked_lines(lines))
+        wanted = list(checked_lines(lines))
         if prefixes is not None:
-            wanted = _with_prefixes(wanted, list(prefixes))
+            wanted = with_prefixes(wanted, list(prefixes))
             split_sentences = bool(split_sentences)
         work = self._work(options, glossary, split_sentences, protect, alignments)
         return work(wanted, 1)
@@ -213,7 +183,7 @@ class Model:
         if chunk_size < 1:
             raise ValueError(f"chunk_size: expected at least 1, got {chunk_size}")
         work = self._work(options, glossary, split_sentences, protect, alignments)
-        return _in_chunks(work, _checked_lines(lines), chunk_size)
+        return _in_chunks(work, checked_lines(lines), chunk_size)
 
     def score(
         self, pairs: Iterable[tuple[str, str]], *, batch_tokens: int | None = None
@@ -248,7 +218,7 @@ class Model:
         alignments: bool,
     ) -> _Work:
         """Return what translates lines, given the number of the first."""
-        given = _checked_options(options)
+        given = checked_options(options)
         if alignments and not self.config.model.num_attention_layers:
             raise ConfigError(
                 "alignments: this model has no attention (model.attention: none), which would tell "
@@ -305,13 +275,13 @@ def evaluate(
         DataError: If there are no lines, or their numbers differ.
         ConfigError: As `Model.translate`.
     """
-    given = _checked_options(options)
+    given = checked_options(options)
     from transformer_mt.evaluation import translate_and_score
     from transformer_mt.metrics.significance import with_intervals
 
     language = tgt_lang or model.config.data.tgt_lang
-    lines = [_checked_text(line, number) for number, line in enumerate(_several(sources), 1)]
-    first = [_checked_text(line, number) for number, line in enumerate(_several(references), 1)]
+    lines = [checked_text(line, number) for number, line in enumerate(several(sources), 1)]
+    first = [checked_text(line, number) for number, line in enumerate(several(references), 1)]
     found = translate_and_score(
         make_translator(model.bundle, given),
         lines,
@@ -391,38 +361,6 @@ def _keep_forks_alive() -> None:
         os.register_at_fork(after_in_child=partial(torch.set_num_threads, 1))
 
 
-def _several(lines: Iterable[Any]) -> Iterable[Any]:
-    """Refuse one text where several are expected: its letters would be taken for lines."""
-    if isinstance(lines, str | bytes):
-        raise TypeError(f"expected a list of texts, got one text: [{lines[:40]!r}]?")
-    return lines
-
-
-def _checked_text(line: object, number: int) -> str:
-    if not isinstance(line, str):
-        raise TypeError(f"line {number}: expected text (str), got {line!r:.60}")
-    return line
-
-
-def _checked_lines(lines: "Iterable[str | Line]") -> "Iterator[str | Line]":
-    """Yield lines, up to the first that is none."""
-    from transformer_mt.translation.requests import Line
-
-    for number, line in enumerate(_several(lines), start=1):
-        yield line if isinstance(line, Line) else _checked_text(line, number)
-
-
-def _with_prefixes(lines: "Sequence[str | Line]", prefixes: Sequence[str]) -> "list[str | Line]":
-    from transformer_mt.translation.requests import Line
-
-    if len(prefixes) != len(lines):
-        raise ValueError(f"expected {len(lines)} prefixes, one for each line, got {len(prefixes)}")
-    return [
-        replace(line if isinstance(line, Line) else Line(line), prefix=prefix)
-        for line, prefix in zip(lines, prefixes, strict=True)
-    ]
-
-
 def _in_chunks(
     work: _Work, lines: "Iterator[str | Line]", chunk_size: int
 ) -> "Iterator[Translation]":
@@ -430,28 +368,6 @@ def _in_chunks(
     while chunk := list(islice(lines, chunk_size)):
         yield from work(chunk, num_done + 1)
         num_done += len(chunk)
-
-
-def _checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Refuse unknown names, and the values that no setting of a config checks."""
-    known = SearchKeywords.__annotations__
-    for name in options:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean '{near[0]}'?" if near else f"there are: {', '.join(known)}"
-            raise TypeError(f"there is no option '{name}'; {hint}")
-    given = {
-        name: os.fspath(value) if isinstance(value, os.PathLike) else value
-        for name, value in options.items()
-        if value is not None or name == "num_workers"
-    }
-    for name in ("n_best", "num_workers"):
-        value = given.get(name)
-        if value is not None and (not isinstance(value, int) or value < 1):
-            raise ConfigError(f"{name}: expected a whole number from 1, got {value!r}")
-    if "suppress" in given:
-        given["suppress"] = list(_several(given["suppress"]))
-    return given
 
 
 def _aligned(

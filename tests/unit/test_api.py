@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 import transformer_mt as tmt
-from transformer_mt.api import SearchKeywords
 from transformer_mt.config.decoding import DecodingSettings
 from transformer_mt.config.loading import dump_config
+from transformer_mt.translation.keywords import SearchKeywords
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests" / "golden" / "0.1.0" / "bundle"
