@@ -1,8 +1,8 @@
-"""A model bundle: the directory that holds all that is needed to translate.
+"""Model bundle: a folder with everything that is needed to translate.
 
-`config.yaml`, `model.safetensors`, the tokenizer files, `manifest.json` (bytes, hashes, versions,
-scores) and `README.md`, the model card. Optimizer state and positions in the data are no business
-of a bundle: see `training.checkpoint`.
+`config.yaml`, `model.safetensors`, the tokenizer files, `manifest.json` (sizes, hashes, versions,
+scores) and `README.md`, the model card. For the state of the optimizer and the position in the data
+see `training.checkpoint`.
 """
 
 import json
@@ -42,14 +42,14 @@ FORMAT_VERSION = 1
 
 @dataclass(frozen=True)
 class Bundle:
-    """A model with all that it needs.
+    """A model with its tokenizers and settings.
 
     Attributes:
         config: The settings it was trained with.
-        tokenizers: Text to tokens and back.
-        model: In evaluation mode.
-        fingerprint: Of the files that it was read from; empty without.
-        directory: Where these are.
+        tokenizers: Tokenizers of both sides.
+        model: The network, in evaluation mode.
+        fingerprint: Sizes and hashes of the files that it was read from; empty without files.
+        directory: Folder of these files.
     """
 
     config: Config
@@ -67,18 +67,17 @@ def save_bundle(
     state_dict: Mapping[str, Tensor],
     scores: Mapping[str, object],
 ) -> None:
-    """Write a bundle, or replace one in a single step.
+    """Write a bundle, or replace one atomically.
 
     Args:
         directory: The bundle's folder.
         config: Settings of the run.
         tokenizers: Tokenizers of the model.
         state_dict: Weights by name, tied ones once, as from `weights_of`.
-        scores: What is known of the model's quality, JSON values; kept in the manifest and shown in
-            the model card.
+        scores: Quality of the model, as JSON values, for the manifest and the model card.
 
     Raises:
-        TmtError: If the disk refuses; an older bundle there is untouched.
+        TmtError: If it cannot be written; an older bundle is left untouched.
     """
     about = {
         "kind": KIND,
@@ -98,15 +97,15 @@ def load_bundle(
 ) -> Bundle:
     """Read a bundle, after checking each file against its hash.
 
-    Where a run that is training puts a newer one in its place meanwhile, that one is read.
+    If a run that is training replaces it meanwhile, the new one is read.
 
     Args:
         directory: The bundle's folder.
-        device: Where the model goes.
+        device: Device of the model.
         dtype: Type of the weights; default float32.
 
     Raises:
-        ModelError: If a file is missing, damaged or does not fit; names it.
+        ModelError: If a file is missing, damaged or does not fit; names the file.
     """
     while True:
         folder = _identity(directory)
@@ -127,7 +126,7 @@ def _read_bundle(
         tokenizers = Tokenizers.load(directory)
     except TmtError as error:
         raise ModelError(str(error)) from error
-    # The first weights are drawn and thrown away: the caller's random numbers must not notice.
+    # The random initial weights are overwritten: leave the caller's random state as it is.
     with torch.random.fork_rng(devices=[]):
         model = build_model(
             config.model,
@@ -147,26 +146,26 @@ def _read_bundle(
 
 
 def _identity(directory: Path) -> int | None:
-    """Tell a folder from another one of the same name."""
+    """Return the inode of a folder, which a newer folder of the same name does not share."""
     try:
         return directory.stat().st_ino
-    except OSError:  # what it is, reading it says
+    except OSError:  # reading it gives the error
         return None
 
 
 def bundle_scores(directory: Path) -> dict[str, Any]:
-    """Return what the manifest of a bundle says of its quality; nothing if it cannot be read."""
+    """Return the scores in the manifest of a bundle; none if it cannot be read."""
     try:
         scores: dict[str, Any] = dict(read_json(directory / MANIFEST)["scores"])
         for value in (scores.get("merit", 0.0), *scores.get("validation", {}).values()):
-            math.isnan(value)  # or it is no number
+            math.isnan(value)  # raises TypeError if it is not a number
     except (*UNREADABLE_JSON, AttributeError, OverflowError):
         return {}
     return scores
 
 
 def weights_of(model: nn.Module) -> dict[str, Tensor]:
-    """Return the weights of a model by name; a tied tensor once, under the first of its names."""
+    """Return the weights of a model by name; a tied tensor once, under its first name."""
     names: dict[int, str] = {}
     weights: dict[str, Tensor] = {}
     for name, tensor in model.state_dict(keep_vars=True).items():
@@ -176,12 +175,12 @@ def weights_of(model: nn.Module) -> dict[str, Tensor]:
 
 
 def load_weights(model: nn.Module, path: Path) -> None:
-    """Fill a model from a file of weights; tied tensors stay tied.
+    """Load the weights of a model from a file; tied tensors stay tied.
 
-    Names and shapes are checked against the model before any memory is taken for the values.
+    Names and shapes are checked against the model before memory is allocated for the values.
 
     Raises:
-        ModelError: If the file is damaged, or made for another architecture; names the tensors.
+        ModelError: If the file is damaged, or of another architecture; names the tensors.
     """
     weights = weights_of(model)
     try:
@@ -214,11 +213,11 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """Write named tensors of any device as a safetensors file.
 
     Raises:
-        OSError: If the disk refuses.
+        OSError: If it cannot be written.
     """
     with os_errors_of_safetensors():
         save_file({name: t.detach().cpu().contiguous() for name, t in tensors.items()}, path)
-    # safetensors lets nobody but the owner read its files; these are as readable as all others.
+    # safetensors makes files that only the owner can read; give them the usual permissions.
     umask = os.umask(0)
     os.umask(umask)
     path.chmod(0o666 & ~umask)
@@ -236,7 +235,7 @@ def _check_names(
     ]
     if wrong:
         shown = "; ".join(wrong[:8]) + (f"; and {len(wrong) - 8} more" if len(wrong) > 8 else "")
-        raise ModelError(f"{path}: made for another architecture: {shown}")
+        raise ModelError(f"{path}: weights of another architecture: {shown}")
 
 
 def _model_card(config: Config, weights: Mapping[str, Tensor], scores: Mapping[str, object]) -> str:

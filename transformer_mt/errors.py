@@ -1,6 +1,6 @@
-"""Errors that a user can mend, each with its exit code.
+"""Errors that a user can fix, each with its exit code.
 
-Anything else that is raised is a fault of the program and shows its stack.
+Any other exception is a bug and shows its traceback.
 """
 
 import errno
@@ -17,10 +17,10 @@ _REASONS = {
 
 
 class TmtError(Exception):
-    """Base of all errors that a user can mend.
+    """Base of all errors that a user can fix.
 
     The message is one line (several for a list of config errors): where, what was expected, what
-    came, what to do.
+    was found, what to do.
     """
 
     exit_code = 1
@@ -50,23 +50,23 @@ class DivergedError(TmtError):
     exit_code = 5
 
 
-class InterruptedRun(TmtError):  # noqa: N818 - not a fault: the run can be continued
-    """A run that a signal stopped after saving; the same command continues it."""
+class InterruptedRun(TmtError):  # noqa: N818 - not an error: the run can be resumed
+    """A run that a signal stopped after saving; the same command resumes it."""
 
     exit_code = 75
 
 
 UNREADABLE_JSON = (OSError, ValueError, LookupError, TypeError, RecursionError)
-"""What it may raise to read JSON of a known form from a file that is missing or damaged."""
+"""Exceptions from reading JSON of a known form from a file that is missing or damaged."""
 
 
 def reason_of(error: OSError) -> str:
-    """Say in a user's words why the system refused."""
+    """Return why the system refused, in plain words."""
     known = _REASONS.get(error.errno or 0)
     return known or (error.strerror.lower() if error.strerror else str(error))
 
 
 def brief(error: BaseException) -> str:
-    """Return the type and the first line of an error that others raised."""
+    """Return the type and first line of an exception from another library."""
     first_line = str(error).strip().partition("\n")[0]
     return f"{type(error).__name__}: {first_line}"

@@ -1,6 +1,6 @@
-"""How good a model is: its loss on given pairs, and the scores of what it translates.
+"""Evaluation: the loss of a model on given pairs, and the scores of its translations.
 
-Training, `tmt evaluate` and reports all come here, so that their numbers can be compared.
+Training, `tmt evaluate` and reports share this code, so that their numbers are comparable.
 """
 
 import math
@@ -24,12 +24,12 @@ from transformer_mt.translation.translator import Translator
 
 @dataclass(frozen=True)
 class Loss:
-    """Means over target tokens, eos counted.
+    """Means over target tokens, incl. eos.
 
     Attributes:
-        loss_nats: Label-smoothed cross entropy, what training makes small.
+        loss_nats: Label-smoothed cross entropy, the training objective.
         nll_nats: Negative log-likelihood.
-        num_tokens: Over so many tokens.
+        num_tokens: Number of target tokens.
     """
 
     loss_nats: float
@@ -38,7 +38,7 @@ class Loss:
 
     @property
     def perplexity(self) -> float:
-        """The exponential of `nll_nats`; infinite where that exceeds all floats."""
+        """The exponential of `nll_nats`; infinite if it overflows."""
         try:
             return math.exp(self.nll_nats)
         except OverflowError:
@@ -47,7 +47,7 @@ class Loss:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Translations and their scores, one for each metric that was asked for."""
+    """Translations and their scores, one for each metric."""
 
     scores: list[Score]
     hypotheses: list[str]
@@ -62,25 +62,25 @@ def validation_loss(
     label_smoothing: float,
     autocast: AbstractContextManager[object] | None = None,
 ) -> Loss:
-    """Compute the loss of given pairs without dropout; the model's mode is left as it was.
+    """Compute the validation loss (teacher forcing, without dropout); the model's mode is restored.
 
     Args:
         model: On `device`.
-        batches: All pairs, in batches of any size: it has no influence.
-        device: Where the batches go.
+        batches: All pairs; the size of the batches has no influence.
+        device: Device of the batches.
         label_smoothing: As in training.
-        autocast: Context in which to compute; default full precision.
+        autocast: Mixed-precision context; default full precision.
 
     Raises:
         DataError: If there are no pairs.
     """
 
     def sums_of(batch: Batch, pairs: Sequence[int]) -> list[Tensor]:
-        """Return the two sums of some neighbouring pairs."""
+        """Return the two sums of consecutive pairs."""
         part = batch.part(pairs[0], pairs[-1] + 1).to(device)
         return [torch.stack(batch_loss(model, part, label_smoothing=label_smoothing)).cpu()]
 
-    total = torch.zeros(2, dtype=torch.float64)  # there may be many batches
+    total = torch.zeros(2, dtype=torch.float64)  # for sums over many batches
     num_tokens = 0
     with evaluation_mode(model), autocast or nullcontext():
         for batch in batches:
@@ -103,15 +103,15 @@ def translate_and_score(
     on_progress: Callable[[int, int], None] | None = None,
     more_references: Sequence[Sequence[str]] = (),
 ) -> Evaluation:
-    """Translate sources and score the result against references.
+    """Translate sources and score the translations against references.
 
     Args:
-        translator: The model and how it searches.
+        translator: The model and its search options.
         sources: Lines to translate.
-        references: What they should become, as many.
-        metrics: Which scores; may be empty.
-        tgt_lang: Code of the target language, decides how metrics tokenize.
-        on_progress: Called with sentences done and sentences in all.
+        references: Reference translations, one for each source.
+        metrics: Metrics to compute; may be empty.
+        tgt_lang: Code of the target language, by which metrics tokenize.
+        on_progress: Called with the numbers of finished sentences and of all sentences.
         more_references: See `metrics.scores.score`.
 
     Raises:

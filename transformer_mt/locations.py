@@ -14,14 +14,14 @@ MODEL_VARIABLE = "TMT_MODEL"
 
 
 def find_bundle(explicit: Path | None, runs_dir: str | Path = "runs") -> Path:
-    """Find the model to use: the named one, else `$TMT_MODEL`, else the best of the newest run.
+    """Find the model to use: the given one, else `$TMT_MODEL`, else the best of the newest run.
 
     Args:
-        explicit: What the user named; a bundle or a run.
+        explicit: Folder of a bundle or a run.
         runs_dir: Folder of all runs.
 
     Raises:
-        ModelError: If there is none; says what to do.
+        ModelError: If there is none.
     """
     if explicit is not None:
         return _bundle_at(explicit)
@@ -40,9 +40,9 @@ def find_bundle(explicit: Path | None, runs_dir: str | Path = "runs") -> Path:
 
 
 def newest_run(runs_dir: str | Path) -> Path | None:
-    """Return the run that `runs_dir/latest` names, a text file; None without one.
+    """Return the run named in the text file `runs_dir/latest`; None without one.
 
-    A text file and no link: it also works on Windows, on network drives and in archives.
+    A text file rather than a link: it works on Windows, on network drives and in archives.
     """
     try:
         name = read_small(Path(runs_dir) / "latest").strip()
@@ -53,7 +53,7 @@ def newest_run(runs_dir: str | Path) -> Path | None:
 
 
 def run_folder(path: Path) -> Path:
-    """Return the folder of a run; `runs/latest` stands for the run that it names.
+    """Return the folder of a run; `runs/latest` means the run that it names.
 
     Raises:
         ModelError: If there is no run.
@@ -62,7 +62,7 @@ def run_folder(path: Path) -> Path:
         newest = newest_run(path.parent)
         if newest is None:
             raise ModelError(
-                f"{path}: names no run: name the folder of one, or train with "
+                f"{path}: names no run: give the folder of a run, or train one with "
                 "`tmt train --config FILE`"
             )
         path = newest
@@ -77,19 +77,19 @@ def _bundle_at(path: Path) -> Path:
     if path.parent.name == "checkpoints" and (path / MANIFEST).is_file():
         run = path.parent.parent
         raise ModelError(
-            f"{path}: a checkpoint, kept to go on with training, and no model: take {run}, or make "
-            f"a model of the newest with `tmt average --run {run} --last 1 --output DIR`"
+            f"{path}: a checkpoint, for resuming training, is not a model: use {run}, or make a "
+            f"model of the newest checkpoint with `tmt average --run {run} --last 1 --output DIR`"
         )
     for candidate in (path, path / "best"):
         if (candidate / MANIFEST).is_file() and (candidate / WEIGHTS).is_file():
             return candidate
-    # A run has its lock from its first moment on.
+    # The lock is the first file of a run.
     if (path / "lock").is_file() or (path / "checkpoints").is_dir():
         raise ModelError(
-            f"{path}: this run has no model yet: one is kept at the first validation; wait for "
-            "it, go on with the same `tmt train` command, or name another model with --model"
+            f"{path}: this run has no model yet: the first validation saves one. Wait for it, "
+            "resume the run with the same `tmt train` command, or give another model"
         )
-    what = "holds no model" if path.is_dir() else "no such folder"
+    what = "contains no model" if path.is_dir() else "no such folder"
     if path.is_file():
         what = "is a file"
     raise ModelError(

@@ -1,7 +1,7 @@
-"""Messages for people on stderr, and records for programs in JSON lines.
+"""Logging: messages for people on stderr, metrics for programs in JSON lines.
 
-Modules say `logger = logging.getLogger(__name__)` and log; only the command line calls
-`configure_logging`. INFO is what a user wants to read once, DEBUG the rest.
+Modules log to `logging.getLogger(__name__)`; only the command line calls `configure_logging`. INFO
+is what a user wants to read once, DEBUG the rest.
 """
 
 import json
@@ -27,9 +27,9 @@ logger = logging.getLogger(__name__)
 
 
 class LineFormatter(logging.Formatter):
-    r"""Plain text: level names only from WARNING up, and nothing that a terminal would obey.
+    r"""Plain text: level names from WARNING up, no control sequences for terminals.
 
-    Messages quote corpora, and corpora hold escape sequences: control characters other than tab
+    Messages quote corpora, which may contain escape sequences: control characters other than tab
     and line feed are written as `\x1b`.
     """
 
@@ -39,7 +39,7 @@ class LineFormatter(logging.Formatter):
         self.rank = rank
 
     def format(self, record: logging.LogRecord) -> str:
-        """Make the text of a record, with its stack if it has one."""
+        """Return the text of a record, with its traceback if it has one."""
         text = record.getMessage()
         if record.levelno >= logging.WARNING:
             text = f"tmt: {record.levelname.lower()}: {text}"
@@ -54,7 +54,7 @@ class LineFormatter(logging.Formatter):
 
 
 def counted(number: int, noun: str) -> str:
-    """Return a number and a noun that fits it: `1 line`, `2 lines`."""
+    """Return a number with its noun: `1 line`, `2 lines`."""
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
@@ -69,7 +69,7 @@ def printable(text: str) -> str:
 
 
 def wrapped(text: str, width: int) -> str:
-    """Break the lines that are too long at words; what follows is indented by two more."""
+    """Wrap long lines at words; continuation lines are indented by two more."""
     return "\n".join(
         "\n".join(
             textwrap.wrap(
@@ -94,23 +94,23 @@ class StderrHandler(logging.Handler):
             text = self.format(record)
             if sys.stderr.isatty():
                 text = wrapped(text, shutil.get_terminal_size().columns)
-            # A bar can only be there if someone imported tqdm; importing it here would cost
-            # every `tmt --help` its start-up time.
+            # There can be a bar only if tqdm was imported; importing it here would slow down
+            # every start.
             if "tqdm" in sys.modules:
                 from tqdm import tqdm
 
                 tqdm.write(text, file=sys.stderr)
             else:
                 print(text, file=sys.stderr, flush=True)
-        except Exception:  # logging's own rule: a message that fails must not stop the run
+        except Exception:  # as in the standard handlers: a failed message must not stop the run
             self.handleError(record)
 
 
 def configure_logging(level: int = logging.INFO) -> None:
-    """Send the messages of this package, and warnings of others, to stderr.
+    """Send the messages of this package to stderr.
 
-    Lines start with the time when stderr is not a terminal. Under `torchrun` only rank 0 tells
-    what goes on; the others warn, under their number.
+    Lines start with the time when stderr is not a terminal. Under `torchrun` rank 0 logs progress;
+    the other ranks log warnings only, with their rank.
     """
     number = os.environ.get("RANK", "")
     rank = int(number) if number.isdecimal() else 0
@@ -126,15 +126,15 @@ def configure_logging(level: int = logging.INFO) -> None:
 class MetricsLog:
     """A file with one JSON object on each line, in the order of the steps of a run.
 
-    Each line is flushed as it is written, so that it survives the program; `sync` makes it survive
-    a loss of power. A run that resumes from the checkpoint of step N opens its log with
-    `last_step=N`: what an interrupted run had written after that step is cut off, so that the
-    resumed run leaves the same records as one that was never interrupted. For this a record of step
-    N is written and synced before the checkpoint of step N.
+    Each line is flushed when it is written, so that it survives a crash of the program; `sync`
+    makes it survive a power failure. A run that resumes from the checkpoint of step N opens its log
+    with `last_step=N`, which truncates what an interrupted run wrote after that step: the resumed
+    run leaves the same records as one that was never interrupted. To this end a record of step N is
+    written and synced before the checkpoint of step N.
 
     Args:
-        path: The file; made if it is not there.
-        last_step: Keep records up to this step, this one included; None keeps no records.
+        path: The file; created if missing.
+        last_step: Keep records up to and including this step; None keeps no records.
 
     Raises:
         OSError: If the file cannot be written.
@@ -147,24 +147,24 @@ class MetricsLog:
         self._file.truncate(end)
 
     def write(self, step: int, values: Mapping[str, JsonValue]) -> None:
-        """Append `{"step": step, **values}`; numbers that JSON does not have become null."""
+        """Append `{"step": step, **values}`; NaN and infinities become null."""
         record = {"step": step, **values}
         line = json.dumps(_finite(record), ensure_ascii=False, allow_nan=False)
         self._file.write(line.encode("utf-8", "backslashreplace") + b"\n")
         self._file.flush()
 
     def sync(self) -> None:
-        """Wait until all records are on the disk."""
+        """Flush all records to the disk (fsync)."""
         os.fsync(self._file.fileno())
 
     def close(self) -> None:
         """Close the file."""
-        with suppress(OSError):  # of a line that could not be written, as `write` has said
+        with suppress(OSError):  # a line could not be written; `write` has raised it
             self._file.close()
 
 
 def read_metrics(path: Path) -> list[dict[str, JsonValue]]:
-    """Read the records of a log, up to the first line that is damaged or unfinished.
+    """Read the records of a log, up to the first line that is damaged or incomplete.
 
     Raises:
         OSError: If the file cannot be read.
@@ -173,7 +173,7 @@ def read_metrics(path: Path) -> list[dict[str, JsonValue]]:
 
 
 def _end_of_step(path: Path, last_step: int) -> int:
-    """Find the byte after the last record that does not lie beyond `last_step`."""
+    """Return the offset in bytes of the end of the last record up to `last_step`."""
     end = 0
     if path.exists():
         for record, record_end in _records(path):
@@ -185,7 +185,7 @@ def _end_of_step(path: Path, last_step: int) -> int:
 
 
 def _records(path: Path) -> list[tuple[dict[str, JsonValue], int]]:
-    """Read the sound records at the start of a log, each with the byte where it ends."""
+    """Read the valid records at the start of a log, each with the offset of its end."""
     records = []
     end = 0
     with open_file(path) as file:
@@ -195,16 +195,18 @@ def _records(path: Path) -> list[tuple[dict[str, JsonValue], int]]:
                 record = json.loads(line)
             except (ValueError, RecursionError):
                 record = None
-            # A machine that stops can leave a line without its end, or zeros.
+            # A crash of the machine can leave an incomplete line, or zeros.
             if not isinstance(record, dict) or not line.endswith(b"\n"):
-                logger.warning("%s: left out what follows byte %d: damaged", path, end - len(line))
+                logger.warning(
+                    "%s: ignored everything after byte %d: damaged", path, end - len(line)
+                )
                 break
             records.append((record, end))
     return records
 
 
 def _finite(value: JsonValue) -> JsonValue:
-    """Replace nan and infinities by None."""
+    """Replace NaN and infinities by None."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):

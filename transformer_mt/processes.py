@@ -1,4 +1,4 @@
-"""Processes that help another one, and end with it."""
+"""Helper processes that end with their parent."""
 
 import os
 import signal
@@ -8,10 +8,10 @@ from multiprocessing import parent_process
 
 
 def serve_parent() -> None:
-    """Make this process a helper: its parent answers signals for both, and leaves no orphan.
+    """Make this process a helper: its parent handles signals for both, and it ends with the parent.
 
-    To be called once, in a process that `multiprocessing` started. When the parent is killed, the
-    pipes between them alone would wait for ever.
+    Call it once, in a process that `multiprocessing` started. If the parent is killed, waiting on
+    the pipes between them would never end.
     """
     # Ctrl-C and SIGHUP reach all processes of a terminal, the warning of a batch system all of a
     # job. Not SIGTERM: it is how pools end their processes.
@@ -29,10 +29,10 @@ def _end_with_parent() -> None:
 
 
 def end_pool(pool: ProcessPoolExecutor) -> None:
-    """End the processes of a pool in the middle of their work, without waiting for them.
+    """Terminate the processes of a pool without waiting for their work.
 
-    For who leaves by an error or Ctrl-C. Otherwise the end of the program would wait for what they
-    are doing; a second Ctrl-C would interrupt that, and they and it would wait for each other.
+    For leaving by an error or Ctrl-C. Otherwise the interpreter waits for their work at exit, and a
+    second Ctrl-C there is a deadlock.
     """
     for process in list((pool._processes or {}).values()):
         process.terminate()

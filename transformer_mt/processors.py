@@ -1,6 +1,6 @@
-"""How many processors this process may use, and how many of them other programs leave free.
+"""Processors that this process may use (CPU affinity and quota), and those that are idle.
 
-Without torch: OpenMP reads its variables when torch loads it, so `set_thread_limit` comes before.
+Without torch: OpenMP reads its environment when torch loads it, so `set_thread_limit` comes first.
 """
 
 import math
@@ -19,31 +19,31 @@ THREADS_ARE_GIVEN = "OMP_NUM_THREADS" in os.environ
 
 
 def num_processors() -> int:
-    """Return how many processors this process may use: its affinity, cut by its CPU quota."""
+    """Return how many processors this process may use: its CPU affinity, limited by its quota."""
     return max(1, min([len(_allowed()), *(math.ceil(quota) for quota in _quotas())]))
 
 
 def set_thread_limit() -> None:
-    """Keep the threads of torch within the CPU quota, unless their number is given.
+    """Limit the threads of torch to the CPU quota, unless their number is given.
 
-    To be called before torch is imported; later it has no effect.
+    Call it before torch is imported; later it has no effect.
     """
-    # torch counts the processors of the affinity itself, but knows no quota.
+    # torch respects the CPU affinity, but not the quota.
     if not THREADS_ARE_GIVEN and num_processors() < len(_allowed()):
         os.environ["OMP_NUM_THREADS"] = str(num_processors())
 
 
 class ProcessorLoad:
-    """Measures how many processors are free for this process, from one look to the next."""
+    """Measures how many processors are free for this process, from one call to the next."""
 
     def __init__(self, *, stat: Path = _STAT) -> None:
         self._stat = stat
         self._before = self._times()
 
     def free_processors(self) -> float | None:
-        """Return how many processors were idle, or used by this process, since the last look.
+        """Return how many processors were idle, or used by this process, since the last call.
 
-        None where the system does not say: it is not Linux.
+        None where it is not known: on systems other than Linux.
         """
         before, after = self._before, self._times()
         self._before = after
@@ -71,14 +71,14 @@ class ProcessorLoad:
 
 
 def _allowed() -> set[int]:
-    """Return the numbers of the processors of the CPU affinity."""
+    """Return the processors of the CPU affinity."""
     if hasattr(os, "sched_getaffinity"):
         return os.sched_getaffinity(0)
     return set(range(os.cpu_count() or 1))
 
 
 def _quotas() -> Iterator[float]:
-    """Yield the CPU quotas of the control groups around this process, in processors."""
+    """Yield the CPU quotas of the control groups of this process, in processors."""
     try:
         lines = _OWN_CGROUPS.read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError):

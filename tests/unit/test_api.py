@@ -213,7 +213,7 @@ def test_a_run_is_trained_resumed_and_loaded(run_config, tmp_path, monkeypatch) 
     more = tmt.train(values, {"training.max_steps": 6}, training={"log_every_steps": 1})
     assert more.step == 6
     checkpoint = next(Path(result.run_dir).glob("checkpoints/*"))
-    with pytest.raises(tmt.ModelError, match="a checkpoint, kept to go on with training"):
+    with pytest.raises(tmt.ModelError, match="a checkpoint, for resuming training"):
         tmt.load(checkpoint)
     with pytest.raises(tmt.ModelError, match="has no model yet"):
         tmt.load(_just_begun(tmp_path))

@@ -173,14 +173,14 @@ def test_the_model_is_the_named_one_then_the_variable_then_the_newest_run(
 
 def test_without_a_model_it_says_what_to_do(tmp_path, bundle, monkeypatch):
     monkeypatch.delenv("TMT_MODEL", raising=False)
-    with pytest.raises(ModelError, match=r"no run in .*--model.*\$TMT_MODEL.*tmt train"):
+    with pytest.raises(ModelError, match=r"no model: .*--model.*\$TMT_MODEL.*tmt train"):
         find_bundle(None, tmp_path / "runs")
     run = make_run(tmp_path, bundle, with_best=False)
     with pytest.raises(ModelError, match="this run has no model yet"):
         find_bundle(None, tmp_path / "runs")
     with pytest.raises(ModelError, match="no such folder"):
         find_bundle(tmp_path / "nothing")
-    with pytest.raises(ModelError, match="holds no model: expected a model folder"):
+    with pytest.raises(ModelError, match="contains no model: expected a model folder"):
         find_bundle(run / "checkpoints")
     a_file = tmp_path / "runs" / "notes.txt"
     a_file.write_text("x")

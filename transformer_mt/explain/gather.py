@@ -1,4 +1,4 @@
-"""What a model did with one line of text, in numbers and strings that fit into JSON."""
+"""Facts about the translation of one line, as JSON values: pieces, attention, search tree."""
 
 import base64
 import zlib
@@ -19,7 +19,7 @@ from transformer_mt.translation.scoring import all_attention, alternatives
 from transformer_mt.translation.translator import Translator
 
 MAX_PIECES = 1000
-"""Of a source: attention grows with the square, and nobody looks at more."""
+"""Limit for the source: the attention matrices grow with its square."""
 NUM_ALTERNATIVES = 6
 DIGITS = 4
 
@@ -27,11 +27,11 @@ Facts = dict[str, Any]
 
 
 def gather(bundle: Bundle, translator: Translator, text: str) -> Facts:
-    """Translate a line, and collect all that led to its translation.
+    """Translate a line and collect the steps that led to its translation.
 
     Args:
         bundle: The model.
-        translator: Made of it.
+        translator: Its translator.
         text: The line.
 
     Returns:
@@ -47,7 +47,7 @@ def gather(bundle: Bundle, translator: Translator, text: str) -> Facts:
     num_pieces = len(translator.tokenizers.src.encode(text))
     if num_pieces > MAX_PIECES:
         raise DataError(
-            f"the text has {num_pieces:,} pieces; a page can show {MAX_PIECES:,}: take fewer "
+            f"the text has {num_pieces:,} pieces; the page shows at most {MAX_PIECES:,}: use fewer "
             f"sentences"
         )
     best = translator.translate([text])[0].n_best[0]
@@ -63,7 +63,7 @@ def gather(bundle: Bundle, translator: Translator, text: str) -> Facts:
 
 
 def part_of(bundle: Bundle, translator: Translator, part: TranslatedPart) -> Facts:
-    """Collect what led to the translation of a part of a line.
+    """Collect the steps that led to the translation of a part of a line.
 
     Returns:
         `source` and `target`: ids, eos last, in the order in which the model reads and writes them;
@@ -105,11 +105,11 @@ def part_of(bundle: Bundle, translator: Translator, part: TranslatedPart) -> Fac
 
 
 def packed(weights: NDArray[np.float32] | None, *, hides: bool = True) -> Facts | None:
-    """Pack weights (L, H, rows, columns) of attention, one byte each.
+    """Pack attention weights (L, H, rows, columns) into one byte each.
 
-    A byte b stands for the weight (b / 255)^2, as the root keeps apart the small weights of long
-    sentences; the error is below 0.004. Only a weight of exactly 0, which a mask forbids, gets the
-    byte 0; none does unless something `hides` (a softmax may give exactly 0 as well).
+    A byte b means the weight (b / 255)^2: the square root resolves the small weights of long
+    sentences; the error is below 0.004. Byte 0 means masked: a weight of exactly 0. Without a mask
+    (`hides` is False) no weight gets it, as a softmax may also underflow to 0.
     """
     if weights is None:
         return None
@@ -144,5 +144,5 @@ def _nodes(trace: Trace) -> list[list[Any]]:
 
 
 def _rounded(place: Sequence[tuple[int, float]]) -> list[list[float]]:
-    # A token that is impossible in the last digit has -inf, which JSON does not know.
+    # The probability of a token may underflow to 0; JSON has no -inf.
     return [[token, round(max(value, -999.0), DIGITS)] for token, value in place]

@@ -1,23 +1,23 @@
 "use strict";
-// Text of the user and of the vocabulary enters the page through textContent alone.
+// Text of the user and of the vocabulary is inserted through textContent only.
 
 const facts = JSON.parse(document.getElementById("facts").textContent);
 const get = (id) => document.getElementById(id);
 const MASKED = 0, MIN_CELL = 6, MAX_CELL = 26, LABELLED_CELL = 13, LABEL = 110, NARROW = 640, LINE = 26, GAP = 34, ROW = 30;
-const NAMES = { encoder: "Encoder: source to source", decoder: "Decoder: translation to itself", cross: "Decoder to source" };
+const NAMES = { encoder: "Encoder self-attention", decoder: "Decoder self-attention", cross: "Cross-attention" };
 const TEXTS = {
-  encoder: "Encoder self-attention: each source piece looks at all of the source.",
-  decoder: "Masked decoder self-attention: each piece looks at itself and at those before it; the first row is the start sign, from which the first piece is predicted.",
-  cross: "Attention to the source: each row is a piece of the translation at the moment it is predicted; columns are what the decoder looks at in the source to choose it.",
+  encoder: "Each source piece attends to all of the source.",
+  decoder: "Masked self-attention: each piece of the translation attends to itself and to those before it; the first row is the start symbol, from which the first piece is predicted.",
+  cross: "Each row is a piece of the translation when it is predicted; the columns are the source pieces that the decoder attends to for it.",
 };
 const SCHEMES = {
-  sinusoidal: "Attention alone does not know an order. So sines and cosines of the position, in many wavelengths, are added to the vector of each piece.",
-  learned: "Attention alone does not know an order. So a trained vector for each position is added to the vector of each piece.",
-  rotary: "Attention alone does not know an order. Here queries and keys are turned by angles that grow with the position.",
-  relative: "Attention alone does not know an order. Here a trained vector for each distance takes part in every attention.",
-  relative_bias: "Attention alone does not know an order. Here a trained number for each distance is added to every score.",
-  alibi: "Attention alone does not know an order. Here every score is lowered in proportion to the distance.",
-  none: "This model is told no positions.",
+  sinusoidal: "Attention alone ignores the order of the pieces. Therefore sines and cosines of the position, in many wavelengths, are added to each embedding.",
+  learned: "Attention alone ignores the order of the pieces. Therefore a learned vector for each position is added to each embedding.",
+  rotary: "Attention alone ignores the order of the pieces. Here queries and keys are rotated by angles that grow with the position.",
+  relative: "Attention alone ignores the order of the pieces. Here a learned vector for each relative distance enters every attention score.",
+  relative_bias: "Attention alone ignores the order of the pieces. Here a learned bias for each relative distance is added to every attention score.",
+  alibi: "Attention alone ignores the order of the pieces. Here every attention score is lowered in proportion to the distance.",
+  none: "This model has no positional encoding.",
 };
 
 let part, matrices, active;
@@ -83,7 +83,7 @@ function drawPieces(place, pieces, ids, lang) {
 
 function drawPositions() {
   const scheme = facts.model.positions?.type;
-  get("positions").textContent = SCHEMES[scheme] ?? (scheme ? `Positions: ${scheme}.` : "A recurrent model needs no positions: it reads one piece after another.");
+  get("positions").textContent = SCHEMES[scheme] ?? (scheme ? `Positions: ${scheme}.` : "A recurrent model needs no positional encoding: it reads one piece after another.");
   get("sinusoids").hidden = scheme !== "sinusoidal";
   if (scheme !== "sinusoidal") return;
   const length = Math.max(part.source.length, part.target.length), size = facts.model.d_model;
@@ -160,7 +160,7 @@ function drawMasks() {
       const canvas = make("canvas", { role: "img", "aria-label": "mask" }), [rows, columns] = labelsOf(kind);
       const cell = cellSize(Math.max(rows.length, columns.length), Math.min(440, get("mask-list").clientWidth));
       paint(canvas, matrix.columns, matrix.rows, (row, column) => (seen[row * matrix.columns + column] ? full : hidden));
-      const note = seen.includes(0) ? "" : ": nothing is hidden";
+      const note = seen.includes(0) ? "" : ": nothing is masked";
       const some = different.size > 1 ? `, heads ${heads.join(", ")}` : "";
       get("mask-list").append(make("figure", { class: "mask" }, make("div", { class: "scroll" }, make("div", { class: "heat" }, ...grid(canvas, rows, columns, cell))), make("figcaption", {}, NAMES[kind] + some + note)));
     }
@@ -262,7 +262,7 @@ function drawHeat(matrix, levels, [rows, columns], weight, hidden) {
   canvas.addEventListener("pointermove", (event) => {
     const row = Math.min(rows.length - 1, Math.floor(event.offsetY / cell)), column = Math.min(columns.length - 1, Math.floor(event.offsetX / cell));
     if (row < 0 || column < 0) return;
-    const said = hidden(row, column) ? "may not look at" : `gives ${percent(weight(row, column))} of its attention to`;
+    const said = hidden(row, column) ? "may not attend to" : `gives ${percent(weight(row, column))} of its attention to`;
     get("attention-readout").textContent = `${quoted(rows[row])} at ${row} ${said} ${quoted(columns[column])} at ${column}`;
   });
   canvas.addEventListener("pointerdown", (event) => canvas.dispatchEvent(new PointerEvent("pointermove", event)));
@@ -295,7 +295,7 @@ function drawLines([rows, columns], weight) {
     buttons[side].forEach((button) => { button.style.background = ""; });
     const best = found.sort((a, b) => b[0] - a[0]).slice(0, 5).map(([share, i]) => `${quoted(others[i])} ${percent(share)}`).join(",  ");
     const self = [rows, columns][side][at];
-    get("attention-readout").textContent = `${quoted(self)} at ${at} ${side ? "is looked at by" : "looks at"}:  ${best}`;
+    get("attention-readout").textContent = `${quoted(self)} at ${at} ${side ? "is attended to by" : "attends to"}:  ${best}`;
   }
   place.style.height = `${height}px`;
   place.replaceChildren(drawing, ...buttons.flat());
@@ -358,7 +358,7 @@ function drawTree() {
       const tell = () => {
         const path = ancestors(i), ids = path.map((one) => part.nodes[one][TOKEN]);
         const text = shownAll(part.tgt_pieces, ids).map((label) => (label.kind === "special" ? ` (${label.text})` : label.text)).join("").replaceAll("\u200d", "").replaceAll("\u25cc", "").replaceAll("\u2581", " ");
-        const fate = { winner: "part of the translation", ended: "ended, with a lower score than the translation", kept: "kept", lost: "kept, but none of its continuations was", cut: "cut: the beam was full of better ones" }[states[i]];
+        const fate = { winner: "part of the translation", ended: "ended, with a lower score than the translation", kept: "kept", lost: "kept, but all its continuations were pruned", cut: "pruned: the beam was full of better ones" }[states[i]];
         get("beam-readout").textContent = `\u2068${text.trim()}\u2069:  ${percent(Math.exp(node[LOG_PROB]))} for the last piece,  log-probability ${signed(node[TOTAL])}` + (node[SCORE] === null ? "" : `,  score ${signed(node[SCORE])}`) + `;  ${fate}`;
       };
       drawn.push(make("button", { type: "button", class: `node ${states[i]}`, style: { left: `${at[i][0]}px`, top: `${at[i][1]}px` }, onpointerenter: tell, onfocus: tell, onclick: tell },
@@ -376,7 +376,7 @@ function drawTree() {
   place.style.width = `${left}px`;
   place.style.height = `${30 + ROW * rows}px`;
   get("beam-width").hidden = left <= place.parentElement.clientWidth;
-  get("beam-width").textContent = `The tree has ${columns.length} steps: scroll it sideways to see all.`;
+  get("beam-width").textContent = `The tree has ${columns.length} steps: scroll sideways to see all.`;
 }
 
 function tellSearch() {
@@ -386,7 +386,7 @@ function tellSearch() {
     average: `the log-probability divided by length^${strength}`,
     reward: `the log-probability plus ${strength} for each piece`,
   }[kind];
-  get("search").textContent = `Here the beam holds ${size}; the score is ${how}. Numbers at the nodes are sums of log-probabilities, or scores of those that ended.`;
+  get("search").textContent = `Here the beam size is ${size}; the score is ${how}. Numbers at the nodes are sums of log-probabilities, or scores of hypotheses that ended.`;
 }
 
 // The page -------------------------------------------------------------------------------------
@@ -400,7 +400,7 @@ async function showPart(number) {
   drawPieces(get("target-pieces"), part.tgt_pieces, part.target, facts.languages[1]);
   drawSteps();
   tellSearch();
-  get("beam-readout").textContent = "Point at a node, or tap it.";
+  get("beam-readout").textContent = "Point at or tap a node.";
   drawTree();
   const chosen = part, found = {};
   for (const kind of Object.keys(NAMES)) {

@@ -1,4 +1,4 @@
-"""A page that shows what a model did with a sentence: one file, which needs no other."""
+"""The explain page: one self-contained HTML file about the translation of a sentence."""
 
 import base64
 import hashlib
@@ -10,12 +10,12 @@ from transformer_mt.explain.gather import Facts
 
 
 def page(facts: Facts) -> str:
-    """Write facts of `gather` into a page of HTML.
+    """Write the facts of `gather` as an HTML page.
 
-    No text of the user, the model or its vocabulary can become markup or script: what the page
-    shows without JavaScript is escaped, and the rest is JSON that has no `<`, `>` or `&`, and
-    reaches the page as text alone. Browsers run the page's own script and no other: its hash is in
-    the head.
+    Text of the user, the model or its vocabulary cannot become markup or script: what the page
+    shows without JavaScript is escaped, and the rest is JSON without `<`, `>` and `&` that the
+    script inserts as text only. The content security policy allows the page's own script alone, by
+    its hash.
     """
     data = json.dumps(facts, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     for sign in "<>&":
@@ -32,7 +32,7 @@ def page(facts: Facts) -> str:
         "{{tgt_lang}}": html.escape(facts["languages"][1]),
     }
     written = []
-    for place in _file("page.html").split("{{"):  # in one pass: a text may hold such a name, too
+    for place in _file("page.html").split("{{"):  # in one pass: a text may contain such a name
         name, mark, rest = place.partition("}}")
         written.append(parts["{{" + name + "}}"] + rest if mark else place)
     return "".join(written)

@@ -1,8 +1,7 @@
-"""Folders and files on disk that are there whole or not at all, and notice damage.
+"""Atomic writes of folders and files, with a manifest of hashes that reveals damage.
 
-Model bundles, checkpoints and run files are written through here: a temporary neighbour, every
-file synced, a manifest of sizes and hashes last, one rename. What a folder means is its owner's
-business.
+Model bundles, checkpoints and run files are written here: under a temporary name, every file
+synced, a manifest of sizes and hashes last, then one rename.
 """
 
 import contextlib
@@ -33,15 +32,15 @@ from transformer_mt.storage.untrusted import read_json
 
 MANIFEST = "manifest.json"
 CHECKSUM = "manifest_checksum"
-"""In a manifest: of all else in it. Folders made before there was one have none."""
+"""Key of a manifest: checksum of all else in it. Old folders do not have it."""
 
 
 @contextmanager
 def explain_write_errors(target: Path) -> Iterator[None]:
-    """Turn a failure of the disk into one clear line.
+    """Turn a failed write into one clear line.
 
     Raises:
-        TmtError: Names `target`, the reason and that older files are untouched.
+        TmtError: Names `target` and the reason, and says that older files are untouched.
     """
     try:
         yield
@@ -56,7 +55,7 @@ def explain_write_errors(target: Path) -> Iterator[None]:
 
 @contextmanager
 def os_errors_of_safetensors() -> Iterator[None]:
-    """Give failed writes of safetensors back their error number, which it hides in its text.
+    """Turn failed writes of safetensors into `OSError`; it has the error number in its text alone.
 
     Raises:
         OSError: If the system refused the write.
@@ -76,18 +75,18 @@ def os_errors_of_safetensors() -> Iterator[None]:
 def new_directory(
     target: Path, about: Mapping[str, object], *, hash_name: HashName
 ) -> Iterator[Path]:
-    """Yield an empty temporary folder that takes the place of `target` when the block ends well.
+    """Yield an empty temporary folder that replaces `target` if the block succeeds.
 
-    A reader, or a restart after a crash at any instant, sees the old folder or the new one, whole.
-    `manifest.json` is written last: `about` and, under `files`, the bytes and hash of each file.
+    A reader, or a restart after a crash, sees the old folder or the new one, complete.
+    `manifest.json` is written last: `about` and, under `files`, the size and hash of each file.
 
     Args:
-        target: Folder to make or replace; its parents are made.
-        about: What the folder is; JSON values.
-        hash_name: `sha256` for what is published, the faster `xxh3` for what is only kept.
+        target: Folder to create or replace; its parents are created.
+        about: Contents of the manifest; JSON values.
+        hash_name: `sha256` for what is published, the faster `xxh3` for internal files.
 
     Raises:
-        TmtError: If the disk refuses; `target` is untouched.
+        TmtError: If it cannot be written; `target` is untouched.
     """
     with explain_write_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -105,7 +104,7 @@ def new_directory(
 def finish_directory(
     temporary: Path, target: Path, about: Mapping[str, object], *, hash_name: HashName
 ) -> None:
-    """Write the manifest of a folder beside `target`, and let it take its place."""
+    """Write the manifest of a temporary folder, and replace `target` by it."""
     files = {
         path.name: {"bytes": path.stat().st_size, hash_name: hash_file(path, hash_name)}
         for path in sorted(temporary.iterdir())
@@ -120,7 +119,7 @@ def finish_directory(
 
 
 def put_in_place(temporary: Path, target: Path) -> None:
-    """Let a folder take the place of `target`; what was there before is removed."""
+    """Replace `target` by a folder; the old one is removed."""
     old = target.with_name(f".{target.name}.old")
     if not target.exists():
         temporary.rename(target)
@@ -132,38 +131,36 @@ def put_in_place(temporary: Path, target: Path) -> None:
         with claimed(target):
             target.rename(old)
             temporary.rename(target)
-    _sync(target.parent)  # a machine that stops now must not lose both
+    _sync(target.parent)  # a power failure now must not lose both
     shutil.rmtree(old, ignore_errors=True)
 
 
 def refuse_to_replace_others(target: Path, kind: str) -> None:
-    """Let only a folder of the same kind be replaced: anything else would be lost without a word.
-
-    For folders that a user names; the program replaces its own as it likes.
+    """Make sure that only a folder of the same kind is replaced, for folders that a user names.
 
     Args:
-        target: Folder that is to be made.
-        kind: What it is, as its manifest says under `kind`.
+        target: Folder to be written.
+        kind: Its kind, as in the manifest.
 
     Raises:
-        ConfigError: If something else is there.
+        ConfigError: If something else exists there.
     """
     if target.is_dir():
         entries = list(target.iterdir())
         whole = any(path.name == MANIFEST for path in entries)
         is_alone = not entries or (whole and not any(path.is_dir() for path in entries))
-        # None: empty, or damaged: nobody will miss it.
+        # None: empty or damaged.
         if is_alone and kind_of(target) in (kind, None):
             return
     elif not target.exists():
         return
     raise ConfigError(
-        f"{target}: is there already and is no {kind}; it is left as it is: choose another folder"
+        f"{target}: exists and is not a {kind}; it is left untouched: choose another folder"
     )
 
 
 def kind_of(directory: Path) -> object:
-    """Return what a folder says it is, unchecked; None where nothing can be read."""
+    """Return the kind in the manifest of a folder, unchecked; None if it cannot be read."""
     try:
         return read_json(directory / MANIFEST)["kind"]
     except UNREADABLE_JSON:
@@ -171,20 +168,20 @@ def kind_of(directory: Path) -> object:
 
 
 def replace_file(path: Path, content: str | bytes) -> None:
-    """Write a file, text as UTF-8, so that readers see the old content or the new one.
+    """Write a file atomically, text as UTF-8.
 
     Raises:
-        TmtError: If the disk refuses.
+        TmtError: If it cannot be written.
     """
     with explain_write_errors(path):
         _replace_file(path, content.encode("utf-8") if isinstance(content, str) else content)
 
 
 def replace_json(path: Path, value: object) -> None:
-    """Write JSON that people can read, likewise.
+    """Write indented JSON atomically.
 
     Raises:
-        TmtError: If the disk refuses.
+        TmtError: If it cannot be written.
     """
     replace_file(path, _json(value))
 
@@ -202,11 +199,11 @@ def read_manifest(
 
     Args:
         directory: The folder.
-        kind: What the manifest must say under `kind`.
-        newest_version: Greatest `format_version` that the caller understands.
+        kind: Expected `kind` of the manifest.
+        newest_version: Newest `format_version` that the caller can read.
         needs: Files that the caller is going to read.
-        hashes: May know the hashes of large files.
-        if_newer: Ends the error of a version that is greater.
+        hashes: May cache the hashes of large files.
+        if_newer: End of the error for a newer version.
 
     Returns:
         The manifest.
@@ -246,10 +243,10 @@ def read_manifest(
 
 
 def remove_directory(directory: Path) -> None:
-    """Remove a folder; one that is half removed by a crash has another name already.
+    """Remove a folder, which is renamed first: a crash leaves no half of it under its name.
 
     Raises:
-        TmtError: If the disk refuses.
+        TmtError: If it cannot be removed.
     """
     doomed = temporary_name(directory)
     with explain_write_errors(directory):
@@ -258,14 +255,14 @@ def remove_directory(directory: Path) -> None:
 
 
 def remove_leftovers(directory: Path) -> None:
-    """Undo what a crash left between two steps of a write to folders and files in `directory`.
+    """Clean up what a crash left in `directory` between two steps of a write.
 
-    What another process is at work on stays.
+    What another process is working on stays.
     """
     for old in directory.glob(".*.old"):
         target = directory / old.name[1 : -len(".old")]
         with contextlib.suppress(OSError), held(old) as is_free:
-            if is_free is False:  # a living process is between the two renames
+            if is_free is False:  # a running process is between the two renames
                 continue
             if target.exists():
                 shutil.rmtree(old)
@@ -306,7 +303,7 @@ def _check_file(directory: Path, name: str, facts: object, hashes: FileHashes) -
     if path.name != name or "\0" in name or not isinstance(facts, dict):
         raise ModelError(f"{directory / MANIFEST}: bad entry {name!r}")
     try:
-        if path.exists() and not path.is_file():  # a pipe or a device may never come to its end
+        if path.exists() and not path.is_file():  # reading a pipe or device may never end
             raise ModelError(f"{path}: expected a file; this is something else")
         size = path.stat().st_size
         if size != facts.get("bytes"):
@@ -322,7 +319,7 @@ def _check_file(directory: Path, name: str, facts: object, hashes: FileHashes) -
 
 
 def _exchange(first: Path, second: Path) -> bool:
-    """Swap two folders in one step; False where the system cannot."""
+    """Swap two folders atomically; False where the system cannot."""
     if sys.platform != "linux":
         return False
     at_cwd, exchange = -100, 2
@@ -335,7 +332,7 @@ def _exchange(first: Path, second: Path) -> bool:
 def _sync(path: Path) -> None:
     if os.name == "nt" and path.is_dir():
         return
-    # Windows syncs only what is open for writing.
+    # Windows syncs only files that are open for writing.
     descriptor = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
     try:
         os.fsync(descriptor)

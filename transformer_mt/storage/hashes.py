@@ -1,10 +1,10 @@
-"""Hashes of files, and a memory for those of large ones.
+"""Content hashes of files, with a cache for large files.
 
-Reading tens of gigabytes at each start only to see that nothing changed would take minutes. So the
-hash of a large file is kept beside its size, inode and times; while these stay, so does the hash.
-The time of the last change of an inode cannot be set by programs, so a file that was replaced or
-written to is read again. What this cannot see is a disk that loses bits: remove the file of the
-memory, and everything is read again.
+Reading tens of gigabytes at each start, only to see that nothing changed, would take minutes. So
+the hash of a large file is cached with its size, inode and times, and is valid while these stay.
+Programs cannot set the time at which an inode changed (ctime), so a file that was replaced or
+written to is read again. The cache does not notice a disk that loses bits: delete its file to have
+everything read again.
 """
 
 import contextlib
@@ -24,12 +24,12 @@ _HASHES: dict[str, Callable[[], Any]] = {"sha256": hashlib.sha256, "xxh3": xxhas
 
 _LARGE_BYTES = 1 << 26
 _SETTLED_SECONDS = 3.0
-"""Times of files are as coarse as 2 seconds: a younger file may change again within its time."""
-_NUM_REMEMBERED = 1000
+"""File times may have a resolution of 2 seconds: a younger file may change without a new time."""
+_CACHE_SIZE = 1000
 
 
 def hash_file(path: Path, hash_name: HashName) -> str:
-    """Hash the content of a file; hexadecimal."""
+    """Return the hash of the content of a file, in hexadecimal."""
     digest = _HASHES[hash_name]()
     with path.open("rb") as stream:
         while chunk := stream.read(1 << 22):
@@ -39,17 +39,16 @@ def hash_file(path: Path, hash_name: HashName) -> str:
 
 @dataclass(frozen=True)
 class FileHashes:
-    """`hash_file`, which knows the hashes of large files that did not change.
+    """`hash_file` with a cache for large files that did not change.
 
     Attributes:
-        path: Where they are kept; None remembers nothing. A folder that cannot be written to is
-            no error.
+        path: File of the cache; None: no cache. If it cannot be written, that is not an error.
     """
 
     path: Path | None = None
 
     def __call__(self, path: Path, hash_name: HashName) -> str:
-        """Hash the content of a file; hexadecimal."""
+        """Return the hash of the content of a file, in hexadecimal."""
         now = time.time()
         before = path.stat()
         if self.path is None or before.st_size < _LARGE_BYTES:
@@ -73,7 +72,7 @@ class FileHashes:
 
     def _add(self, name: str, digest: str) -> None:
         assert self.path is not None
-        known = list((self._read() | {name: digest}).items())[-_NUM_REMEMBERED:]
+        known = list((self._read() | {name: digest}).items())[-_CACHE_SIZE:]
         temporary = self.path.with_name(f".{self.path.name}.tmp-{os.getpid()}")
         with contextlib.suppress(OSError):
             temporary.write_text(json.dumps(dict(known), indent=1) + "\n", encoding="utf-8")
@@ -81,7 +80,7 @@ class FileHashes:
 
 
 NO_HASHES = FileHashes()
-"""Remembers nothing."""
+"""Without a cache."""
 
 
 def _state(stat: os.stat_result) -> str:

@@ -1,7 +1,7 @@
-"""What one process makes under a temporary name, and what dead processes left under such names.
+"""File locks; temporary files and folders, and the removal of those that dead processes left.
 
-A name is `.TARGET.tmp-RANDOM`, beside the target. Who makes the folder or file locks it; the system
-frees the lock when the process ends, however it ends, so that anybody can tell what is left over.
+A temporary name is `.TARGET.tmp-RANDOM`, beside the target. The process that makes it locks it; the
+system releases the lock when the process ends, for whatever reason, which shows what is left over.
 """
 
 import contextlib
@@ -17,16 +17,16 @@ from pathlib import Path
 from typing import BinaryIO
 
 _ABANDONED_AFTER_SECONDS = 7 * 24 * 3600
-"""Where the system knows no locks."""
+"""For systems without locks."""
 
 logger = logging.getLogger(__name__)
 
 
 @contextmanager
 def claimed(directory: Path) -> Iterator[None]:
-    """Make a folder, or take one over, for this process alone; wait while another one has it.
+    """Create or take over a folder, locked for this process; wait while another process has it.
 
-    The system frees it when the process ends, however it ends.
+    The system releases the lock when the process ends, for whatever reason.
     """
     directory.parent.mkdir(parents=True, exist_ok=True)
     while True:
@@ -34,13 +34,13 @@ def claimed(directory: Path) -> Iterator[None]:
             directory.mkdir()
         try:
             descriptor = _open(directory)
-        except FileNotFoundError:  # who saw it before it was locked may have removed it
+        except FileNotFoundError:  # removed by a process that saw it before it was locked
             continue
         try:
             if lock(descriptor) is False:
-                logger.info("%s: another process is at work on it; waiting", directory)
+                logger.info("%s: in use by another process; waiting", directory)
                 lock(descriptor, wait=True)
-            # The other one may have moved or removed what it had made.
+            # The other process may have moved or removed it.
             if _is_still(directory, descriptor):
                 yield
                 return
@@ -50,10 +50,10 @@ def claimed(directory: Path) -> Iterator[None]:
 
 @contextmanager
 def claimed_file(path: Path) -> Iterator[BinaryIO]:
-    """Open a new file for this process alone."""
+    """Open a new file, locked for this process."""
     while True:
         with path.open("wb") as file:
-            # Who saw it before it was locked may have taken it for a leftover.
+            # A process that saw it before it was locked may have removed it as a leftover.
             lock(file.fileno(), wait=True)
             if _is_still(path, file.fileno()):
                 yield file
@@ -65,11 +65,11 @@ def lock(descriptor: int | None, *, wait: bool = False) -> bool | None:
 
     Args:
         descriptor: Of the file; None where the system cannot open folders.
-        wait: Until another process frees it.
+        wait: Whether to wait until another process releases it.
 
     Returns:
-        False while another process has it; None where the system, or the file system, knows no
-        locks: there, nobody is kept out.
+        False while another process has it; None where the system, or the file system, has no locks:
+        nothing keeps other processes out there.
     """
     try:
         import fcntl
@@ -84,26 +84,26 @@ def lock(descriptor: int | None, *, wait: bool = False) -> bool | None:
 
 
 def temporary_name(target: Path) -> Path:
-    """Return where what is to take the place of a folder or file can be made."""
+    """Return a new temporary name for what is to replace a folder or file."""
     return target.with_name(f".{target.name}.tmp-{secrets.token_hex(4)}")
 
 
 def remove_temporaries(directory: Path, name: str | None = None) -> None:
-    """Remove what dead processes left in a folder.
+    """Remove temporary files and folders that dead processes left in a folder.
 
     Args:
         directory: The folder.
-        name: Of the one target whose temporary neighbours are removed; None: of all.
+        name: Target whose temporary names are meant; None: all.
     """
     own = "*" if name is None else glob.escape(name)
     for path in directory.glob(f".{own}.tmp-*"):
-        with contextlib.suppress(OSError):  # another process may remove it, too
+        with contextlib.suppress(OSError):  # another process may remove it at the same time
             _remove_if_abandoned(path)
 
 
 @contextmanager
 def held(path: Path) -> Iterator[bool | None]:
-    """Hold a folder or file within the block, unless another process does; yield what `lock` says.
+    """Lock a folder or file for the block, unless another process has it; yield `lock`'s result.
 
     Raises:
         OSError: If it cannot be opened.
@@ -120,7 +120,7 @@ def _remove_if_abandoned(path: Path) -> None:
         if is_free is None:
             is_free = time.time() - path.stat().st_mtime > _ABANDONED_AFTER_SECONDS
         if is_free:
-            # Still locked: who has just made it waits, and makes it anew.
+            # Still locked: a process that has just created it waits, and creates it again.
             if path.is_dir():
                 shutil.rmtree(path)
             else:
@@ -128,10 +128,10 @@ def _remove_if_abandoned(path: Path) -> None:
 
 
 def _open(path: Path) -> int | None:
-    """Open a folder or file to lock it; None where the system cannot open folders."""
+    """Open a folder or file for locking; None where the system cannot open folders."""
     if os.name == "nt":
         return None
-    return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)  # no pipe is waited for
+    return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)  # does not wait for a pipe
 
 
 def _close(descriptor: int | None) -> None:
@@ -140,7 +140,7 @@ def _close(descriptor: int | None) -> None:
 
 
 def _is_still(path: Path, descriptor: int | None) -> bool:
-    """Return whether an open folder or file still has its name."""
+    """Return whether an open folder or file is still the one at its path."""
     if descriptor is None:
         return True
     try:

@@ -1,6 +1,6 @@
-"""Files in folders that somebody else may have made: opened only if they are what they should be.
+"""Safe opening of files in untrusted folders: only regular files, of limited size.
 
-A pipe or a device may never come to its end, a link may lead to a file that is none of ours.
+Reading a pipe or a device may never end; a link may lead to a file outside the folder.
 """
 
 import errno
@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO
 
 MAX_SMALL_BYTES = 1 << 26
-"""Far more than any file of ours that is read whole."""
+"""Limit for files that are read as a whole; ours are far smaller."""
 
 
 def open_file(path: Path) -> BinaryIO:
     """Open a file for reading.
 
     Raises:
-        OSError: If it cannot be, or is something else.
+        OSError: If it cannot be opened, or is not a regular file.
     """
     if not stat.S_ISREG(path.stat().st_mode):
         raise OSError(errno.EINVAL, "expected a file; this is something else", str(path))
@@ -26,12 +26,12 @@ def open_file(path: Path) -> BinaryIO:
 
 
 def open_in_place(path: Path, mode: str) -> IO[Any]:
-    """Open a file, new or not, to change it where it is; links are not followed.
+    """Open a file, new or existing, to change it in place; links are not followed.
 
     Raises:
-        OSError: If it cannot be.
+        OSError: If it cannot be opened.
     """
-    # Without O_NONBLOCK a pipe would be waited for; for a file it means nothing.
+    # Without O_NONBLOCK this would wait for the other end of a pipe; it has no effect on files.
     flags = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     return open(path, mode, opener=lambda name, needed: os.open(name, needed | flags, 0o666))
 
@@ -41,7 +41,7 @@ def read_small(path: Path) -> str:
 
     Raises:
         OSError: As `open_file`.
-        ValueError: If it is no UTF-8, or far too large.
+        ValueError: If it is not UTF-8, or larger than `MAX_SMALL_BYTES`.
     """
     with open_file(path) as file:
         content = file.read(MAX_SMALL_BYTES + 1)
@@ -55,9 +55,9 @@ def read_json(path: Path) -> Any:
 
     Raises:
         OSError: As `open_file`.
-        ValueError: If it is no JSON, or far too large.
+        ValueError: If it is not JSON, or larger than `MAX_SMALL_BYTES`.
     """
     try:
         return json.loads(read_small(path))
     except RecursionError as error:
-        raise ValueError("too deep") from error
+        raise ValueError("nested too deeply") from error

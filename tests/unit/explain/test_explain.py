@@ -147,7 +147,7 @@ def test_the_page_asks_nothing_of_the_network(bundle):
     assert "default-src 'none'" in written
 
 
-def test_no_script_but_the_page_s_own_is_allowed_to_run(bundle):
+def test_the_policy_allows_only_the_script_of_the_page(bundle):
     written = page(facts_of(bundle, "The dog runs."))
     script = written.rpartition("<script>")[2].partition("</script>")[0]
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -167,7 +167,7 @@ def test_sections_of_the_paper_are_linked_to_their_places():
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
-def test_the_script_draws_all_facts_and_whatever_is_pointed_at(bundle):
+def test_the_script_draws_all_facts_and_reacts_to_the_pointer(bundle):
     all_facts = [facts_of(bundle, text, beam_size=2) for text in (HOSTILE, "e\u0301 👩‍👩‍👧 مرحبا")]
     for kind, missing in (("convolutional", {"encoder", "decoder"}), ("recurrent", KINDS)):
         facts = facts_of(bundle, "The dog runs.")
@@ -200,7 +200,7 @@ def test_the_script_draws_all_facts_and_whatever_is_pointed_at(bundle):
         assert drawn["source-pieces"]["inside"]["small"] == len(part["source"])
         assert drawn["steps"]["inside"]["li"] == len(part["target"])
         assert drawn["tree"]["inside"]["button"] == len(part["nodes"])
-        assert "Point at a node" in drawn["beam-readout"]["text"]
+        assert "Point at or tap a node" in drawn["beam-readout"]["text"]
         assert drawn["attention"]["hidden"] == (not attention)
         assert drawn["no-attention"]["hidden"] == bool(attention)
         assert drawn["masks"]["hidden"] == (not part["encoder"])
@@ -217,7 +217,7 @@ def test_the_script_draws_all_facts_and_whatever_is_pointed_at(bundle):
             assert drawn["heads"]["inside"]["canvas"] == layers * (heads + 1)
             assert f"layer {layers}, " in drawn["chosen-head"]["text"]  # the last one
             assert drawn["lines"]["inside"]["button"] == rows + columns
-            assert "looked at by" in drawn["readouts"][0]
+            assert "attended to by" in drawn["readouts"][0]
         assert "log-probability" in drawn["readouts"][1]
 
 
@@ -245,9 +245,9 @@ def test_a_long_line_has_parts_and_a_page_of_bounded_size(bundle):
     assert len(page(facts)) < 5_000_000
 
 
-def test_more_pieces_than_a_page_can_show_are_refused(bundle, monkeypatch):
+def test_a_source_of_too_many_pieces_is_refused(bundle, monkeypatch):
     monkeypatch.setattr(gathering, "MAX_PIECES", 20)
-    with pytest.raises(DataError, match=r"the text has \d+ pieces; a page can show 20"):
+    with pytest.raises(DataError, match=r"the text has \d+ pieces; the page shows at most 20"):
         facts_of(bundle, "the red dog sees a cat. " * 9)
 
 

@@ -241,7 +241,7 @@ def test_only_a_folder_of_the_same_kind_is_replaced(tmp_path, what):
         if what == "run":
             (target / "manifest.json").write_text('{"kind": "letter"}', encoding="utf-8")
             (target / "checkpoints").mkdir()
-    with pytest.raises(ConfigError, match="is there already and is no letter"):
+    with pytest.raises(ConfigError, match="exists and is not a letter"):
         refuse_to_replace_others(target, "letter")
     assert kept.read_text(encoding="utf-8") == "mine"
 
