@@ -27,7 +27,6 @@ from transformer_mt.cli.options import (
 )
 from transformer_mt.cli.output_files import check_output, progress_bar, results_to
 from transformer_mt.cli.scoring_options import (
-    SCORE_NAMES,
     ByLength,
     LengthEdges,
     LengthFigure,
@@ -37,7 +36,7 @@ from transformer_mt.cli.scoring_options import (
     length_records,
     length_table,
 )
-from transformer_mt.config.training import MetricName
+from transformer_mt.config.training import METRIC_LABELS, MetricName
 from transformer_mt.errors import ConfigError
 from transformer_mt.translation.load import make_translator
 
@@ -144,7 +143,7 @@ def evaluate(
     The default metrics are BLEU and chrF. Each score is printed with its sacreBLEU signature.
     """
     chosen = {"bleu": bleu, "chrf": chrf, "ter": ter}
-    metrics: list[MetricName] = [name for name in SCORE_NAMES if chosen[name]] or ["bleu", "chrf"]
+    metrics: list[MetricName] = [name for name in METRIC_LABELS if chosen[name]] or ["bleu", "chrf"]
     if hyp is not None:
         _check_files("--hyp", ref, set(given_options(ctx)) - WITH_HYPOTHESES)
         _score_files(hyp, ref, metrics, tgt_lang, confidence=confidence, as_json=as_json)
@@ -318,7 +317,7 @@ def _print(
     for score in scores:
         half = "" if score.half_width is None else f" ± {score.half_width:.2f}"
         value = f"{score.value:.2f}{half}"
-        typer.echo(f"{name}: {SCORE_NAMES[score.name]} = {value} ({score.signature})")
+        typer.echo(f"{name}: {METRIC_LABELS[score.name]} = {value} ({score.signature})")
     if buckets is not None:
         for line in length_table(buckets, [score.name for score in scores]):
             typer.echo(line)

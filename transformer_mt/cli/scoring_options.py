@@ -10,7 +10,7 @@ import typer
 
 from transformer_mt.cli.options import read_numbers
 from transformer_mt.config.language_codes import WITHOUT_SPACES, doubt_about, plain_code
-from transformer_mt.config.training import MetricName
+from transformer_mt.config.training import METRIC_LABELS, MetricName
 from transformer_mt.errors import ConfigError
 from transformer_mt.log import counted
 
@@ -18,10 +18,6 @@ if TYPE_CHECKING:
     from transformer_mt.metrics.by_length import Bucket
 
 logger = logging.getLogger(__name__)
-
-
-SCORE_NAMES: Mapping[MetricName, str] = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER"}
-"""Usual spelling of metrics."""
 
 
 ByLength: TypeAlias = Annotated[
@@ -81,7 +77,7 @@ def length_table(buckets: "Sequence[Bucket]", metrics: Sequence[MetricName]) -> 
     """Yield the lines of a table; buckets of few sentences are named as such."""
     from transformer_mt.metrics.by_length import FEW_SENTENCES
 
-    columns = "".join(f"{SCORE_NAMES[metric]:>8}" for metric in metrics)
+    columns = "".join(f"{METRIC_LABELS[metric]:>8}" for metric in metrics)
     yield f"{'source tokens':>14}{'sentences':>11}{columns}"
     for bucket in buckets:
         values = "".join(f"{score.value:>8.2f}" for score in bucket.scores)
@@ -101,7 +97,7 @@ def compared_lengths(buckets: "Mapping[str, Sequence[Bucket]]") -> list[list[str
     for name, own in buckets.items():
         values = [{score.name: f"{score.value:.2f}" for score in bucket.scores} for bucket in own]
         table += [
-            [name, SCORE_NAMES[metric], *(value.get(metric, "-") for value in values)]
+            [name, METRIC_LABELS[metric], *(value.get(metric, "-") for value in values)]
             for metric in dict.fromkeys(score.name for bucket in own for score in bucket.scores)
         ]
     return table
@@ -115,7 +111,7 @@ def draw_lengths(
         return
     from transformer_mt.metrics.by_length import draw_by_length
 
-    draw_by_length(buckets, figure, names={metric: SCORE_NAMES[metric] for metric in metrics})
+    draw_by_length(buckets, figure, names={metric: METRIC_LABELS[metric] for metric in metrics})
     logger.info("figure: %s", figure)
 
 

@@ -1,6 +1,6 @@
 """Settings of training: optimizer, learning-rate schedule, limits, validation, checkpoints."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
@@ -130,6 +130,8 @@ class BatchWarmupSettings(Settings):
 
 
 MetricName = Literal["bleu", "chrf", "ter"]
+METRIC_LABELS: Mapping[MetricName, str] = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER"}
+"""How metrics are written."""
 
 
 class ValidationSettings(Settings):
@@ -144,7 +146,7 @@ class ValidationSettings(Settings):
     """Metrics of the translated validation set; empty: only the loss is computed."""
     beam_size: PositiveInt | None = None
     """Beam width for these translations. Default: `decoding.beam_size`."""
-    select_by: Literal["loss", "bleu", "chrf", "ter"] = "bleu"
+    select_by: Literal["loss"] | MetricName = "bleu"
     """Metric that selects the best checkpoint, and that `patience` refers to."""
     patience: PositiveInt | None = None
     """Early stopping: stop after N validations without improvement. Default: off."""

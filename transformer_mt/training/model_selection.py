@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from transformer_mt.bundle import bundle_scores, save_bundle, weights_of
 from transformer_mt.config.schema import Config
+from transformer_mt.config.training import METRIC_LABELS
 from transformer_mt.errors import UNREADABLE_JSON, DivergedError, ModelError, brief
 from transformer_mt.storage.folders import replace_json
 from transformer_mt.storage.untrusted import read_json
@@ -93,10 +94,7 @@ def describe_scores(scores: Mapping[str, float]) -> str:
         "loss_nats": "loss {:.4f}",
         "nll_nats": "nll {:.4f} nats",
         "perplexity": "perplexity {:.3f}",
-        "bleu": "BLEU {:.2f}",
-        "chrf": "chrF {:.2f}",
-        "ter": "TER {:.2f}",
-    }
+    } | {name: f"{label} {{:.2f}}" for name, label in METRIC_LABELS.items()}
     return ", ".join(text.format(scores[name]) for name, text in words.items() if name in scores)
 
 

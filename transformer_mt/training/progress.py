@@ -2,12 +2,11 @@
 
 import math
 
-from transformer_mt.config.training import TrainingSettings
+from transformer_mt.config.training import METRIC_LABELS, TrainingSettings
 from transformer_mt.data.mixture import Mixture
 from transformer_mt.log import counted
 from transformer_mt.training.state import TrainState
 
-NAMES = {"loss": "loss", "bleu": "BLEU", "chrf": "chrF", "ter": "TER"}
 _WARM_UP_SECONDS = 30.0
 _SHOWN_AS_ZERO = 0.005
 
@@ -74,7 +73,8 @@ class Progress:
                 return f"{name} {getattr(self._settings, name):g} is reached"
         patience = self._validation.patience
         if patience is not None and self._validations_without_gain() >= patience:
-            name = NAMES[self._validation.select_by]
+            select_by = self._validation.select_by
+            name = "loss" if select_by == "loss" else METRIC_LABELS[select_by]
             return f"early stopping: no better {name} in {counted(patience, 'validation')}"
         return None
 

@@ -13,6 +13,7 @@ from transformer_mt.config.schema import Config
 from transformer_mt.data.batches import eval_batches
 from transformer_mt.errors import DivergedError, ModelError
 from transformer_mt.evaluation import translate_and_score, validation_loss
+from transformer_mt.metrics.scores import METRICS
 from transformer_mt.models.seq2seq import Seq2Seq
 from transformer_mt.training.distributed import World
 from transformer_mt.training.prepare_data import Data
@@ -24,7 +25,9 @@ from transformer_mt.translation.translator import Translator
 # The selection score of a model whose score is not finite: below all others, and valid in JSON.
 WORST = -sys.float_info.max
 
-HIGHER_IS_BETTER = {"loss_nats": False, "bleu": True, "chrf": True, "ter": False}
+HIGHER_IS_BETTER = {"loss_nats": False} | {
+    name: kind.higher_is_better for name, kind in METRICS.items()
+}
 
 
 @dataclass(frozen=True)
