@@ -192,26 +192,18 @@ assert os.waitpid(child, 0)[1] == 0
         ),
     ],
 )
-def test_mistakes_are_errors_of_one_line(model, call, error, words) -> None:
-    with pytest.raises(error, match=words) as caught:
+def test_mistakes_are_named(model, call, error, words) -> None:
+    with pytest.raises(error, match=words):
         call(model)
-    assert (
-        "\n"
-        not in str(caught.value)
-        .removeprefix("2 mistakes in the settings:\n")
-        .partition("\nconfig")[0]
-    )
 
 
-def test_a_run_is_trained_resumed_and_loaded(run_config, tmp_path, monkeypatch) -> None:
-    config = run_config("a", training__max_steps=4)
-    result = tmt.train(config)
+def test_a_run_is_trained_once_and_loaded(run_config, tmp_path) -> None:
+    values = run_config("a").model_dump()  # as a program would hold it
+    result = tmt.train(values, {"training.max_steps": 4}, training={"log_every_steps": 1})
     assert (result.step, Path(result.run_dir)) == (4, tmp_path / "a" / "runs" / "tiny")
     assert "loss_nats" in result.scores
+    assert tmt.train(run_config("a", training__max_steps=4)) == result  # finished before
     assert tmt.load(result.run_dir).translate(["1 2"])
-    values = config.model_dump()  # as a program would hold it
-    more = tmt.train(values, {"training.max_steps": 6}, training={"log_every_steps": 1})
-    assert more.step == 6
     checkpoint = next(Path(result.run_dir).glob("checkpoints/*"))
     with pytest.raises(tmt.ModelError, match="a checkpoint, for resuming training"):
         tmt.load(checkpoint)
