@@ -43,9 +43,9 @@ def has_onednn() -> bool:
 
 def has_vnni() -> bool:
     """Return whether an x86 processor adds products of 8-bit integers in 32 bits."""
-    # Which instructions FBGEMM was told to use; E1 is VNNI.
-    told = os.environ.get("FBGEMM_ENABLE_INSTRUCTIONS", "").upper()
-    if told in ("AVX2", "AVX512", "AVX512_256"):
+    # The greatest set of instructions that FBGEMM may use; of these names, none has VNNI.
+    allowed = os.environ.get("FBGEMM_ENABLE_INSTRUCTIONS", "").upper()
+    if allowed in ("AVX2", "AVX512", "AVX512_256"):
         return False
     return bool(torch.cpu._is_vnni_supported()) and _may_use("AVX512_CORE_VNNI")
 
