@@ -137,7 +137,7 @@ def newest_checkpoint(checkpoints_dir: Path) -> Checkpoint | None:
     if directories:
         raise ModelError(
             f"{checkpoints_dir}: all {len(directories)} checkpoints are damaged: "
-            "start anew with --fresh, or choose another name"
+            "start over with --fresh, or choose another name"
         )
     return None
 

@@ -26,7 +26,7 @@ def check_space(
     """Make sure that checkpoints and bundles of a run fit on the disk.
 
     Raises:
-        TmtError: If they do not; says how much is missing.
+        TmtError: If they do not; names the missing megabytes.
     """
     weights, checkpoint = bundle_bytes(model), checkpoint_bytes(model, optimizer)
     # The newest is written before the oldest is deleted.

@@ -159,7 +159,7 @@ class World:
         return nullcontext()
 
     def roll_call(self) -> str:
-        """Find out which ranks do not answer any more, and say so in a line.
+        """Find out which ranks do not answer any more; return a line that names them.
 
         A rank that was not connected to the lost one learns of it only when its own neighbours end,
         and so may miss their roll call; the last one to end knows all.

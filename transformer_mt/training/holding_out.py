@@ -46,6 +46,6 @@ def _check_unchanged(splits: dict[str, int], held_out: HeldOut, run: RunDirector
             setting = "data.valid" if name == "valid" else f"data.test.{name}"
             raise ConfigError(
                 f"{setting}: the run {run.root} holds out {kept:,} pairs for it, not {number:,}, "
-                "and has been trained on the others: set it back, name a file, or start anew with "
+                "and has been trained on the others: set it back, name a file, or start over with "
                 "--fresh"
             )

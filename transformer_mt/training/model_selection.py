@@ -155,12 +155,12 @@ class BestModel:
         return None
 
     def finished(self, step: int, reason: str) -> RunResult | None:
-        """Return the result, and say so, if an earlier session ended the run at this step."""
+        """Return and log the result, if an earlier session ended the run at this step."""
         result = self.result(step)
         if result is not None:
             logger.info(
                 "%s: this run is finished: %s. To resume it, raise a limit (training.max_steps, "
-                "..); to start anew, give --fresh or another name",
+                "..); to start over, give --fresh or another name",
                 self._run.root,
                 reason,
             )

@@ -284,7 +284,7 @@ def _check_unchanged(run: RunDirectory, facts: dict[str, Any]) -> None:
         if found != expected:
             raise DataError(
                 f"{place}: not the {what} that the run {run.root} was started with: "
-                "bring it back, choose another name, or start anew with --fresh"
+                "restore it, choose another name, or start over with --fresh"
             )
 
 

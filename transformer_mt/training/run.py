@@ -51,7 +51,7 @@ def open_session(config: Config, *, fresh: bool) -> Iterator[Session]:
 
     Args:
         config: All settings.
-        fresh: Put an older run of this name aside instead of resuming it.
+        fresh: Rename an older run of this name instead of resuming it.
 
     Raises:
         ConfigError: If settings do not fit this machine or the run to resume.

@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 _CPU_INFO = Path("/proc/cpuinfo")
 
 # Settings that do not change what a step computes: a run may be resumed with others. All else must
-# be as it was, or the run would be neither the old one nor the new one.
+# be as it was, or the run would be a mixture of two.
 CHANGEABLE = (
     "data.corpus_dir",
     "data.num_workers",
@@ -104,7 +104,7 @@ class RunDirectory:
 
         Args:
             config: Settings of the run; they become `config.yaml`.
-            fresh: Put an older run of this name aside and start anew.
+            fresh: Rename an older run of this name and start a new one.
 
         Raises:
             ConfigError: If a resumed run has settings that may not change; lists them. If it is
@@ -115,7 +115,7 @@ class RunDirectory:
             self.root.mkdir(parents=True, exist_ok=True)
             self._take_lock()
         if fresh and self.config_path.exists():
-            self._put_aside()
+            self._rename_old()
         for folder in (self.root, self.checkpoints_dir, self.samples_dir):
             remove_leftovers(folder)
         if list_checkpoints(self.checkpoints_dir):
@@ -123,7 +123,7 @@ class RunDirectory:
         elif self.result_path.exists():  # its best model would be taken for the new one
             raise ConfigError(
                 f"{self.root}: this run is finished, and has no checkpoints to resume from: choose "
-                "another name, or start anew with --fresh"
+                "another name, or start over with --fresh"
             )
         replace_file(self.config_path, dump_config(config))
 
@@ -195,7 +195,7 @@ class RunDirectory:
         file.flush()
         self._lock = file
 
-    def _put_aside(self) -> None:
+    def _rename_old(self) -> None:
         number = 1
         while (aside := self.root.with_name(f"{self.root.name}.old-{number}")).exists():
             number += 1
@@ -218,7 +218,7 @@ class RunDirectory:
             raise ConfigError(
                 f"{self.root}: the run was started with other settings:\n"
                 + "".join(f"  {line}\n" for line in differences)
-                + "set them back to resume, choose another name, or start anew with --fresh"
+                + "set them back to resume, choose another name, or start over with --fresh"
             )
 
 

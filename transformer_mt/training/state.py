@@ -122,7 +122,7 @@ class Stopwatch:
         return time.monotonic() - self._started_at
 
     def restart(self) -> float:
-        """Return the seconds so far and begin anew."""
+        """Return the seconds so far and restart from 0."""
         seconds = self.seconds()
         self._started_at += seconds
         return seconds

@@ -44,7 +44,7 @@ def train(config: Config, *, fresh: bool = False) -> RunResult:
 
     Args:
         config: All settings.
-        fresh: Put an older run of this name aside instead of resuming it.
+        fresh: Rename an older run of this name instead of resuming it.
 
     Returns:
         Where the model is, and its scores.

@@ -62,7 +62,7 @@ class UpdateStats:
         return round(self._sums[_UNUSABLE_IN_A_ROW].item())
 
     def reset(self) -> None:
-        """Begin to count anew, but for unusable updates in a row."""
+        """Set all to zero but the unusable updates in a row."""
         self._sums[:_UNUSABLE_IN_A_ROW] = 0
 
     def total(self) -> list[float]:
