@@ -128,30 +128,23 @@ def test_every_command_of_the_list_is_there() -> None:
 
 
 @pytest.mark.parametrize("line", LINES, ids=lambda line: " ".join(["tmt", *line]))
-def test_help_ends_with_examples_of_the_command(line: list[str]) -> None:
-    result = CliRunner().invoke(app, [*line, "--help"], env={"NO_COLOR": "1"})
-    assert result.exit_code == 0
-    _, _, examples = result.stdout.partition("Examples:\n")
-    lines = [text.strip() for text in examples.strip().splitlines()]
-    assert sum(" ".join(["tmt", *line]) in text for text in lines) >= 1, result.stdout
-    assert "\x1b" not in result.stdout
-
-
-@pytest.mark.parametrize("line", LINES, ids=lambda line: " ".join(["tmt", *line]))
-def test_help_names_values_of_options_in_words_and_not_by_types_of_python(line: list[str]) -> None:
-    result = CliRunner().invoke(app, [*line, "--help"], env={"NO_COLOR": "1"})
-    assert not re.search(r"^ +-.* <(str|path|int|float|list)\b", result.stdout, re.MULTILINE)
+def test_help_has_examples_and_words_for_values(line: list[str]) -> None:
+    long, short = (
+        CliRunner().invoke(app, [*line, option], env={"NO_COLOR": "1"})
+        for option in ("--help", "-h")
+    )
+    assert long.exit_code == 0
+    assert long.stdout == short.stdout
+    _, _, examples = long.stdout.partition("Examples:\n")
+    assert " ".join(["tmt", *line]) in examples
+    assert "\x1b" not in long.stdout
+    types = r"^ +-.* <(str|path|int|float|list)\b"  # as Python calls them
+    assert not re.search(types, long.stdout, re.MULTILINE)
 
 
 def test_no_summary_of_a_command_is_cut_off() -> None:
     help_text = run("--help", COLUMNS="80")[1]
     assert "..." not in help_text.partition("Commands:")[2]
-
-
-@pytest.mark.parametrize("line", LINES, ids=lambda line: " ".join(["tmt", *line]))
-def test_dash_h_is_help(line: list[str]) -> None:
-    long, short = (CliRunner().invoke(app, [*line, option]) for option in ("--help", "-h"))
-    assert long.stdout == short.stdout
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -170,42 +163,41 @@ def test_commands_and_options_are_completed() -> None:
 
 # --- errors ---------------------------------------------------------------------------------------
 
-ERRORS: dict[str, Exception] = {
-    "config": ConfigError("base.yaml:3:11: seed: expected an integer, got 'x'"),
-    "data": DataError("train.de:7: byte 3 is not UTF-8"),
-    "model": ModelError("model.safetensors: damaged"),
-    "diverged": DivergedError("the loss is not finite since step 100"),
-    "interrupted": InterruptedRun("stopped by SIGTERM; repeat the command to resume"),
-    "general": TmtError("something to mend"),
-    "several": ConfigError("2 mistakes:\na: b\nc: d"),
-    "full": OSError(errno.ENOSPC, "No space left on device", "runs/x/model.safetensors"),
-    "forbidden": PermissionError(errno.EACCES, "Permission denied", "runs"),
-    "other": OSError(errno.EROFS, "Read-only file system", "runs"),
-    "pipe": BrokenPipeError(errno.EPIPE, "Broken pipe"),
-    "bug": RuntimeError("shapes (3, 4) and (5,)\ndo not fit"),
-    "memory": type("OutOfMemoryError", (RuntimeError,), {})("CUDA out of memory. Tried .."),
-    "memory of the CPU": RuntimeError("[..] DefaultCPUAllocator: can't allocate memory: you .."),
-    "escape": DataError("train.de:7: \x1b[31m"),
-}
-MESSAGES = {
-    "config": (2, "base.yaml:3:11: seed: expected an integer, got 'x'"),
-    "data": (3, "train.de:7: byte 3 is not UTF-8"),
-    "model": (4, "model.safetensors: damaged"),
-    "diverged": (5, "the loss is not finite since step 100"),
-    "interrupted": (75, "stopped by SIGTERM; repeat the command to resume"),
-    "general": (1, "something to mend"),
-    "several": (2, "2 mistakes:\na: b\nc: d"),
-    "full": (1, "no space left on the device: runs/x/model.safetensors"),
-    "forbidden": (1, "permission denied: runs"),
-    "other": (1, "the file system is read-only: runs"),
+ERRORS: dict[str, tuple[Exception, int, str]] = {
+    "config": (ConfigError("base.yaml:3:11: seed: x"), 2, "base.yaml:3:11: seed: x"),
+    "data": (DataError("train.de:7: not UTF-8"), 3, "train.de:7: not UTF-8"),
+    "model": (ModelError("model.safetensors: damaged"), 4, "model.safetensors: damaged"),
+    "diverged": (DivergedError("the loss is not finite"), 5, "the loss is not finite"),
+    "interrupted": (InterruptedRun("stopped by SIGTERM"), 75, "stopped by SIGTERM"),
+    "general": (TmtError("something else"), 1, "something else"),
+    "several": (ConfigError("2 mistakes:\na: b\nc: d"), 2, "2 mistakes:\na: b\nc: d"),
+    "full": (
+        OSError(errno.ENOSPC, "No space left on device", "runs/x/model.safetensors"),
+        1,
+        "no space left on the device: runs/x/model.safetensors",
+    ),
+    "forbidden": (
+        PermissionError(errno.EACCES, "Permission denied", "runs"),
+        1,
+        "permission denied: runs",
+    ),
     "bug": (
+        RuntimeError("shapes (3, 4) and (5,)\ndo not fit"),
         1,
         "Internal error (RuntimeError: shapes (3, 4) and (5,)). This is a bug: rerun with "
         "`tmt --debug ..` and report the traceback.",
     ),
-    "memory": (1, "the device is out of memory: lower training.micro_batch_tokens or the beam"),
-    "memory of the CPU": (1, "there is not enough memory: take a smaller model, batch or beam"),
-    "escape": (3, r"train.de:7: \x1b[31m"),
+    "memory": (
+        type("OutOfMemoryError", (RuntimeError,), {})("CUDA out of memory. Tried .."),
+        1,
+        "the device is out of memory: lower training.micro_batch_tokens or the beam",
+    ),
+    "memory of the CPU": (
+        RuntimeError("[..] DefaultCPUAllocator: can't allocate memory: you .."),
+        1,
+        "there is not enough memory: take a smaller model, batch or beam",
+    ),
+    "escape": (DataError("train.de:7: \x1b[31m"), 3, r"train.de:7: \x1b[31m"),
 }
 
 
@@ -217,27 +209,27 @@ def failing_app() -> typer.Typer:
     def fail(kind: str) -> None:
         if kind == "interrupt":
             raise KeyboardInterrupt
-        raise ERRORS[kind]
+        if kind == "pipe":
+            raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+        raise ERRORS[kind][0]
 
     return failing
 
 
-@pytest.mark.parametrize("kind", MESSAGES)
+@pytest.mark.parametrize("kind", ERRORS)
 def test_an_error_is_one_line_and_an_exit_code(kind: str) -> None:
     result = CliRunner().invoke(failing_app(), ["fail", kind])
-    code, message = MESSAGES[kind]
+    _, code, message = ERRORS[kind]
     assert (result.exit_code, result.stdout) == (code, "")
     level = "" if kind == "interrupted" else "error: "
     assert result.stderr == f"tmt: {level}{message}\n"
 
 
-@pytest.mark.parametrize("kind", MESSAGES)
-def test_debug_shows_the_stack_before_the_line(kind: str) -> None:
-    result = CliRunner().invoke(failing_app(), ["--debug", "fail", kind])
-    code, message = MESSAGES[kind]
-    assert result.exit_code == code
+def test_debug_prints_the_traceback_before_the_line() -> None:
+    result = CliRunner().invoke(failing_app(), ["--debug", "fail", "data"])
+    assert result.exit_code == 3
     assert result.stderr.startswith("Traceback (most recent call last):\n")
-    assert result.stderr.endswith(f"{message}\n")
+    assert result.stderr.endswith("tmt: error: train.de:7: not UTF-8\n")
 
 
 def test_debug_can_come_from_the_environment() -> None:
@@ -329,12 +321,10 @@ def loaded_by(*arguments: object, **environment: str) -> tuple[int, set[str], st
     [
         ("translate -m NOWHERE -i HERE", 4),
         ("translate -m MODEL -i NOWHERE", 3),
-        ("translate -m MODEL -i HERE --glossary NOWHERE", 3),
         ("evaluate -m NOWHERE --src HERE --ref HERE", 4),
         ("evaluate -m MODEL --src HERE --ref NOWHERE", 3),
         ("score -m MODEL -m NOWHERE --src HERE --tgt HERE", 4),
         ("rescore -m MODEL -m NOWHERE --src HERE -i HERE", 4),
-        ("rescore -m MODEL --src HERE -i NOWHERE", 3),
         ("explain dog -m NOWHERE", 4),
         ("compare NOWHERE", 4),
         ("verify NOWHERE", 4),
@@ -360,7 +350,9 @@ def test_translation_loads_nothing_that_it_does_not_use(tiny_bundle: Path, tmp_p
     assert (code, "torch" in loaded) == (0, True)
     unused = {"datasets", "pyarrow", "pandas", "sacrebleu", "sympy", "matplotlib"}
     assert not loaded & (
-        unused | {"torch._dynamo", "torch._inductor", "transformer_mt.training.trainer"}
+        unused
+        | {"torch._dynamo", "torch._inductor", "torch.distributed.fsdp"}
+        | {"transformer_mt.training.trainer"}
     )
 
 
@@ -454,7 +446,7 @@ def test_a_second_value_is_refused_by_every_option_that_takes_one() -> None:
         assert f"{option} is given 2 times; it takes one value" in result.output
 
 
-def test_options_of_the_program_may_stand_behind_the_command() -> None:
+def test_options_of_the_program_may_follow_the_command() -> None:
     assert CliRunner().invoke(app, ["config", "schema", "-q"]).exit_code == 0
     assert logging.getLogger("transformer_mt").level == logging.WARNING
     assert CliRunner().invoke(app, ["config", "schema", "--verbose"]).exit_code == 0
@@ -528,12 +520,6 @@ def test_config_schema_is_json(tmp_path: Path) -> None:
     assert json.loads(result.stdout)["title"] == "Config"
 
 
-def test_translation_does_not_wait_for_what_only_sharding_needs() -> None:
-    code = "import sys, transformer_mt.devices; "
-    code += "sys.exit('torch.distributed.fsdp' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], timeout=300).returncode == 0
-
-
 def test_files_of_a_config_are_looked_for_before_torch_is_loaded(tmp_path: Path) -> None:
     (tmp_path / "train.no.gz").write_bytes(b"x")
     path = tmp_path / "gone.yaml"
@@ -572,7 +558,7 @@ def test_wrong_values_of_options_are_named_in_plain_words() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         (
             "import ctypes; ctypes.CDLL('libmissing.so.9')",
@@ -589,8 +575,8 @@ def test_wrong_values_of_options_are_named_in_plain_words() -> None:
         ),
     ],
 )
-def test_a_package_that_cannot_be_loaded_is_named_and_no_fault_of_the_program(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str, told: str
+def test_a_package_that_cannot_be_loaded_is_named_and_not_reported_as_a_bug(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str, message: str
 ) -> None:
     package = f"damaged{abs(hash(text))}"
     (tmp_path / package).mkdir()
@@ -598,10 +584,10 @@ def test_a_package_that_cannot_be_loaded_is_named_and_no_fault_of_the_program(
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises((ImportError, OSError)) as caught:
         __import__(package)
-    assert re.search(told.format(package), describe(caught.value))
+    assert re.search(message.format(package), describe(caught.value))
 
 
-def test_errors_of_own_imports_stay_faults_of_the_program() -> None:
+def test_errors_of_own_imports_are_internal_errors() -> None:
     with pytest.raises(ImportError) as caught:
         from transformer_mt.errors import NoSuchError  # type: ignore[attr-defined]  # noqa: F401
     assert describe(caught.value).startswith("Internal error")

@@ -86,7 +86,7 @@ def test_a_model_that_changed_meanwhile_is_not_mixed_with_the_first(tiny_bundle)
     )  # fmt: skip
     (_, load), _ = copies
     changed = partial(load.func, *load.args, **load.keywords | {"fingerprint": "another"})
-    with pytest.raises(ModelError, match="another one than a moment ago"):
+    with pytest.raises(ModelError, match="the model changed while it was loaded"):
         changed()
 
 

@@ -18,7 +18,7 @@ from typer.main import get_command
 
 from tests.commands import tmt as run
 from transformer_mt.bundle import load_bundle
-from transformer_mt.cli.constraint_inputs import with_demands
+from transformer_mt.cli.constraint_inputs import with_constraints
 from transformer_mt.cli.main import app
 from transformer_mt.cli.output_files import named_stdout
 from transformer_mt.cli.translation_output import Details, Job
@@ -311,7 +311,7 @@ def test_an_output_that_is_the_input_is_refused_before_it_is_emptied(tiny_bundle
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
-def test_a_full_disk_behind_stdout_is_named_by_whoever_writes():
+def test_a_full_disk_under_stdout_is_named():
     with open("/dev/full", "w") as full:
         stream = named_stdout(full)
         stream.write("a line\n")
@@ -450,14 +450,14 @@ def test_time_spent_typing_does_not_count(monkeypatch):
     assert (job.totals.num_lines, job.totals.seconds) == (3, 3)
 
 
-@pytest.mark.parametrize(("line", "is_told"), [("a line", True), ("a\tline", False)])
-def test_a_tab_that_no_line_has_is_told(monkeypatch, line, is_told):
-    told = []
+@pytest.mark.parametrize(("line", "is_reported"), [("a line", True), ("a\tline", False)])
+def test_input_without_a_tab_gets_a_warning(monkeypatch, line, is_reported):
+    warnings = []
     monkeypatch.setattr(
-        "transformer_mt.cli.constraint_inputs.logger.warning", lambda *words: told.append(1)
+        "transformer_mt.cli.constraint_inputs.logger.warning", lambda *words: warnings.append(1)
     )
-    assert len(list(with_demands([[line]], prefix=None, phrases=None, tab="prefix"))) == 1
-    assert bool(told) == is_told
+    assert len(list(with_constraints([[line]], prefix=None, phrases=None, tab="prefix"))) == 1
+    assert bool(warnings) == is_reported
 
 
 # --- as a process of its own ----------------------------------------------------------------------
@@ -561,7 +561,7 @@ def prefixes(request, tmp_path) -> tuple[list[object], bytes]:
     return ["--prefix", tmp_path / "prefixes"], b"A red dog.\nThe cat.\n"
 
 
-def test_a_prefix_comes_from_a_file_or_from_behind_a_tab(tiny_bundle, prefixes):
+def test_a_prefix_comes_from_a_file_or_follows_a_tab(tiny_bundle, prefixes):
     options, data = prefixes
     result = run("translate", "--model", tiny_bundle, *options, data=data)
     assert result.exit_code == 0, result.stderr

@@ -1,4 +1,4 @@
-"""What is wanted of the translations of single lines: from files beside the input, or in it."""
+"""Constraints of single lines, prefixes and phrases, from files or after a tab in the input."""
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-def with_demands(
+def with_constraints(
     chunks: Iterable[Sequence[str]],
     *,
     prefix: Path | None,
     phrases: Path | None,
     tab: Literal["prefix", "constraints"] | None,
 ) -> "Iterable[Sequence[str | Line]]":
-    """Join the lines of the input with what is wanted of their translations.
+    """Join the lines of the input with the constraints on their translations.
 
     Args:
         chunks: The input.
         prefix: A file with a prefix for each line.
         phrases: A file with phrases for each line, tabs between them.
-        tab: What is behind the tabs in the input.
+        tab: What follows a tab in the input.
 
     Raises:
         ConfigError: If one thing comes from two places.
@@ -38,7 +38,7 @@ def with_demands(
         ("constraints", phrases, "constraints"),
     ):
         if path is not None and tab == column:
-            raise ConfigError(f"--{name} and --tab {column} name the same thing: give one of them")
+            raise ConfigError(f"--{name} and --tab {column} name the same thing: give only one")
     if prefix is None and phrases is None and tab is None:
         return chunks
     from transformer_mt.text.lines import read_lines

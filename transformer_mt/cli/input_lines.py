@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 
 def files_and_text(words: Sequence[str], option: Path | None) -> tuple[list[Path], str | None]:
-    """Tell whether arguments are files or a text.
+    """Decide whether arguments are files or a text.
 
     Args:
         words: The arguments.
@@ -123,14 +123,14 @@ def input_chunks(
     batch_tokens: int | None = None,
     for_many: bool = False,
 ) -> Iterator[list[str]]:
-    """Open inputs, one after the other; from what is not a file, lines are taken as they come.
+    """Open inputs, one after the other; lines of pipes and terminals are taken as they come.
 
     Args:
         paths: Files; `-` is stdin, and so is no file at all.
         errors: Whether bytes that are not UTF-8 are refused or replaced; None: refused, and the
             command has no option for it.
-        batch_tokens: See `chunks.fitting_size`.
-        for_many: Likewise.
+        batch_tokens: See `streaming.fitting_size`.
+        for_many: See `streaming.fitting_size`.
 
     Raises:
         DataError: If one cannot be read.
@@ -153,7 +153,7 @@ def input_chunks(
 
 
 def prompted(chunks: Iterable[Chunk]) -> Iterator[Chunk]:
-    """Ask for each chunk on stderr, if somebody can see it there and wants to be told things."""
+    """Prompt for each chunk on stderr, if that is a terminal and the log level allows it."""
     prompt = "> " if sys.stderr.isatty() and logger.isEnabledFor(logging.INFO) else ""
     source = iter(chunks)
     while True:
@@ -190,7 +190,7 @@ def _peekable(stream: BinaryIO) -> io.BufferedReader:
 
 
 def standard_input() -> BinaryIO:
-    """Return stdin as a stream of its own, which a reading thread may leave locked at the end.
+    """Return stdin as a separate stream, which a reading thread may leave locked at the end.
 
     Raises:
         DataError: If this process has none.
@@ -205,7 +205,7 @@ def standard_input() -> BinaryIO:
 
 
 def is_regular_file(stream: BinaryIO) -> bool:
-    """Return whether all lines of a stream are there already, unlike those of a pipe."""
+    """Return whether a stream is a regular file, whose lines are all there already."""
     try:
         return stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
     except io.UnsupportedOperation:
@@ -213,7 +213,7 @@ def is_regular_file(stream: BinaryIO) -> bool:
 
 
 def replacing_bad_bytes(stream: BinaryIO) -> BinaryIO:
-    """Make a stream whose bytes are UTF-8 without NUL: what is not becomes U+FFFD."""
+    """Make a stream of valid UTF-8 without NUL: other bytes become U+FFFD."""
     return cast(BinaryIO, _Replacing(stream))
 
 

@@ -1,4 +1,4 @@
-"""Loading of models for commands: one device, several devices, processes of torchrun."""
+"""Loading of models for commands: on one device, on several, under torchrun."""
 
 import logging
 import os
@@ -107,7 +107,7 @@ def load_on_devices(
     load = partial(_load_copy, paths, weights, precision=precision, fingerprint=bundle.fingerprint)
     if len(places) == 1:
         return bundle, ()
-    # Killed at once, it would leave locks behind, of which a helper of Python's warns.
+    # An immediate end would leave locks, of which Python's resource tracker warns.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     return bundle, [(place, partial(load, device=place)) for place in places]
 
@@ -160,12 +160,12 @@ def _load_copy(
     precision: str,
     fingerprint: str,
 ) -> "Bundle":
-    """Load the models in a process of its own, which tells only warnings."""
+    """Load the models in a separate process, which logs only warnings."""
     configure_logging(logging.WARNING)
     bundle = load_models(paths, weights, device=device, precision=precision)
     if bundle.fingerprint != fingerprint:
         raise ModelError(
-            "the model is another one than a moment ago, as of a run that trains: try again, or "
-            "translate with a copy of the folder"
+            "the model changed while it was loaded, perhaps because its run is still training: try "
+            "again, or translate with a copy of the directory"
         )
     return bundle

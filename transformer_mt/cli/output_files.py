@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 def check_output(path: Path | None, *others: Path | None) -> None:
-    """Refuse a file for results that could not be written, or is in use, before any work is done.
+    """Refuse an output file that cannot be written, or is also an input, before any work is done.
 
     Raises:
         ConfigError: If it is one of the other files of the command, or cannot be made where it
@@ -66,7 +66,7 @@ def results_to(path: Path | None) -> Iterator[TextIO]:
     if path is None or path == STDOUT:
         if sys.stdout is None:
             raise ConfigError("stdout is closed: name a file with --output")
-        with _told_of_ctrl_c("the output" if not sys.stdout.isatty() else None):
+        with _reporting_ctrl_c("the output" if not sys.stdout.isatty() else None):
             yield sys.stdout
         return
     try:
@@ -74,13 +74,13 @@ def results_to(path: Path | None) -> Iterator[TextIO]:
         file = path.open("w", encoding="utf-8", newline="\n")
     except OSError as error:
         raise ConfigError(f"cannot write {path}: {reason_of(error)}") from error
-    with _naming(path), file, _told_of_ctrl_c(str(path)):
+    with _naming(path), file, _reporting_ctrl_c(str(path)):
         yield file
 
 
 @contextmanager
-def _told_of_ctrl_c(output: str | None) -> Iterator[None]:
-    """Say what Ctrl-C leaves incomplete; a shell's prompt then begins on a line of its own."""
+def _reporting_ctrl_c(output: str | None) -> Iterator[None]:
+    """Warn of output that Ctrl-C leaves incomplete; a prompt then begins on a new line."""
     try:
         yield
     except KeyboardInterrupt:
@@ -92,7 +92,7 @@ def _told_of_ctrl_c(output: str | None) -> Iterator[None]:
 
 
 class _Stdout(io.TextIOWrapper):
-    """Text whose writing, wherever it fails, names stdout."""
+    """Text stream whose write errors name stdout."""
 
     # Not below the buffer: Ctrl-C after a write that the buffer has not heard of would let it be
     # written again at the end.
@@ -115,7 +115,7 @@ class _Stdout(io.TextIOWrapper):
 def named_stdout(stream: io.TextIOWrapper) -> io.TextIOWrapper:
     """Return a stream for what a stream of the system goes to, as UTF-8 with bare line feeds.
 
-    Whoever writes to it, a `TmtError` names it where the disk refuses to go on.
+    Where the disk refuses a write, a `TmtError` names stdout.
     """
     return _Stdout(
         io.BufferedWriter(io.FileIO(stream.fileno(), "w", closefd=False)),
@@ -128,7 +128,7 @@ def named_stdout(stream: io.TextIOWrapper) -> io.TextIOWrapper:
 
 @contextmanager
 def _naming(path: Path | str) -> Iterator[None]:
-    """Say which file it was that the disk refused to go on with."""
+    """Name the file whose write the disk refused."""
     try:
         yield
     except OSError as error:
@@ -141,9 +141,9 @@ def _naming(path: Path | str) -> Iterator[None]:
 def progress_bar(
     name: str, unit: str, *, wanted: bool = True
 ) -> Iterator[Callable[[int, int | None], None]]:
-    """Give a function that shows how many things are done, and of how many if that is known.
+    """Give a function that shows the number of finished things, and of all if that is known.
 
-    It shows nothing unless it is wanted and stderr is a terminal.
+    It shows nothing unless wanted and stderr is a terminal.
     """
     if not (wanted and sys.stderr.isatty()):
         yield lambda num_done, num_all: None

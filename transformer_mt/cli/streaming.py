@@ -1,4 +1,4 @@
-"""How many lines of a stream are translated together."""
+"""Chunks of a stream: the lines that are translated together."""
 
 import itertools
 import queue
@@ -11,7 +11,7 @@ from transformer_mt.config.decoding import DecodingSettings
 from transformer_mt.errors import DataError
 
 # The first chunks are small, so that output begins soon; later ones are large enough for batches
-# of sentences of one length.
+# of similar length.
 FIRST_SIZE = 64
 GROWTH = 4
 LAST_SIZE = 1024
@@ -26,12 +26,12 @@ LINGER_SECONDS = 0.02
 
 
 def fitting_size(batch_tokens: int | None, *, for_many: bool) -> int:
-    """Return how many lines later chunks should have, so that each is many batches.
+    """Return the size of later chunks in lines, so that each is many batches.
 
-    Within a chunk, batches are of like length, and at its end all devices but one wait.
+    Within a chunk, batches are of similar length, and at its end all devices but one wait.
 
     Args:
-        batch_tokens: Size of a batch: see `config.schema.DecodingSettings`; None: the usual one.
+        batch_tokens: Batch size: see `config.decoding.DecodingSettings`; None: the default.
         for_many: Whether several devices share the lines.
     """
     usual = DecodingSettings().batch_tokens
@@ -40,16 +40,16 @@ def fitting_size(batch_tokens: int | None, *, for_many: bool) -> int:
 
 
 def chunks_of(lines: Iterable[str], last_size: int = LAST_SIZE) -> Iterator[list[str]]:
-    """Cut lines into chunks that depend on the lines alone, of at most `last_size`."""
+    """Divide lines into chunks of at most `last_size` that depend on the lines alone."""
     source = iter(lines)
     return _chunks(lambda: source, last_size)
 
 
 def chunks_as_they_come(lines: Iterable[str], last_size: int = LAST_SIZE) -> Iterator[list[str]]:
-    """Cut lines into chunks of what is there, without waiting for lines that come later.
+    """Divide lines into chunks of what is available, without waiting for later lines.
 
-    A thread reads ahead, from the moment of the call. It is left behind if the chunks are not used
-    up: a thread that waits for somebody to type cannot be stopped.
+    A thread reads ahead from the moment of the call. It stays if the chunks are not used up: a
+    thread that waits for input from a terminal cannot be stopped.
     """
     return _chunks(_Reader(lines, 2 * last_size).available, last_size)
 
@@ -77,7 +77,7 @@ def _sizes(last_size: int) -> Iterator[int]:
 
 
 def _within(max_characters: int, lines: Iterator[str]) -> Iterator[str]:
-    """Yield lines until they have so many characters together, at least one line."""
+    """Yield lines up to a total number of characters, at least one line."""
     num_characters = 0
     for line in lines:
         yield line
@@ -97,7 +97,7 @@ class _Reader:
         threading.Thread(target=self._read, args=(lines,), daemon=True).start()
 
     def available(self) -> Iterator[str]:
-        """Wait for one line, then yield what is there; nothing at the end of the input."""
+        """Wait for one line, then yield what is available; nothing at the end of the input."""
         deadline = None
         while not self._ended:
             try:

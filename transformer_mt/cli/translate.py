@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 import typer
 
 from transformer_mt.cli.command import examples
-from transformer_mt.cli.constraint_inputs import with_demands
+from transformer_mt.cli.constraint_inputs import with_constraints
 from transformer_mt.cli.input_lines import (
     STDIN,
     check_inputs,
@@ -295,11 +295,11 @@ def translate(
         if text is None
         else [[text]]
     )
-    chunks = with_demands(texts, prefix=prefix, phrases=constraints, tab=tab)
+    chunks = with_constraints(texts, prefix=prefix, phrases=constraints, tab=tab)
     bundle, copies = load_on_devices(
         model, ensemble_weights, device=device, num_workers=num_workers, precision=precision
     )
-    details = _details(ctx, bundle, given)
+    details = Details.of_options(ctx.params, bundle, decoding_settings(bundle, given))
     is_split = _splits_sentences(ctx, bundle)
     translator = make_translator(
         bundle, given, glossary=glossary, split_sentences=is_split, copies=copies
@@ -345,24 +345,3 @@ def _check_options(ctx: typer.Context, given: Mapping[str, object]) -> None:
     n_best, beam_size = ctx.params["n_best"], given.get("beam_size")
     if isinstance(beam_size, int) and n_best > beam_size:
         raise ConfigError(f"--n-best {n_best} needs --beam-size {n_best} or more; got {beam_size}")
-
-
-def _details(ctx: typer.Context, bundle: "Bundle", given: Mapping[str, object]) -> Details:
-    """Return what to write beyond the text, and refuse what the model cannot serve."""
-    settings, params = decoding_settings(bundle, given), ctx.params
-    details = Details(
-        as_json=params["as_json"],
-        alignment=params["alignments"] is not None,
-        attention=settings.attention and params["as_json"],
-        alternatives=settings.alternatives,
-        layer=settings.alignment_layer,
-        n_best=params["n_best"] > 1,
-    )
-    details.check(
-        num_layers=bundle.config.model.num_attention_layers,
-        others={
-            "--protect": params["protect"],
-            "decoding.coverage_penalty": settings.coverage_penalty,
-        },
-    )
-    return details

@@ -6,13 +6,15 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from transformer_mt.cli.input_warnings import LineNote
 from transformer_mt.errors import ConfigError
 from transformer_mt.log import counted
 
 if TYPE_CHECKING:
+    from transformer_mt.bundle import Bundle
+    from transformer_mt.config.decoding import DecodingSettings
     from transformer_mt.translation.alignment import Attention
     from transformer_mt.translation.requests import Line
     from transformer_mt.translation.results import Candidate, Translation
@@ -40,6 +42,30 @@ class Details:
     alternatives: int = 0
     layer: int | None = None
     n_best: bool = False
+
+    @classmethod
+    def of_options(
+        cls, options: Mapping[str, Any], bundle: "Bundle", settings: "DecodingSettings"
+    ) -> Self:
+        """Take the values of options and settings.
+
+        Raises:
+            ConfigError: If the model cannot serve them.
+        """
+        details = cls(
+            as_json=options["as_json"],
+            alignment=options["alignments"] is not None,
+            attention=settings.attention and options["as_json"],
+            alternatives=settings.alternatives,
+            layer=settings.alignment_layer,
+            n_best=options["n_best"] > 1,
+        )
+        others = {
+            "--protect": options["protect"],
+            "decoding.coverage_penalty": settings.coverage_penalty,
+        }
+        details.check(num_layers=bundle.config.model.num_attention_layers, others=others)
+        return details
 
     def check(self, *, num_layers: int, others: Mapping[str, object]) -> None:
         """Refuse what the model cannot serve.

@@ -395,7 +395,7 @@ def configs(draw: st.DrawFn) -> Config:
     return Config.model_validate(values)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=25)
 @given(configs())
 def test_a_written_config_reads_back_equal(config: Config) -> None:
     text = dump_config(config)
@@ -403,7 +403,7 @@ def test_a_written_config_reads_back_equal(config: Config) -> None:
     assert config_differences(config, parse_config(text, "x.yaml")) == []
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=10)
 @given(configs())
 def test_other_yaml_readers_understand_a_written_config(config: Config) -> None:
     # PyYAML's own loader is YAML 1.1; a test set called "<<" would be a merge key there.
@@ -475,7 +475,7 @@ def paths(value: Any, path: tuple[str | int, ...] = ()) -> list[tuple[str | int,
 FULL = parse_config(GOOD, "x.yaml").model_dump()
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=40)
 @given(st.sampled_from(paths(FULL)), VALUES)
 def test_any_value_anywhere_gives_a_config_or_a_config_error(
     path: tuple[str | int, ...], value: Any
@@ -488,7 +488,7 @@ def test_any_value_anywhere_gives_a_config_or_a_config_error(
     assert is_config_or_error(yaml.safe_dump(changed))
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=40)
 @given(st.sampled_from(paths(FULL)), st.text(max_size=8) | VALUES.map(json.dumps))
 def test_any_override_gives_a_config_or_a_config_error(
     path: tuple[str | int, ...], value: str

@@ -1,4 +1,4 @@
-"""Rules of settings: what contradicts what, and what editors are told of them."""
+"""Rules between settings, and their JSON schema."""
 
 import json
 from pathlib import Path
