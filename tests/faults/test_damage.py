@@ -218,7 +218,7 @@ def test_a_damaged_tokenizer_of_a_run_is_refused_by_its_name(run_config, tmp_pat
         actions[action]()
 
 
-def test_a_run_does_not_go_on_with_the_tokenizer_of_another(run_config, caplog):
+def test_a_run_is_not_resumed_with_the_tokenizer_of_another(run_config, caplog):
     run = RunDirectory(Path(train(run_config(training__max_steps=4)).run_dir))
     other = Path(train(run_config("other", tokenizer__vocab_size=24)).run_dir)
     shutil.rmtree(run.tokenizer_dir)

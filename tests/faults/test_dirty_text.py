@@ -118,7 +118,7 @@ def translator(tiny_bundle: Path) -> Translator:
 @example(b"a: &a [1, 2]\nb: [*a, *a, *a]")
 @example(b"a: 1\na: 2\n")
 @example(b"[" * 10_000)
-def test_a_config_of_any_bytes_is_one_message(content):
+def test_a_config_of_any_bytes_gives_one_message(content):
     with pytest.raises(ConfigError):
         parse_config(content.decode("utf-8", "replace"), "any.yaml")
 
@@ -146,7 +146,7 @@ manifests = st.fixed_dictionaries(
 @given(manifests.map(json.dumps) | nasty)
 @example("[" * 100_000)
 @example('{"kind": "it", "format_version": 1, "files": {"a\\u0000b": {"bytes": 1}}}')
-def test_a_manifest_of_any_values_is_one_message(tmp_path, content):
+def test_a_manifest_of_any_values_gives_one_message(tmp_path, content):
     (tmp_path / "manifest.json").write_text(content, encoding="utf-8")
     with pytest.raises(ModelError, match=r"manifest|cannot be read|expected a"):
         read_manifest(tmp_path, "it", newest_version=1)
@@ -249,7 +249,7 @@ def assert_pairs_or_message(kind: str, path: Path, content: bytes) -> None:
         assert len(pairs) == text.count(b"\n") + (not text.endswith(b"\n") and text != b"")
 
 
-def test_a_row_of_any_depth_is_one_message(tmp_path):
+def test_a_row_of_any_depth_gives_one_message(tmp_path):
     for depth in (500, 900, 990, 100_000):
         content = '{"x":' * depth + "1" + "}" * depth
         path = tmp_path / "deep"
@@ -304,7 +304,7 @@ def test_a_glossary_of_any_lines_is_read_and_used(terms, lines):
     lines_of_text,
     st.sampled_from([("prefix", None), ("phrases", None), (None, "prefix"), (None, "constraints")]),
 )
-def test_demands_of_any_lines_belong_to_their_lines_or_are_one_message(
+def test_prefixes_and_phrases_of_any_lines_belong_to_their_lines_or_give_one_message(
     tmp_path, lines, wanted, how
 ):
     path = tmp_path / "wanted"
@@ -322,7 +322,7 @@ def test_demands_of_any_lines_belong_to_their_lines_or_are_one_message(
 
 @many
 @given(st.binary(max_size=300))
-def test_a_tokenizer_of_any_bytes_is_one_message(tmp_path, content):
+def test_a_tokenizer_of_any_bytes_gives_one_message(tmp_path, content):
     (tmp_path / "joint.model").write_bytes(content)
     with pytest.raises((DataError, ModelError, ConfigError)):
         Tokenizers.load(tmp_path)

@@ -112,7 +112,7 @@ def test_weights_of_a_hostile_file_are_refused_before_memory_is_taken(model, tmp
 
 
 @pytest.mark.parametrize("num_headers", [pytest.param(10_000, marks=pytest.mark.sweep), 300])
-def test_any_header_of_weights_is_one_message(model, tmp_path, num_headers):
+def test_any_header_of_weights_gives_one_message(model, tmp_path, num_headers):
     path, rng = tmp_path / "model.safetensors", random.Random(num_headers)
     shapes = {name: list(weight.shape) for name, weight in weights_of(model).items()}
     before = {name: weight.clone() for name, weight in weights_of(model).items()}
@@ -321,7 +321,7 @@ def test_secrets_of_the_environment_reach_no_file_of_a_run_and_no_message(
 
 
 @pytest.mark.parametrize("words", [["translate"], ["evaluate", "--bleu"], ["verify"]])
-def test_a_model_of_random_bytes_is_one_line(tmp_path, words):
+def test_a_model_of_random_bytes_gives_one_line(tmp_path, words):
     folder = tmp_path / "model"
     folder.mkdir()
     rng = random.Random(1)

@@ -81,7 +81,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> list[dict]:
         "clock",
     ],
 )
-def test_a_part_that_only_shows_things_fails_and_the_run_is_the_same(
+def test_failing_trackers_and_pictures_do_not_change_the_run(
     run_config, undisturbed, monkeypatch, caplog, part
 ):
     def fail(*_, **__):

@@ -369,7 +369,7 @@ def kill_at(monkeypatch: pytest.MonkeyPatch, module: object, name: str, call: in
         ("rename", 1, 205),
     ],
 )
-def test_after_a_kill_the_same_command_goes_on_and_makes_the_same_bytes(name, call, num_done, tmp_path, tokenizers, monkeypatch):
+def test_after_a_kill_the_same_command_resumes_and_makes_the_same_bytes(name, call, num_done, tmp_path, tokenizers, monkeypatch):
     limits = {"drop_duplicates": True, "max_length": 30}
     source = Pairs(made_up(200) + made_up(5))
     undisturbed = prepare(source, tokenizers, tmp_path / "undisturbed", **limits)
@@ -421,7 +421,7 @@ def test_after_a_full_disk_finished_parts_are_kept(tmp_path, tokenizers, monkeyp
 
 
 @pytest.mark.usefixtures("small_parts")
-def test_what_is_not_sound_is_not_gone_on_with(tmp_path, tokenizers):
+def test_a_damaged_unfinished_corpus_is_not_resumed(tmp_path, tokenizers):
     source = Pairs(made_up(100))
     whole = prepare(source, tokenizers, tmp_path)
     unfinished = tmp_path / f".{whole.directory.name}.unfinished"
@@ -487,7 +487,7 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path, tokenizers, monkeypatch)
     assert peak(10_000) < peak(1000) + 300_000  # the texts alone would take 2 MB
 
 
-def test_corpus_dir_that_is_a_file_is_one_line(tmp_path, tokenizers):
+def test_a_corpus_dir_that_is_a_file_gives_a_one_line_error(tmp_path, tokenizers):
     (tmp_path / "file").write_text("x")
     with pytest.raises(TmtError, match="cannot write"):
         prepare(Pairs(made_up(2)), tokenizers, tmp_path / "file")
@@ -497,7 +497,7 @@ def die(*_: object) -> None:
     os._exit(1)
 
 
-def test_a_dead_worker_is_one_line(tmp_path, tokenizers, monkeypatch):
+def test_a_dead_worker_gives_a_one_line_error(tmp_path, tokenizers, monkeypatch):
     monkeypatch.setattr(tokenization, "_CHUNK_PAIRS", 5)
     monkeypatch.setattr(tokenization, "_start_worker", die)
     with pytest.raises(DataError, match=r"end unexpectedly.*data\.num_workers lower"):

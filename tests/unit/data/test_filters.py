@@ -48,7 +48,7 @@ def test_no_pairs_give_no_reasons():
     assert length_reasons(np.zeros((0, 2), dtype=np.int64), Filters()) == []
 
 
-def test_hash_set_says_what_a_python_set_says():
+def test_a_hash_set_agrees_with_a_python_set():
     rng = np.random.default_rng(1)
     ours, seen = HashSet(), set()
     for size in [1, 1, 2, 500, 0, 3, 1000, 1000, 17]:

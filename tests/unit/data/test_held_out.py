@@ -129,5 +129,5 @@ training: {max_tokens: 9, max_steps: 1, lr: 1, schedule: {type: constant}}
 
 
 def test_missing_validation_text_is_answered_with_split():
-    with pytest.raises(ConfigError, match=r"data\.valid: missing: .*\{split: 1000\}` takes them"):
+    with pytest.raises(ConfigError, match=r"data\.valid: missing: .*\{split: 1000\}`"):
         parse_config("data: {src_lang: en, tgt_lang: de, train: []}", "x.yaml")

@@ -34,7 +34,7 @@ GERMAN = [f"das ist das Haus von einem Mann, den ich nicht {i} mal sah" for i in
         ("", None),
     ],
 )
-def test_names_tell_languages(name, code):
+def test_languages_are_identified_by_names(name, code):
     assert language_of_name(name) == code
 
 
@@ -53,7 +53,7 @@ def test_names_tell_languages(name, code):
         (["xyzzy plugh frobnicate"] * 30, None),
     ],
 )
-def test_texts_tell_languages(lines, code):
+def test_languages_are_identified_by_text(lines, code):
     assert language_of_text(lines) == code
 
 
@@ -193,7 +193,7 @@ def test_one_file_for_both_sides_is_refused(folder):
     assert (result.exit_code, "source and target are one file" in result.stderr) == (2, True)
 
 
-def test_a_table_that_does_not_tell_its_columns_is_refused(folder):
+def test_a_table_with_ambiguous_columns_is_refused(folder):
     Path("x.jsonl").write_text(json.dumps({"id": "1", "a": "b", "c": "d"}))
     result = tmt("init", "x.jsonl")
     assert (result.exit_code, "There are: id, a, c" in result.stderr) == (2, True)

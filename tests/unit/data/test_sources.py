@@ -317,7 +317,7 @@ def test_parquet_is_read_in_many_parts_in_order(tmp_path):
     assert list(source) == [(n, n) for n in numbers]
 
 
-def test_parquet_faults_are_found_when_opened(tmp_path):
+def test_parquet_errors_are_found_when_opened(tmp_path):
     rows = [row["translation"] for row in EN_DE]
     path = write_parquet(tmp_path / "a", {"translation": rows, "id": [1, 2]})
     with pytest.raises(DataError, match=r"no field 'fr'; there are: translation.en?.*, id. Set"):

@@ -50,7 +50,7 @@ def check(
     check_text(data, TokenizerSettings(vocab_size=vocab_size), opened, valid)
 
 
-def test_sound_text_says_nothing_but_that_it_is_little(tmp_path, caplog):
+def test_sound_text_gives_no_warning_but_of_its_size(tmp_path, caplog):
     check(tmp_path, [("en", "fr")])
     check(tmp_path, [("eu", "zu")], languages=("eu", "zu"))
     assert {record.message.partition(":")[0] for record in caplog.records} == {

@@ -65,7 +65,7 @@ def test_memory_is_bounded_and_forgetting_changes_nothing(monkeypatch):
         assert max(map(len, words._remembered)) <= 8
 
 
-def test_a_word_is_cut_once(monkeypatch):
+def test_a_word_is_tokenized_once(monkeypatch):
     tokenizer = trained()
     words = WordCache(tokenizer, np.dtype(np.uint16))
     words.encode(["the dog", "the cat"])

@@ -123,7 +123,7 @@ def test_bad_bytes_are_named_with_file_line_and_byte(data, place, reason):
 @pytest.mark.parametrize(
     ("data", "helps"), [(b"M\xfcller", True), (b"a\0", True), ("a".encode("utf-16"), False)]
 )
-def test_another_way_out_is_told_where_it_helps(data, helps):
+def test_an_alternative_is_suggested_where_it_helps(data, helps):
     with pytest.raises(DataError) as caught:
         list(decode_lines(io.BytesIO(data), "text", way_out=", or else"))
     assert str(caught.value).endswith(", or else") == helps

@@ -29,7 +29,7 @@ def test_sentences_are_found_and_their_spacing_kept(language, sentences, spacing
     ("language", "sentences"),
     [("zh", ["你好。", "我是学生！", "你呢？"]), ("ja", ["これはペンです。", "はい！", "元気？"])],
 )
-def test_scripts_without_spaces_are_cut_too(language, sentences):
+def test_scripts_without_spaces_are_split_too(language, sentences):
     assert [s.text for s in split_sentences("".join(sentences), language)] == sentences
 
 

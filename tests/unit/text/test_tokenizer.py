@@ -213,7 +213,7 @@ class TestSampling:
             # Five standard deviations of the difference of two counts.
             assert abs(actual[cut] - count) < 5 * math.sqrt(2 * count), cut
 
-    def test_unigram_cuts_have_the_probabilities_of_kudo(self):
+    def test_unigram_samples_have_the_probabilities_of_kudo(self):
         scores = {"a": -1.0, "b": -1.5, "c": -2.0, "ab": -2.2, "bc": -2.4, "abc": -3.9}
         ids = {piece: i for i, piece in enumerate(scores)}
         alpha = 0.5
@@ -256,7 +256,7 @@ class TestSampling:
         sampled = tokenizer.sample(ids, np.random.default_rng(0), strength=0.6)
         assert tokenizer.decode(sampled) == "Wasserfall" * 2_000
 
-    def test_a_model_with_one_cut_only_samples_that(self, tmp_path):
+    def test_a_model_with_one_segmentation_samples_only_that(self, tmp_path):
         path = write_model(tmp_path / "x.model", model_type="char", vocab_size=40)
         tokenizer = Tokenizer.load(path)
         ids = tokenizer.encode("Haus Baum")
@@ -402,7 +402,7 @@ class TestTraining:
         assert "of 600 sampled lines" in warning
         assert "tokenizer.num_sample_lines" in warning
 
-    def test_a_signal_meanwhile_is_no_error_of_the_text(self, monkeypatch):
+    def test_a_signal_during_training_is_not_taken_for_bad_text(self, monkeypatch):
         lines = corpus()
 
         def interrupted(line: str) -> bytes:
