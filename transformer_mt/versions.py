@@ -1,13 +1,12 @@
-"""What is installed: versions for `tmt --version` and for the manifests of runs and models.
+"""Versions of the program and its packages, for `tmt --version` and for manifests.
 
-Nothing is imported to find out: torch alone takes seconds.
+Nothing is imported for them: torch alone takes seconds.
 """
 
-import ast
 import importlib.metadata
-import importlib.util
 import platform
 import subprocess
+import sys
 from pathlib import Path
 
 import xxhash
@@ -22,14 +21,14 @@ def installed_versions() -> dict[str, str | None]:
 
     Returns:
         `transformer_mt`, `commit` (None outside a git checkout; with `+changes` if files differ
-        from it), `python`, `cuda` (what torch was built for; None without) and each of `PACKAGES`
+        from it), `python`, `cuda` (of an imported torch; None without CUDA) and each of `PACKAGES`
         (None if missing).
     """
     versions = {
         "transformer_mt": __version__,
         "commit": _commit(),
         "python": platform.python_version(),
-        "cuda": _cuda_build(),
+        "cuda": getattr(getattr(sys.modules.get("torch"), "version", None), "cuda", None),
     }
     for package in PACKAGES:
         try:
@@ -70,26 +69,3 @@ def _commit() -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     return result.stdout.strip() or None
-
-
-def _cuda_build() -> str | None:
-    """Read the CUDA version from the text of `torch/version.py`."""
-    spec = importlib.util.find_spec("torch")
-    if spec is None or spec.origin is None:
-        return None
-    try:
-        tree = ast.parse((Path(spec.origin).parent / "version.py").read_text(encoding="utf-8"))
-    except (OSError, SyntaxError, ValueError):
-        return None
-    for statement in tree.body:
-        if isinstance(statement, ast.AnnAssign):
-            targets: list[ast.expr] = [statement.target]
-        elif isinstance(statement, ast.Assign):
-            targets = statement.targets
-        else:
-            continue
-        if any(isinstance(target, ast.Name) and target.id == "cuda" for target in targets):
-            value = statement.value
-            if isinstance(value, ast.Constant) and isinstance(value.value, str):
-                return value.value
-    return None

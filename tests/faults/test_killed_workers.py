@@ -97,7 +97,7 @@ def test_failing_trackers_and_pictures_do_not_change_the_run(
         now = time.time
         monkeypatch.setattr(time, "time", lambda: now() + 86400 * next(days))
     elif part == "picture":
-        monkeypatch.setattr("transformer_mt.training.reporting.plot_runs", fail)
+        monkeypatch.setattr("transformer_mt.training.reporting.draw_learning_curves", fail)
     else:
         original = RunDirectory.write_samples
 

@@ -168,11 +168,12 @@ def _languages(
 
 
 def _machine() -> tuple[int, bool]:
-    """Count the processors, and say whether training will find a GPU; torch stays unloaded."""
+    """Return the number of processors, and whether training will find a GPU; without torch."""
     from transformer_mt.versions import installed_versions
 
     has_driver = Path("/dev/nvidiactl").exists() or shutil.which("nvidia-smi") is not None
-    return num_processors(), has_driver and installed_versions()["cuda"] is not None
+    is_cpu_build = (installed_versions()["torch"] or "+cpu").endswith("+cpu")
+    return num_processors(), has_driver and not is_cpu_build
 
 
 def _log_plan(facts: "TextFacts", chosen: "Plan", *, num_processors: int, has_gpu: bool) -> None:

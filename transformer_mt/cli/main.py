@@ -209,7 +209,7 @@ def print_version(wanted: bool) -> None:
     commit = f" ({versions['commit']})" if versions["commit"] else ""
     typer.echo(
         f"tmt {versions['transformer_mt']}{commit}, torch {versions['torch'] or 'missing'}, "
-        f"CUDA {versions['cuda'] or 'none'}, Python {versions['python']}"
+        f"Python {versions['python']}"
     )
     raise typer.Exit
 

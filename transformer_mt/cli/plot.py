@@ -36,8 +36,8 @@ def plot(
     """
     folders = [run_folder(run) for run in runs or [Path("runs/latest")]]
 
-    from transformer_mt.training.plotting import plot_runs
+    from transformer_mt.plots.learning_curves import draw_learning_curves
     from transformer_mt.training.run_directory import RunDirectory
 
-    plot_runs([*map(RunDirectory, folders)], output)
+    draw_learning_curves([RunDirectory(folder).metrics_path for folder in folders], output)
     typer.echo(output)

@@ -106,12 +106,27 @@ def compared_lengths(buckets: "Mapping[str, Sequence[Bucket]]") -> list[list[str
 def draw_lengths(
     buckets: "Mapping[str, Sequence[Bucket]]", figure: Path | None, metrics: Sequence[MetricName]
 ) -> None:
-    """Draw scores by length if a picture is wanted; see `metrics.by_length.draw_by_length`."""
+    """Draw scores by length if a picture is wanted."""
     if figure is None:
         return
-    from transformer_mt.metrics.by_length import draw_by_length
+    from transformer_mt.metrics.by_length import FEW_SENTENCES
+    from transformer_mt.plots.scores_by_length import LengthPoint, draw_scores_by_length
 
-    draw_by_length(buckets, figure, names={metric: METRIC_LABELS[metric] for metric in metrics})
+    points = {
+        name: [
+            LengthPoint(
+                bucket.at_least,
+                bucket.name,
+                bucket.num_sentences,
+                bucket.is_small,
+                {score.name: score.value for score in bucket.scores},
+            )
+            for bucket in own
+        ]
+        for name, own in buckets.items()
+    }
+    names = {metric: METRIC_LABELS[metric] for metric in metrics}
+    draw_scores_by_length(points, figure, names=names, few_sentences=FEW_SENTENCES)
     logger.info("figure: %s", figure)
 
 

@@ -1,17 +1,15 @@
-"""Scores by the length of the source: whether a model forgets what is far away.
+"""Scores by length of the source.
 
 Source: Bahdanau et al. 2015, figure 2.
 """
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from transformer_mt.config.training import MetricName
 from transformer_mt.errors import DataError
 from transformer_mt.metrics.scores import Score, score
-from transformer_mt.plots.style import line_style, new_figure, save_figure
 
 DEFAULT_EDGES = (10, 20, 30, 40, 50, 60)
 FEW_SENTENCES = 50
@@ -89,52 +87,3 @@ def score_by_length(
         at_most = edges[number] if number < len(edges) else None
         buckets.append(Bucket(at_least, at_most, len(lines), scores))
     return buckets
-
-
-def draw_by_length(
-    results: Mapping[str, Sequence[Bucket]], path: Path, *, names: Mapping[MetricName, str]
-) -> None:
-    """Draw each metric over the lengths; buckets of few sentences are hollow.
-
-    Args:
-        results: By what the legend calls them; all made with the same edges and metrics.
-        path: The picture; its suffix names the format.
-        names: Of the metrics, as people write them, in the order wanted.
-
-    Raises:
-        ConfigError: If matplotlib is missing.
-        TmtError: If the picture cannot be written.
-    """
-    buckets = {bucket.at_least: bucket for result in results.values() for bucket in result}
-    places = {at_least: place for place, at_least in enumerate(sorted(buckets))}
-    legend = 0.7 + 0.08 * max(map(len, results))  # beside the panels: many lines leave no room
-    figure = new_figure(1.2 + max(4.5, 0.8 * len(places)) + legend, 0.8 + 2.4 * len(names))
-    panels = figure.subplots(len(names), sharex=True, squeeze=False)[:, 0]
-    for axes, (metric, name) in zip(panels, names.items(), strict=True):
-        for number, (label, result) in enumerate(results.items()):
-            color, marker = line_style(number)
-            points = [
-                (places[bucket.at_least], found.value, bucket.is_small)
-                for bucket in result
-                for found in bucket.scores
-                if found.name == metric
-            ]
-            style = {"color": color, "marker": marker, "markersize": 6}
-            axes.plot([p[0] for p in points], [p[1] for p in points], label=label, **style)
-            few = [point for point in points if point[2]]
-            style |= {"markerfacecolor": "white", "linestyle": ""}
-            axes.plot([p[0] for p in few], [p[1] for p in few], **style)
-        axes.set_ylabel(name)
-        axes.set_ylim(0, max(1.0, 1.05 * axes.dataLim.y1))
-        axes.grid(alpha=0.3)
-    first = next(iter(results.values())) if len(results) == 1 else []
-    counts = {bucket.at_least: f"\n{bucket.num_sentences:,}" for bucket in first}
-    ticks = [buckets[at_least].name + counts.get(at_least, "") for at_least in places]
-    panels[-1].set_xticks(range(len(ticks)), ticks)
-    below = "; below: sentences" if counts else ""
-    panels[-1].set_xlabel(
-        f"length of the source in tokens{below}\nhollow: fewer than {FEW_SENTENCES} sentences"
-    )
-    lines = panels[0].get_legend_handles_labels()
-    figure.legend(*lines, fontsize="small", loc="outside right upper")
-    save_figure(figure, path)

@@ -13,10 +13,10 @@ from transformer_mt.config.training import TrainingSettings
 from transformer_mt.devices import choose_precision
 from transformer_mt.errors import DivergedError, TmtError, brief
 from transformer_mt.log import JsonValue, MetricsLog, counted
+from transformer_mt.plots.learning_curves import draw_learning_curves
 from transformer_mt.storage.folders import explain_write_errors
 from transformer_mt.training.micro_batches import Updates
 from transformer_mt.training.model_selection import describe_scores
-from transformer_mt.training.plotting import plot_runs
 from transformer_mt.training.progress import Progress
 from transformer_mt.training.run import Session
 from transformer_mt.training.run_directory import RunDirectory
@@ -244,7 +244,7 @@ class Reporter(NoReporter):
     def picture(self) -> None:
         """Draw the learning curve; without matplotlib, warn."""
         try:
-            plot_runs([self._run], self._run.curve_path)
+            draw_learning_curves([self._run.metrics_path], self._run.curve_path)
         except TmtError as error:
             logger.warning("no learning curve: %s", error)
         except Exception as error:  # no failure of a figure is worth a run

@@ -269,7 +269,7 @@ def test_a_picture_that_fails_does_not_touch_the_run(run_config, monkeypatch, ca
     def fail(*_):
         raise RuntimeError("no ink")
 
-    monkeypatch.setattr("transformer_mt.training.reporting.plot_runs", fail)
+    monkeypatch.setattr("transformer_mt.training.reporting.draw_learning_curves", fail)
     assert train(run_config()).step == 6
     assert "no learning curve: RuntimeError: no ink" in caplog.text
 

@@ -1,4 +1,4 @@
-"""Learning curves of runs, drawn from their metrics."""
+"""Learning curves of runs: loss, translation scores and learning rate by step."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,40 +6,37 @@ from typing import TYPE_CHECKING, Any
 
 from transformer_mt.log import read_metrics
 from transformer_mt.plots.style import check_figure, new_figure, save_figure
-from transformer_mt.training.run_directory import RunDirectory
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-def plot_runs(runs: Sequence[RunDirectory], output_path: Path) -> None:
-    """Draw loss, translation scores and learning rate of runs over their steps, one color a run.
+def draw_learning_curves(metrics: Sequence[Path], output_path: Path) -> None:
+    """Draw the metrics of runs over their steps, in one color per run.
 
     Args:
-        runs: One or more.
+        metrics: One `metrics.jsonl` or more; a run is named by its folder.
         output_path: The picture; its suffix names the format.
 
     Raises:
-        ConfigError: If matplotlib is missing or the suffix is none it knows.
+        ConfigError: If matplotlib is missing or the suffix is unknown.
         TmtError: If the picture cannot be written.
     """
     check_figure(output_path)
     figure = new_figure(8, 9)
     loss, score, rate = figure.subplots(3, sharex=True)
-    for number, run in enumerate(runs):
+    for number, path in enumerate(metrics):
         color = f"C{number % 10}"
-        records: list[dict[str, Any]] = read_metrics(run.metrics_path)
-        name = run.root.resolve().name
-        _draw(loss, records, "loss_nats", label=f"{name}: training", color=color, alpha=0.5)
-        _draw(
-            loss, records, "valid_loss_nats", label=f"{name}: validation", color=color, marker="s"
-        )
-        _draw(score, records, "valid_bleu", label=f"{name}: BLEU", color=color)
-        _draw(
-            score, records, "valid_chrf",
-            label=f"{name}: chrF", color=color, linestyle="--", marker="^",
-        )  # fmt: skip
-        _draw(rate, records, "lr", label=name, color=color)
+        records: list[dict[str, Any]] = read_metrics(path)
+        name = path.parent.resolve().name
+        for axes, key, label, style in (
+            (loss, "loss_nats", f"{name}: training", {"alpha": 0.5}),
+            (loss, "valid_loss_nats", f"{name}: validation", {"marker": "s"}),
+            (score, "valid_bleu", f"{name}: BLEU", {}),
+            (score, "valid_chrf", f"{name}: chrF", {"linestyle": "--", "marker": "^"}),
+            (rate, "lr", name, {}),
+        ):
+            _draw(axes, records, key, label=label, color=color, **style)
     loss.set_title("Loss")
     score.set_title("Scores of the validation set")
     rate.set_title("Learning rate")
