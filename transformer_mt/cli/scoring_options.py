@@ -125,7 +125,7 @@ def draw_lengths(
         ]
         for name, own in buckets.items()
     }
-    names = {metric: METRIC_LABELS[metric] for metric in metrics}
+    names: dict[str, str] = {metric: METRIC_LABELS[metric] for metric in metrics}
     draw_scores_by_length(points, figure, names=names, few_sentences=FEW_SENTENCES)
     logger.info("figure: %s", figure)
 
