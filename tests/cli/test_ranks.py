@@ -22,7 +22,7 @@ from transformer_mt.config.loading import dump_config
 from transformer_mt.errors import TmtError
 from transformer_mt.training import distributed
 from transformer_mt.training.distributed import open_world
-from transformer_mt.training.signals import StopRequest
+from transformer_mt.training.signals import StopRequest, end_process
 from transformer_mt.training.trainer import train
 from transformer_mt.training.update import Updater
 
@@ -342,7 +342,7 @@ def test_ranks_that_do_not_meet_say_so_in_one_line(monkeypatch, lacks, reason):
             monkeypatch.setenv(name, value)
     with (
         pytest.raises(TmtError, match=f"the ranks have not met .*{reason}.*RANK of WORLD_SIZE"),
-        open_world(StopRequest(), timeout_minutes=0.005),
+        open_world(StopRequest(end_process), timeout_minutes=0.005),
     ):
         pass
 
@@ -402,7 +402,7 @@ def test_no_reducer_outlives_the_ranks(tmp_path):
     def fail(rank: int) -> None:
         # An error keeps the frames it came through, and they the model.
         try:
-            with open_world(StopRequest(), timeout_minutes=1) as world:
+            with open_world(StopRequest(end_process), timeout_minutes=1) as world:
                 replica = world.replicate(torch.nn.Linear(2, 2), torch.device("cpu"))
                 replica(torch.ones(2)).sum().backward()
                 raise ValueError("of a rank")
