@@ -91,7 +91,12 @@ class Segments:
     @classmethod
     def of(cls, lengths: Sequence[int], *, num_tail_rows: int = 0) -> "Segments":
         """Lay out sentences of the given lengths one after another, on the CPU."""
-        return cls.from_lengths(torch.tensor(lengths), num_tail_rows=num_tail_rows)
+        return cls.from_lengths(
+            torch.tensor(lengths),
+            max_length=max(lengths),
+            num_tokens=sum(lengths),
+            num_tail_rows=num_tail_rows,
+        )
 
     @property
     def num_sentences(self) -> int:
