@@ -5,7 +5,6 @@ import itertools
 import json
 import os
 import signal
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,16 +12,13 @@ import pytest
 import torch
 from safetensors import SafetensorError
 
+from experiments.resume import measure
 from tests.tiny_runs import interrupt_at, metrics_without_times, weights_at
 from transformer_mt.errors import ConfigError, DataError, InterruptedRun, TmtError
 from transformer_mt.training.run_directory import RunDirectory
 from transformer_mt.training.state import TrainState
 from transformer_mt.training.trainer import train
 from transformer_mt.training.validation import Validator
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "scripts" / "bench"))
-
-from resume import measure
 
 TWO_SOURCES = [
     {"type": "reverse", "num_pairs": 250, "weight": 1.5},
