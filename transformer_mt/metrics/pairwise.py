@@ -74,12 +74,12 @@ def _matches(
     units = np.array([numbers[unit] for text in texts for unit in text], dtype=np.int64)
     lengths = np.array([len(text) for text in texts])
     owners = np.repeat(np.arange(len(texts)), lengths)
-    behind = np.repeat(lengths.cumsum(), lengths) - np.arange(len(units))  # units to the end
+    left = np.repeat(lengths.cumsum(), lengths) - np.arange(len(units))  # units to the end
     ids = np.zeros_like(units)
     found = []
     for order in range(1, max_order + 1):
         # An n-gram is one of n - 1 and the next unit.
-        starts = np.flatnonzero(behind >= order)
+        starts = np.flatnonzero(left >= order)
         keys = ids[starts] * len(numbers) + units[starts + order - 1]
         different, compact = np.unique(keys, return_inverse=True)
         ids = np.zeros_like(units)

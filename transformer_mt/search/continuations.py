@@ -16,7 +16,7 @@ from torch import Tensor
 # computed fastest (32 and 125 take two and four times as long).
 BLOCK = 64
 
-# Up to so many values are put in order faster by one call than searched by a dozen.
+# Up to this number, values are sorted faster by one call than searched by a dozen.
 _FEW_VALUES = 1024
 
 
@@ -103,7 +103,7 @@ def best_continuations(log_probs: Tensor, scores: Tensor, num: int) -> Continuat
 
 
 def top_continuations(log_probs: Tensor, scores: Tensor, num: int) -> DeviceContinuations:
-    """Return the `num` best continuations of each sentence, best first, or as many as there are.
+    """Return the `num` best continuations of each sentence, best first, or all if there are fewer.
 
     Args:
         log_probs: Of the next token (B, W, V).
@@ -133,7 +133,7 @@ def top_continuations(log_probs: Tensor, scores: Tensor, num: int) -> DeviceCont
 
 
 def _block_maxima(log_probs: Tensor) -> Tensor:
-    """Return the greatest element of each block of the last dimension; the last may be short."""
+    """Return the maximum of each block of the last dimension; the last block may be short."""
     num_tokens = log_probs.shape[-1]
     whole = num_tokens - num_tokens % BLOCK
     maxima = []
@@ -145,7 +145,7 @@ def _block_maxima(log_probs: Tensor) -> Tensor:
 
 
 def _top(values: Tensor, num: int) -> Tensor:
-    """Return where the greatest values (B, n) lie, greatest first; NaN counts as infinite.
+    """Return the places of the `num` largest values (B, n), largest first; NaN counts as infinite.
 
     Of equal values the first come first. `torch.topk` promises no order for them, and which ones it
     takes could depend on the batch; so each value is joined with its place to a key of its own.

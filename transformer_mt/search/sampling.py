@@ -106,9 +106,9 @@ def draw(log_probs: Tensor, noise: Tensor) -> Tensor:
 
 
 def keep_top_k(log_probs: Tensor, num: int) -> Tensor:
-    """Return log-probabilities (.., V), -inf for all but the `num` greatest and their equals."""
-    least = log_probs.topk(min(num, log_probs.shape[-1])).values[..., -1:]
-    return log_probs.masked_fill(log_probs < least, -torch.inf)
+    """Return log-probabilities (.., V), -inf for all but the `num` largest and ties with them."""
+    threshold = log_probs.topk(min(num, log_probs.shape[-1])).values[..., -1:]
+    return log_probs.masked_fill(log_probs < threshold, -torch.inf)
 
 
 def keep_top_p(log_probs: Tensor, mass: float) -> Tensor:
@@ -119,5 +119,5 @@ def keep_top_p(log_probs: Tensor, mass: float) -> Tensor:
     falling = log_probs.sort(dim=-1, descending=True).values
     probs = falling.softmax(-1)
     is_kept = probs.cumsum(-1) - probs < max(mass, torch.finfo(probs.dtype).tiny)
-    least = falling.masked_fill(~is_kept, torch.inf).amin(-1, keepdim=True)
-    return log_probs.masked_fill(log_probs < least, -torch.inf)
+    threshold = falling.masked_fill(~is_kept, torch.inf).amin(-1, keepdim=True)
+    return log_probs.masked_fill(log_probs < threshold, -torch.inf)

@@ -25,7 +25,7 @@ class LinesInContext:
         self._max_tokens = max_tokens
 
     def join(self, lines: Sequence[str], *, is_start: bool) -> list[str]:
-        """Return as many lines; blank ones stay blank.
+        """Join each line with those before it; blank ones stay blank.
 
         Args:
             lines: In the order of the text.

@@ -1,4 +1,4 @@
-"""A model directory to a translator: one model or an ensemble, on a device, in a precision.
+"""Loading of translators: one model or an ensemble, on a device, in a precision.
 
 Torch is imported by the functions, after they have looked for what a user named.
 """

@@ -65,7 +65,7 @@ class TargetScorer:
 
         Args:
             src_lines: Any number of lines.
-            tgt_lines: As many.
+            tgt_lines: The same number of lines.
             first_line: Number of the first, for errors.
 
         Returns:

@@ -1,4 +1,4 @@
-"""Where marks belong in a translation of the text they were taken out of, as attention says."""
+"""Placement of marks in a translation of the text without them, by attention."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
@@ -54,7 +54,7 @@ def put_back(text: str, marks: Sequence[Mark], attention: Attention) -> str | No
     """Insert marks into a translation of the text they were taken out of.
 
     A pair of tags goes around all that its words became. Anything else goes before what the next
-    word became, or behind what the word before became, if it stood close to that or the next is
+    word became, or after what the word before became, if it stood close to that or the next is
     punctuation.
 
     Returns:
@@ -71,15 +71,15 @@ def put_back(text: str, marks: Sequence[Mark], attention: Attention) -> str | No
             around[number] = _end_of_pair(mark, marks, words)
     inserts: list[tuple[int, int, int, str]] = []  # place, rank among those at it, number, text
     for cluster in _clusters(marks):
-        number, behind = cluster[0], cluster[-1] + 1
+        number, after = cluster[0], cluster[-1] + 1
         if number in around:
             inserts.append(
                 (around[number], 2 if _opens(marks, number) else 0, number, marks[number].text)
             )
             continue
         here = marks[number].place
-        if behind in around and not _opens(marks, behind) and marks[behind].place == here:
-            place, rank = around[behind], -1  # the last in a pair of tags
+        if after in around and not _opens(marks, after) and marks[after].place == here:
+            place, rank = around[after], -1  # the last in a pair of tags
         elif number - 1 in around and _opens(marks, number - 1) and marks[number - 1].place == here:
             place, rank = around[number - 1], 3  # the first
         else:
@@ -118,9 +118,9 @@ def _end_of_pair(mark: Mark, marks: Sequence[Mark], words: _Words) -> int:
     partner = marks[mark.partner]
     begin, end = sorted((mark.place, partner.place))
     first = bisect_left(words.sources, begin, key=_begin)
-    behind = bisect_right(words.sources, end, key=_end)
+    after = bisect_right(words.sources, end, key=_end)
     inside = [
-        target for source in range(first, behind) for target in words.links.get(source, [])
+        target for source in range(first, after) for target in words.links.get(source, [])
     ] or [words.attention.strongest((begin, end), WORD_OR_SIGN)]
     if mark.place == begin:
         return words.targets[min(inside)][0]
@@ -147,15 +147,15 @@ def _clusters(marks: Sequence[Mark]) -> list[list[int]]:
 def _place(first: Mark, last: Mark, words: _Words) -> int:
     """Return where in the translation marks belong that stood between two words."""
     attention, sources, targets, links = words.attention, words.sources, words.targets, words.links
-    behind = bisect_left(sources, first.place, key=_begin)
-    if not behind:
+    after = bisect_left(sources, first.place, key=_begin)
+    if not after:
         return 0
-    before, is_last = behind - 1, behind == len(sources)
+    before, is_last = after - 1, after == len(sources)
     close_before = not first.space_before
-    close_behind = not is_last and not last.space_after
-    by_next = not is_last and not CLOSING.match(attention.source, sources[behind][0])
-    if by_next and not (close_before and not close_behind) and behind in links:
-        return targets[min(links[behind])][0]
+    close_after = not is_last and not last.space_after
+    by_next = not is_last and not CLOSING.match(attention.source, sources[after][0])
+    if by_next and not (close_before and not close_after) and after in links:
+        return targets[min(links[after])][0]
     if before in links:
         place = targets[max(links[before])][1]
     else:
@@ -172,16 +172,16 @@ def _spaced(marks: Sequence[Mark], cluster: Sequence[int], attention: Attention,
     for number, following in pairwise(cluster):
         space = marks[number].space_after and marks[following].space_before
         inner += (" " if space else "") + marks[following].text
-    before, behind = attention.target[:place][-1:], attention.target[place : place + 1]
+    before, after = attention.target[:place][-1:], attention.target[place : place + 1]
     needs_before = before.strip() and before not in "([{«„“¿¡"
-    needs_behind = behind.strip() and not CLOSING.match(behind)
+    needs_after = after.strip() and not CLOSING.match(after)
     left, right = attention.source[: first.place][-1:], attention.source[last.place :][:1]
     parts_before = first.space_before or comes_apart(first.text, left, before)
-    parts_behind = last.space_after or comes_apart(last.text, right, behind)
+    parts_after = last.space_after or comes_apart(last.text, right, after)
     return (
         (" " if parts_before and needs_before else "")
         + inner
-        + (" " if parts_behind and needs_behind else "")
+        + (" " if parts_after and needs_after else "")
     )
 
 

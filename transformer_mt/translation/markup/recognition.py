@@ -1,4 +1,4 @@
-"""What must come through a translation as it is: placeholders, tags, URLs, e-mail addresses."""
+"""Recognition of what a translation keeps as it is: placeholders, tags, URLs, addresses."""
 
 import re
 from collections import Counter
@@ -88,7 +88,7 @@ class Mark:
         text: As it stands in the line.
         place: Where it stood in the text without any marks, in characters.
         space_before: White space, or the end of the line, stood before it.
-        space_after: Likewise behind it.
+        space_after: White space, or the end of the line, stood after it.
         partner: For a tag of a pair, the place of the other one in the list of marks.
     """
 
