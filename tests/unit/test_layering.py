@@ -29,6 +29,68 @@ LAYERS = [
     {"__main__"},
 ]
 RANK = {unit: rank for rank, units in enumerate(LAYERS) for unit in units}
+# The same inside the big packages: a module imports only from floors below its own.
+FLOORS = {
+    package: [floor.split() for floor in floors]
+    for package, floors in {
+        "search": [
+            "continuations length_penalty",
+            "beams logit_processors",
+            "coverage diverse_beams phrase_constraints sampling trace",
+            "beam_search",
+        ],
+        "translation": [
+            "batching options workers",
+            "glossary lines_in_context long_lines markup.recognition",
+            "requests results",
+            "detokenize keywords mbr scoring shortlist",
+            "batch_search",
+            "translator",
+            "alignment load rescoring",
+            "markup.placement",
+            "markup.protection",
+        ],
+        "training": [
+            "activation_checkpointing compilation schedules signals state tensorboard threads "
+            "working_weights",
+            "distributed progress",
+            "gradients sharding update_stats",
+            "attention optimizers",
+            "checkpoint muon update",
+            "divergence run_directory",
+            "averaging disk_space holding_out",
+            "prepare_data",
+            "build micro_batches run validation",
+            "model_selection resuming verification",
+            "reporting",
+            "trainer",
+        ],
+        "nn": [
+            "decode_cache dropout kernels.capability kernels.expensive_operators "
+            "kernels.foreach kernels.kernel_check kernels.length_groups kernels.short_tiles "
+            "kernels.step_attention linear loss patterns positional_encoding",
+            "kernels.block_sparse kernels.cpu_linear masks recurrent",
+            "attention kernels.cpu_attention kernels.flex kernels.short_attention "
+            "recurrent_attention",
+            "convolution kernels.padded layers",
+            "initialization kernels.varlen recorded_attention",
+            "kernels.dispatch",
+            "kernels.choice",
+        ],
+        "cli": [
+            "constraint_inputs input_warnings options output_files streaming",
+            "command input_lines model_loading scoring_options translation_output",
+            "average bench compare config evaluate explain init inspect main plot rescore score "
+            "shortlist tokenizer train translate verify",
+        ],
+    }.items()
+}
+FLOOR = {
+    f"{package}.{module}": number
+    for package, floors in FLOORS.items()
+    for number, floor in enumerate(floors)
+    for module in floor
+}
 WITHOUT_TORCH = {unit for units in LAYERS[:5] for unit in units}
 PICKLERS = {"pickle", "cloudpickle", "dill", "joblib", "shelve", "marshal"}
 VAGUE_NAMES = {"utils", "util", "helpers", "common", "constants", "misc"}
@@ -80,6 +142,10 @@ def complaints(name: str, source: str) -> list[str]:
             found.append(f"{name} imports {first}")
         if first == PACKAGE.name and other in RANK and other != unit and RANK[other] >= RANK[unit]:
             found.append(f"{name} imports {imported}")
+        own = name.partition(".")[2]
+        floors = [FLOOR[m] for m in (rest, rest.rpartition(".")[0]) if m in FLOOR and m != own]
+        if other == unit and own in FLOOR and any(floor >= FLOOR[own] for floor in floors):
+            found.append(f"{name} imports {imported}, which is on no floor below")
     if not name.startswith(f"{PACKAGE.name}.nn.kernels."):
         found += [f"{name} uses {private}" for private in private_names_of_torch(tree)]
     for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
@@ -103,6 +169,16 @@ def complaints(name: str, source: str) -> list[str]:
             "models.build",
             "def f():\n    import transformer_mt.cli.main",
             "imports transformer_mt.c",
+        ),
+        (
+            "search.beams",
+            "from transformer_mt.search import beam_search",
+            "beam_search, which is on no floor below",
+        ),
+        (
+            "translation.scoring",
+            "from transformer_mt.translation.mbr import by_expected_utility",
+            "which is on no floor below",
         ),
         ("text.lines", "def f():\n    from torch import nn", "imports torch"),
         ("training.state", "import pickle", "imports pickle"),
@@ -131,6 +207,13 @@ def test_imports_point_downwards_and_nothing_pickles() -> None:
 def test_every_module_has_a_layer() -> None:
     units = {path.relative_to(PACKAGE).parts[0].removesuffix(".py") for path in modules()}
     assert units - set(RANK) == set()
+
+
+@pytest.mark.parametrize("package", FLOORS)
+def test_every_module_of_a_big_package_has_a_floor(package: str) -> None:
+    paths = [path.relative_to(PACKAGE).with_suffix("") for path in modules()]
+    names = {".".join(path.parts[1:]) for path in paths if path.parts[0] == package}
+    assert names == {module for floor in FLOORS[package] for module in floor}
 
 
 def test_modules_do_not_import_each_other_in_circles() -> None:
