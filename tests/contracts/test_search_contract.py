@@ -219,8 +219,8 @@ def test_nothing_waits_for_the_device_between_two_syncs(settings, monkeypatch):
         """Make up what the device has chosen; in the end, nothing but ends."""
         num_steps.append(1)
         shape = steps.slots.shape
-        tokens = np.full(shape, EOS if len(num_steps) > 14 else 7)
-        if len(num_steps) == 5:
+        tokens = np.full(shape, EOS if len(num_steps) > 6 else 7)
+        if len(num_steps) == 3:
             tokens[0] = EOS  # the first sentence leaves, the last one takes its place
         return Continuations(np.full(shape, -1, np.float32), np.zeros(shape, np.int64), tokens)
 
@@ -236,10 +236,10 @@ def test_nothing_waits_for_the_device_between_two_syncs(settings, monkeypatch):
             memory,
             beam_size=3,
             length_penalty=LengthPenalty(),
-            max_lengths=torch.tensor([16, 14, 12]),
+            max_lengths=torch.tensor([8, 7, 6]),
             sync_every=4,
         )
-    assert len(num_steps) == 16
+    assert len(num_steps) == 8
     assert copies.num_waits == 0
 
 
