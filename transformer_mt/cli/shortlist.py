@@ -24,7 +24,7 @@ def register(app: typer.Typer) -> None:
         epilog=examples(
             "tmt shortlist --output shortlist.safetensors",
             "tmt shortlist --model runs/base --output base.shortlist --candidates 50",
-            "tmt translate --model runs/base --shortlist base.shortlist < input.txt",
+            "tmt translate --model runs/base --set decoding.shortlist=base.shortlist < input.txt",
         )
     )(shortlist)
 

@@ -227,7 +227,7 @@ def inspect(
     ] = [],  # noqa: B006
     as_json: AsJson = False,
 ) -> None:
-    """Describe a tokenizer, and how it does on a text: coverage, tokens per word, examples."""
+    """Describe a tokenizer and its output on a text: coverage, tokens per word, examples."""
     from transformer_mt.text.tokenizer_report import describe_tokenizer, measure_tokenizer
 
     tokenizer = _load(either(directory, model, "--model", "a tokenizer"), side)
@@ -246,7 +246,7 @@ def inspect(
 def _from_config(
     name: str, settings: list[str]
 ) -> tuple[TokenizerSettings, Iterable[str], Iterable[str]]:
-    """Take tokenizer settings and the texts of both sides from a config."""
+    """Return tokenizer settings and the texts of both sides of a config."""
     from transformer_mt.data.pair_source import cleaned
     from transformer_mt.data.sources import open_source
 
@@ -266,7 +266,7 @@ def _from_config(
 
 
 def _lines_of(paths: list[Path]) -> Iterator[str]:
-    """Read the lines of files one after the other, once all are known to open."""
+    """Read the lines of files in order, after opening all of them once."""
     from transformer_mt.text.lines import open_binary, read_lines
 
     for path in paths:
@@ -292,7 +292,7 @@ def _load(directory: Path, side: Literal["src", "tgt"] | None) -> "Tokenizer":
 
 
 def _numbers(line: str, tokenizer: "Tokenizer", place: str) -> list[int]:
-    """Read ids; errors name the first that is none."""
+    """Read ids; errors name the first invalid one."""
     ids = []
     for cell in line.split():
         # Python refuses to read numbers of thousands of digits.
@@ -344,7 +344,7 @@ def _text_rows(report: "TextReport") -> list[tuple[str, str]]:
 
 
 def _show(character: str) -> str:
-    """Write a character with its number; alone if it cannot be seen."""
+    """Format a character with its code point, which stands alone if it is invisible."""
     code = f"U+{ord(character):04X}"
     visible = unicodedata.category(character)[0] not in "CMZ"
     return f"{character} ({code})" if visible else code

@@ -1,5 +1,6 @@
 """Settings of the search for translations."""
 
+from collections.abc import Iterator
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
@@ -74,7 +75,8 @@ class DecodingSettings(Settings):
     """Lexical shortlist made by `tmt shortlist`: restrict the output to target tokens that are
     likely for the source. Not for validation during training."""
     compile: bool = False
-    """On a GPU: compile the decoder step with torch.compile, which takes some ten seconds."""
+    """On a GPU: compile the decoder step with torch.compile, which takes some ten seconds. Not for
+    validation during training."""
     alignment_layer: PositiveInt | None = None
     """Decoder layer whose cross-attention (mean over heads) gives word alignments. Default: the
     mean over all layers."""
@@ -82,3 +84,25 @@ class DecodingSettings(Settings):
     """Add cross-attention weights and source tokens to JSON output."""
     alternatives: Annotated[int, Field(ge=0, le=2**16)] = 0
     """Add this many most probable tokens at each position, with probabilities, to JSON output."""
+
+    def misfits(self) -> Iterator[tuple[str, str]]:
+        """Find settings without effect, or that do not fit each other, in a whole config.
+
+        They are no `contradictions`, as the command line may add what is missing.
+        """
+        fields = type(self).model_fields
+        changed = {name for name in fields if getattr(self, name) != fields[name].default}
+        samples = self.sample or self.mbr is not None
+        for name in ("temperature", "top_k", "top_p", "seed"):
+            if name in changed and not samples:
+                yield name, "has no effect without decoding.sample or decoding.mbr"
+        if self.beam_groups == 1 and "diversity_penalty" in changed:
+            yield "diversity_penalty", "has no effect without decoding.beam_groups"
+        if self.beam_groups > 1 and samples:
+            yield "beam_groups", "has no effect on samples (decoding.sample, decoding.mbr)"
+        if self.beam_size % self.beam_groups:
+            yield "beam_groups", f"{self.beam_groups} does not divide beam_size {self.beam_size}"
+        if self.max_length is not None and self.min_length > self.max_length:
+            yield "min_length", f"{self.min_length} is more than max_length {self.max_length}"
+        if self.mbr is None and "mbr_samples" in changed:
+            yield "mbr_samples", "has no effect without decoding.mbr"

@@ -80,6 +80,8 @@ class Config(Settings):
             for name in ("share_layers", "input_feeding"):
                 if getattr(self.model, name, False):
                     yield f"model.{name}", "not with training.parallel fsdp: take ddp"
+        for setting, message in self.decoding.misfits():
+            yield f"decoding.{setting}", message
         for setting, message in self.model.unfit_for(longest=self.data.filters.max_length):
             yield f"model.{setting}", message
 

@@ -10,7 +10,7 @@ from transformer_mt.config.schema import Config
 
 
 def unused_settings(config: Config) -> list[str]:
-    """Find settings that were changed from their default but do nothing in this run.
+    """Find settings that differ from their default but have no effect in this run.
 
     Returns:
         One line for each, such as `tokenizer.vocab_size has no effect: tokenizer.path is set`.
@@ -26,7 +26,7 @@ def unused_settings(config: Config) -> list[str]:
 
 
 def _changed(group: Settings, *names: str) -> list[str]:
-    """Name those settings of a group that were given and differ from their default."""
+    """Name the settings of a group that were given and differ from their default."""
     fields = type(group).model_fields
     return [
         name

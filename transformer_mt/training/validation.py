@@ -179,6 +179,6 @@ def validate_on_main(
 
 def validation_search(config: Config) -> SearchOptions:
     """Return how validation sets are translated: as the settings say, perhaps with another beam."""
-    options = SearchOptions.from_settings(config.decoding)
+    options = SearchOptions.from_settings(config.decoding, compile=False)
     beam_size = config.training.validation.beam_size
     return options if beam_size is None else replace(options, beam_size=beam_size)

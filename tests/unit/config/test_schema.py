@@ -86,6 +86,10 @@ RULES: list[tuple[list[str], str]] = [
         ["data.train=[{type: text, src: a, tgt: b, more_references: [c]}]"],
         "more_references are for test sets",
     ),
+    (["decoding.top_k=5"], "decoding.top_k: has no effect without decoding.sample or"),
+    (["decoding.beam_groups=3"], "decoding.beam_groups: 3 does not divide beam_size 4"),
+    (["decoding.min_length=9", "decoding.max_length=8"], "9 is more than max_length 8"),
+    (["decoding.mbr_samples=8"], "decoding.mbr_samples: has no effect without"),
     (["data.temperature=5", "data.train.1.weight=2"], "excludes weights of training sources"),
 ]
 
@@ -93,7 +97,7 @@ RULES: list[tuple[list[str], str]] = [
 @pytest.mark.parametrize(("overrides", "words"), RULES)
 def test_settings_that_contradict_each_other_are_refused(overrides: list[str], words: str) -> None:
     (mistake,) = mistakes(GOOD, *overrides)
-    assert words in mistake
+    assert words.removeprefix(overrides[-1].partition("=")[0] + ": ") in mistake
 
 
 def test_a_contradiction_stands_at_the_setting_or_the_group_around_it() -> None:
