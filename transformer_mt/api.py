@@ -19,8 +19,7 @@ from transformer_mt.translation.keywords import (
     SearchKeywords,
     checked_lines,
     checked_options,
-    checked_text,
-    several,
+    checked_texts,
     with_prefixes,
 )
 from transformer_mt.translation.load import decoding_settings, load_models, make_translator
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     from transformer_mt.training.model_selection import RunResult
     from transformer_mt.translation.requests import Line
     from transformer_mt.translation.results import TargetScore, Translation
-    from transformer_mt.translation.translator import Translator
 
 logger = logging.getLogger(__name__)
 
@@ -42,9 +40,6 @@ Precision: TypeAlias = Literal["fp32", "bf16", "fp16", "int8"]
 Terms: TypeAlias = PathLike | Mapping[str, str]
 
 _Work: TypeAlias = "Callable[[Sequence[str | Line], int], list[Translation]]"
-
-LINES_ALIGNED_AT_ONCE = 256
-"""Bounds the memory that the attention of long lists takes."""
 
 
 def load(
@@ -236,10 +231,12 @@ class Model:
 
             translate = Protector(translator).translate
 
+        from transformer_mt.translation.alignment import with_alignments
+
         def work(lines: "Sequence[str | Line]", first_line: int) -> "list[Translation]":
             """Translate, and align where that is wanted."""
             found = translate(lines, first_line=first_line)
-            return _aligned(translator, found, layer) if alignments else found
+            return with_alignments(translator, found, layer=layer) if alignments else found
 
         return work
 
@@ -280,8 +277,7 @@ def evaluate(
     from transformer_mt.metrics.significance import with_intervals
 
     language = tgt_lang or model.config.data.tgt_lang
-    lines = [checked_text(line, number) for number, line in enumerate(several(sources), 1)]
-    first = [checked_text(line, number) for number, line in enumerate(several(references), 1)]
+    lines, first = checked_texts(sources), checked_texts(references)
     found = translate_and_score(
         make_translator(model.bundle, given),
         lines,
@@ -368,21 +364,3 @@ def _in_chunks(
     while chunk := list(islice(lines, chunk_size)):
         yield from work(chunk, num_done + 1)
         num_done += len(chunk)
-
-
-def _aligned(
-    translator: "Translator", translations: "Sequence[Translation]", layer: int | None
-) -> "list[Translation]":
-    """Add which words of the best candidates belong together."""
-    from transformer_mt.translation.alignment import attention_of
-
-    found: list[Translation] = []
-    for start in range(0, len(translations), LINES_ALIGNED_AT_ONCE):
-        some = translations[start : start + LINES_ALIGNED_AT_ONCE]
-        best = [translation.n_best[0] for translation in some]
-        attentions = attention_of(translator, best, layer=layer)
-        found += [
-            replace(translation, alignment=attention.links())
-            for translation, attention in zip(some, attentions, strict=True)
-        ]
-    return found

@@ -6,16 +6,19 @@ Letters: S source length, T target length.
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from transformer_mt.translation.results import CONTROL_CHARACTERS, Candidate
+from transformer_mt.translation.results import CONTROL_CHARACTERS, Candidate, Translation
 from transformer_mt.translation.translator import Translator
 
 WORD = re.compile(r"\S+")
+
+ALIGNED_AT_ONCE = 256
+"""Limits the memory of the attention matrices of long lists."""
 
 Span = tuple[int, int]
 
@@ -108,6 +111,31 @@ def attention_of(
         _joined(translator, candidate, [next(matrices) for _ in candidate.parts])
         for candidate in candidates
     ]
+
+
+def with_alignments(
+    translator: Translator, translations: Sequence[Translation], *, layer: int | None
+) -> list[Translation]:
+    """Add the word alignments of the best candidates to translations.
+
+    Args:
+        translator: The one that made them.
+        translations: Any number.
+        layer: See `attention_of`.
+
+    Raises:
+        ConfigError: See `attention_of`.
+    """
+    found: list[Translation] = []
+    for start in range(0, len(translations), ALIGNED_AT_ONCE):
+        some = translations[start : start + ALIGNED_AT_ONCE]
+        best = [translation.n_best[0] for translation in some]
+        attentions = attention_of(translator, best, layer=layer)
+        found += [
+            replace(translation, alignment=attention.links())
+            for translation, attention in zip(some, attentions, strict=True)
+        ]
+    return found
 
 
 def _mean(weights: torch.Tensor, layer: int | None) -> torch.Tensor:

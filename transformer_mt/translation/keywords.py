@@ -63,12 +63,16 @@ def several(lines: Iterable[Any]) -> Iterable[Any]:
     return lines
 
 
-def checked_text(line: object, number: int) -> str:
-    """Return a line of text.
+def checked_texts(lines: Iterable[object]) -> list[str]:
+    """Return lines of text.
 
     Raises:
-        TypeError: If it is something else; names its number.
+        TypeError: If one is something else, or `lines` is one text.
     """
+    return [_checked_text(line, number) for number, line in enumerate(several(lines), start=1)]
+
+
+def _checked_text(line: object, number: int) -> str:
     if not isinstance(line, str):
         raise TypeError(f"line {number}: expected text (str), got {line!r:.60}")
     return line
@@ -83,7 +87,7 @@ def checked_lines(lines: "Iterable[str | Line]") -> "Iterator[str | Line]":
     from transformer_mt.translation.requests import Line
 
     for number, line in enumerate(several(lines), start=1):
-        yield line if isinstance(line, Line) else checked_text(line, number)
+        yield line if isinstance(line, Line) else _checked_text(line, number)
 
 
 def with_prefixes(lines: "Sequence[str | Line]", prefixes: Sequence[str]) -> "list[str | Line]":

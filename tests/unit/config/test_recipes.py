@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from transformer_mt.config.base import Settings
-from transformer_mt.config.loading import RECIPES, load_config
+from transformer_mt.config.loading import RECIPES, list_recipes, load_config
 from transformer_mt.config.model import LearnedPositions
 from transformer_mt.config.unused import unused_settings
 
@@ -58,6 +58,13 @@ def test_recipe_lists_no_default(path: Path) -> None:
     given = list(settings_given(load_config(path), path.stem))
     assert len(given) > 5
     assert [place for place, value, default in given if value == default] == []
+
+
+def test_the_list_of_recipes_has_a_sentence_for_each() -> None:
+    found = list_recipes()
+    assert sorted(found) == sorted(NAMES)
+    assert found["big"].startswith('The big model of "Attention Is All You Need" (Vaswani et al. 2')
+    assert all(20 < len(sentence) < 160 and "\n" not in sentence for sentence in found.values())
 
 
 @recipes
