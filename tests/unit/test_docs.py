@@ -59,7 +59,10 @@ def exists(path: str) -> bool:
     return any((ROOT / folder / path).exists() for folder in FOLDERS)
 
 
-@pytest.mark.parametrize("name", ["docs/paper.md", "docs/overview.md"])
+@pytest.mark.parametrize(
+    "name",
+    ["docs/paper.md", "docs/overview.md", "docs/reading.md", "docs/glossary.md", "README.ko.md"],
+)
 def test_every_path_that_a_page_names_exists(name):
     paths = paths_in(ROOT / name)
     assert len(paths) > 10
