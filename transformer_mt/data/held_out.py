@@ -4,8 +4,8 @@ A source text is held out when its hash is among the smallest, so neither the or
 other sets decide. Texts that differ in white space or in capitals alone count as one, and none
 stands on both sides: further pairs of a held-out text are left out of training, too.
 
-The pairs are kept in the folder of the run. A text that has changed since does
-not show what a model has seen.
+The pairs are kept in the folder of the run. A text that has changed since does not show what a
+model has seen.
 """
 
 import heapq

@@ -346,7 +346,7 @@ def in_a_child(act: Callable[[], object]) -> int:
 
 
 def kill_at(monkeypatch: pytest.MonkeyPatch, module: object, name: str, call: int) -> None:
-    """Let this process die of SIGKILL at so many calls of a function."""
+    """Kill this process (SIGKILL) at call N of a function."""
     original, calls = getattr(module, name), count(1)
 
     def mortal(*arguments: object, **others: object) -> object:
