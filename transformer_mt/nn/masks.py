@@ -109,5 +109,4 @@ def padded_mask(
 
 def as_bias(mask: Tensor, dtype: torch.dtype) -> Tensor:
     """Return 0 where True and -inf where False: the mask as something to add to scores."""
-    bias = torch.zeros(mask.shape, dtype=dtype, device=mask.device)
-    return bias.masked_fill_(~mask, -torch.inf)
+    return torch.full(mask.shape, -torch.inf, dtype=dtype, device=mask.device).masked_fill_(mask, 0)

@@ -146,11 +146,13 @@ def make_plan(mask: AttentionMask, *, num_parts: Sequence[int], num_heads: int) 
     q_rows, k_rows = _Rows(len(q_lengths), num_heads), _Rows(len(k_lengths), num_heads)
     in_one_block = len(num_parts) == 1
     groups = []
-    for sentences in group_by_length(q_lengths, k_lengths):
+    by_length = group_by_length(q_lengths, k_lengths)
+    lengths = keys.lengths[[s for sentences in by_length for s in sentences]]
+    for sentences, own in zip(by_length, lengths.split([len(x) for x in by_length]), strict=True):
         num_keys = max(_LEAST_KEYS, *(k_lengths[s] for s in sentences))
         num_queries = num_keys if in_one_block else max(q_lengths[s] for s in sentences)
         group_mask = padded_mask(
-            keys.lengths[sentences],
+            own,
             num_keys,
             num_heads=num_heads,
             causal=mask.causal,
