@@ -148,7 +148,8 @@ def make_plan(mask: AttentionMask, *, num_parts: Sequence[int], num_heads: int) 
     groups = []
     by_length = group_by_length(q_lengths, k_lengths)
     lengths = keys.lengths[[s for sentences in by_length for s in sentences]]
-    for sentences, own in zip(by_length, lengths.split([len(x) for x in by_length]), strict=True):
+    own_lengths = torch.split(lengths, [len(sentences) for sentences in by_length])
+    for sentences, own in zip(by_length, own_lengths, strict=True):
         num_keys = max(_LEAST_KEYS, *(k_lengths[s] for s in sentences))
         num_queries = num_keys if in_one_block else max(q_lengths[s] for s in sentences)
         group_mask = padded_mask(
