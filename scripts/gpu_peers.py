@@ -1,4 +1,4 @@
-"""The same work done by others: `torch.nn.Transformer`, MarianMT of transformers, CTranslate2.
+"""Peers of the GPU check: `torch.nn.Transformer`, MarianMT of transformers, CTranslate2.
 
 They see the sentences of `gpu_workload.made_up_pairs` in padded batches that are grouped by length,
 the best they can be given. CTranslate2 gets random weights too: it only translates.

@@ -1,4 +1,4 @@
-"""The sections of the GPU check: what each does, and the seconds it may take."""
+"""Sections of the GPU check and their time budgets."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""The speed of training and translation on a GPU, ours and that of the peers."""
+"""Speed of training and translation on a GPU, ours and the peers'."""
 
 import contextlib
 import functools

@@ -1,4 +1,4 @@
-"""What is measured on a GPU, and how: made-up sentences of real lengths, timed blocks, peak memory.
+"""Workload of the GPU check: made-up sentences of real lengths, timed blocks, peak memory.
 
 Made-up tokens cost what real ones cost, and every peer gets the very same sentences. Nothing here
 waits for data that must be fetched first.

@@ -1,4 +1,4 @@
-"""Finished runs side by side: what they cost, how good they are, and whether that is chance."""
+"""Comparison of finished runs: cost, scores, statistical significance."""
 
 import hashlib
 import json
@@ -35,10 +35,10 @@ Translate = Callable[[Path, Sequence[str]], list[str]]
 
 @dataclass(frozen=True)
 class RunFacts:
-    """What a finished run was, and what it cost.
+    """Facts and cost of a finished run.
 
     Attributes:
-        name: Of its folder; the whole path where two are called alike.
+        name: Name of its folder; the whole path where two have the same name.
         model: Type of the model.
         num_parameters: Of the model in `best/`, tied ones counted once.
         valid_nll_nats: Of that model, a target token; not of the smoothed loss, which cannot be
@@ -64,8 +64,8 @@ class ComparedRun:
     """A row of the comparison.
 
     Attributes:
-        facts: What the run was.
-        scores: BLEU and chrF, with their chance.
+        facts: Facts of the run.
+        scores: BLEU and chrF, with intervals and p-values.
         hypotheses: Its translations of the test set.
     """
 
@@ -75,7 +75,7 @@ class ComparedRun:
 
 
 def read_facts(run: RunDirectory) -> RunFacts:
-    """Read what a run left behind.
+    """Read the facts of a finished run.
 
     Raises:
         ModelError: If it is not finished, or its files are damaged.
@@ -145,7 +145,7 @@ def compare_runs(
         ConfigError: If a run is there twice, or runs translate into different languages.
         ModelError: If a run is not finished, or its model is damaged.
     """
-    facts = _told_apart(runs, [read_facts(run) for run in runs])
+    facts = _with_distinct_names(runs, [read_facts(run) for run in runs])
     configs = [load_recorded(run.config_path) for run in runs]
     languages = sorted({config.data.tgt_lang for config in configs})
     if len(languages) > 1:
@@ -157,7 +157,7 @@ def compare_runs(
         values = dict.fromkeys(str(how[name]) for how in searches)
         if len(values) > 1:
             logger.warning(
-                "the runs do not search alike: decoding.%s is %s", name, " and ".join(values)
+                "the runs search differently: decoding.%s is %s", name, " and ".join(values)
             )
     systems = [
         _translations(run, test, translate=translate, search=how)
@@ -177,11 +177,11 @@ def compare_runs(
 def compare_by_length(
     rows: Sequence[ComparedRun], run: RunDirectory, test: TestSet, *, edges: Sequence[int]
 ) -> dict[str, list[Bucket]]:
-    """Score compared runs apart by the length of the source, by the name of the run.
+    """Score compared runs by length of the source; returns buckets by name of the run.
 
     Args:
         rows: Of `compare_runs`.
-        run: Its tokenizer counts the tokens of the sources, for all runs alike.
+        run: Its tokenizer counts the tokens of the sources, for all runs.
         test: That was translated.
         edges: See `score_by_length`.
     """
@@ -205,7 +205,7 @@ def hash_of(test: TestSet) -> str:
     return _hash([test.sources, test.references, *test.more_references])
 
 
-def _told_apart(runs: Sequence[RunDirectory], facts: Sequence[RunFacts]) -> list[RunFacts]:
+def _with_distinct_names(runs: Sequence[RunDirectory], facts: Sequence[RunFacts]) -> list[RunFacts]:
     """Name runs of equal names by their folders."""
     folders = [run.root.resolve() for run in runs]
     for number, run in enumerate(runs):

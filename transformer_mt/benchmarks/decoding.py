@@ -1,4 +1,4 @@
-"""How fast translation is: a whole file in batches, and one sentence at a time."""
+"""Translation speed: a whole file in batches, and one sentence at a time."""
 
 import math
 import statistics
@@ -10,7 +10,7 @@ from transformer_mt.errors import DataError
 from transformer_mt.translation.results import Translation
 from transformer_mt.translation.translator import Translator
 
-# As many as make each of a few processes start.
+# Enough to start each of a few worker processes.
 WARMUP_LINES = 256
 
 
@@ -46,12 +46,12 @@ def measure_decoding(
 ) -> DecodingSpeed:
     """Translate lines for some seconds after a warm-up, and report the speed.
 
-    Equal lines are translated once, as always, and count as often as they are there.
+    Equal lines are translated once, as always, and count as often as they occur.
 
     Args:
         translator: The model and how it searches.
         lines: A whole file.
-        num_singles: So many of them are also translated alone, from all over the file.
+        num_singles: Number of lines, spread over the file, that are also translated alone.
         seconds: Passes over the file begin until then; at least one.
 
     Raises:
@@ -88,7 +88,7 @@ def measure_decoding(
 
 
 def evenly(lines: Sequence[str], number: int) -> list[str]:
-    """Choose at most so many lines, at equal distances, the first one included."""
+    """Choose at most `number` lines, at equal distances, the first one included."""
     return list(lines[:: math.ceil(len(lines) / number)])
 
 

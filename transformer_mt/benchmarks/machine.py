@@ -1,4 +1,4 @@
-"""What every measurement needs of the machine: its clock, its memory, its rate of products."""
+"""Clock, peak memory and matrix rate of the machine, for all measurements."""
 
 import math
 import re
@@ -15,7 +15,7 @@ import torch
 
 T = TypeVar("T")
 
-# Between two looks at the clock, which cost microseconds, and on a GPU a wait.
+# Between two readings of the clock, which cost microseconds, and on a GPU a synchronisation.
 _LEAST_SECONDS = 0.005
 
 
@@ -36,7 +36,7 @@ def run_for(
         updates: Makes an update when it is asked for the next item.
         seconds: For how long; the last update may end later.
         device: Waited for before the first and after the last update, but not between them.
-        at_least: So many updates, however long they take.
+        at_least: Minimum number of updates, however long they take.
 
     Returns:
         The items, and the seconds that they took.
@@ -51,7 +51,7 @@ def run_for(
 
 
 def reset_peak_memory(device: torch.device) -> None:
-    """Begin to watch the peak of memory anew, where the system lets us."""
+    """Reset the peak of memory, where the system allows it."""
     if device.type == "cuda":
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(device)
@@ -65,7 +65,7 @@ def peak_memory_bytes(device: torch.device) -> int:
 
     On a GPU, what tensors took; else all of the process, with Python, torch and the program, and of
     the processes that it has started and not ended, where what they share counts for each. 0
-    where the system does not tell.
+    where the system does not report it.
     """
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
@@ -90,7 +90,7 @@ def _status_of(pid: object) -> str:
 def fastest_seconds(
     function: Callable[[], object], *, seconds: float, device: torch.device
 ) -> float:
-    """Call a function again and again for some time; return the seconds of the fastest calls."""
+    """Call a function repeatedly for some time; return the seconds of the fastest calls."""
     function()
     fastest, num_calls = math.inf, 1
     ended = time.perf_counter() + seconds

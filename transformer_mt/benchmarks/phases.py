@@ -1,4 +1,4 @@
-"""Where the time of an update goes."""
+"""Phases of an update, timed: data, forward, backward, optimizer."""
 
 import time
 from collections import defaultdict
@@ -44,7 +44,7 @@ class PhaseClock:
 
 @contextmanager
 def forward_passes(model: nn.Module, clock: PhaseClock) -> Generator[None]:
-    """Let the clock know when forward passes begin and end."""
+    """Have the clock record when forward passes begin and end."""
 
     def begin(*_: object) -> None:
         """End what came before a forward pass."""

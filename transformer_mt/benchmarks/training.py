@@ -94,7 +94,7 @@ class TrainingSpeed:
 
     Attributes:
         tokens_per_second: Target tokens, padding not counted.
-        src_tokens_per_second: Source tokens, likewise.
+        src_tokens_per_second: Source tokens, the same way.
         step_seconds: Of an update, undisturbed.
         data_seconds: Of these, waiting for batches. This and the next three are measured in a pass
             of its own, in which the device is waited for between them, and add up to more.
@@ -117,7 +117,7 @@ class TrainingSpeed:
         threads: Of torch on the processor.
         num_parameters: Of the model.
         tokens_per_step: Target tokens of an update.
-        seconds: Measured for so long.
+        seconds: Duration of the measurement.
         steps: Updates in this time.
     """
 

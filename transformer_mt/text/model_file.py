@@ -1,9 +1,9 @@
-"""What the file of a SentencePiece model says that the library does not tell, and its ids.
+"""SentencePiece model files: facts that the library hides, and new ids.
 
 The library hides a model's type and which pieces are user symbols, and takes a file that was cut
-between two pieces for a whole one. Its own reader of the format needs the protobuf package, so
-here is the little of protobuf that the format needs; the numbers are from
-`sentencepiece_model.proto`.
+between two pieces for a whole one. Its own reader of the format
+needs the protobuf package in one version (docs/log.md, "attic"), so here is the little of protobuf
+that the format needs; the numbers are from `sentencepiece_model.proto`.
 
 An id is the place of a piece in the file, and nothing else in the file depends on ids: to change
 them is to move pieces.
@@ -30,7 +30,7 @@ _SYMBOLS = ((43, 48, b"<pad>"), (40, 45, b"<unk>"), (41, 46, b"<s>"), (42, 47, b
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """What a model file says.
+    """Facts of a model file.
 
     Attributes:
         type: Type of the model.
