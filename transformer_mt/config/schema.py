@@ -32,13 +32,13 @@ class Config(Settings):
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 1
     """Random seed of initialisation, dropout, data order and sampling."""
     data: DataSettings
-    """Data: sources, filters, languages."""
+    """Training, validation and test data."""
     tokenizer: TokenizerSettings = TokenizerSettings()
     """Tokenization."""
     model: ModelSettings = TransformerSettings()
     """Model architecture."""
     training: TrainingSettings
-    """Training: optimizer, schedule, limits, validation."""
+    """Optimization, validation and checkpoints."""
     decoding: DecodingSettings = DecodingSettings()
     """Search for translations."""
 

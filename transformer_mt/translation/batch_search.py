@@ -173,7 +173,7 @@ def _steering(
         Slots of each sentence, logits processors in their order, and the selection.
 
     Raises:
-        ValueError: If there are phrases, and the options ask for samples or diverse beams.
+        ConfigError: If there are phrases, and the options ask for samples or diverse beams.
     """
     processors: list[LogitProcessor] = []
     min_lengths = options.min_lengths(np.array([len(r.source) + 1 for r in requests]))
@@ -189,7 +189,10 @@ def _steering(
     constraints = None
     if any(request.phrases for request in requests):
         if options.sample or options.beam_groups > 1:
-            raise ValueError("only plain beam search can hold phrases: no samples, no beam groups")
+            raise ConfigError(
+                "only plain beam search can enforce phrases and terms of a glossary: leave them out, "
+                "or sample and beam_groups"
+            )
         constraints = PhraseConstraints(
             [request.phrases for request in requests],
             limits.numpy(),

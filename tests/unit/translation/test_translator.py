@@ -555,7 +555,7 @@ def test_options_that_do_not_fit_each_other_are_refused(bundle, options, words):
 
 @pytest.mark.parametrize("options", [{"sample": True}, {"beam_groups": 2}])
 def test_only_plain_beam_search_takes_phrases(bundle, options):
-    with pytest.raises(ValueError, match="only plain beam search can hold phrases"):
+    with pytest.raises(ConfigError, match="only plain beam search can enforce phrases"):
         make(bundle, **options).translate([Line("dog", phrases=("blau",))])
 
 
