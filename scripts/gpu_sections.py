@@ -178,6 +178,11 @@ SECTIONS = (
         lambda check: measure_peer_training(check, "nn.Transformer", "base", 8),
     ),
     Section(
+        "training base, relative positions",  # padded attention, in runs of similar length
+        25,
+        lambda check: measure_training(check, "base, relative", 5),
+    ),
+    Section(
         "training base, bf16 weights",
         20,
         lambda check: measure_training(check, "base", 5, way="bf16 weights"),

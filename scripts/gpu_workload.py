@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from transformer_mt.benchmarks.machine import fastest_seconds, peak_memory_bytes, synchronize
-from transformer_mt.config.model import TransformerSettings
+from transformer_mt.config.model import RelativePositions, TransformerSettings
 from transformer_mt.data.pairs import BLOCK_SIZE, TokenPairs
 from transformer_mt.text.special_ids import EOS_ID
 
@@ -67,6 +67,7 @@ class Check:
 
 
 BASE = TransformerSettings()
+_RELATIVE = {"positions": RelativePositions(type="relative")}
 FULL = Workload(
     vocab_size=37_000,
     max_tokens=25_000,
@@ -76,6 +77,7 @@ FULL = Workload(
         "big": BASE.model_copy(
             update={"d_model": 1024, "d_ff": 4096, "num_heads": 16, "dropout": 0.3}
         ),
+        "base, relative": BASE.model_copy(update=_RELATIVE),
     },
     precision="bf16",
     num_sources=1024,
@@ -95,7 +97,11 @@ DRY = Workload(
     vocab_size=300,
     max_tokens=600,
     num_pairs=200,
-    models={"base": _TINY, "big": _TINY.model_copy(update={"d_ff": 96})},
+    models={
+        "base": _TINY,
+        "big": _TINY.model_copy(update={"d_ff": 96}),
+        "base, relative": _TINY.model_copy(update=_RELATIVE),
+    },
     precision="bf16",
     num_sources=16,
     output_tokens=6,

@@ -9,11 +9,37 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 _BLOCK = 128
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Runs of neighbouring sentences, each in a padded block of its own.
+
+    Attributes:
+        index: Row of each token in the blocks of all runs, one after another and flattened, int64,
+            as many as tokens.
+        shapes: Sentences of each run, and the length of its longest.
+    """
+
+    index: Tensor
+    shapes: tuple[tuple[int, int], ...]
+
+    @classmethod
+    def of(cls, lengths: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> "Runs":
+        """Divide sentences of the given lengths into runs, each ending before one of `ends`."""
+        sizes = np.diff(ends, prepend=0)
+        longest = np.maximum.reduceat(lengths, ends - sizes)
+        padded = longest.repeat(sizes)
+        shift = (padded.cumsum() - padded) - (lengths.cumsum() - lengths)
+        index = torch.from_numpy(shift.repeat(lengths) + np.arange(lengths.sum()))
+        return cls(index, tuple(zip(sizes.tolist(), longest.tolist(), strict=True)))
 
 
 @dataclass(frozen=True)
@@ -31,6 +57,7 @@ class Segments:
         num_tokens: The sum of the lengths.
         num_rows: N: the tokens, then the tail, which belongs to no sentence.
         max_span: Greatest distance of two neighbouring offsets, or a bound on it.
+        runs: Runs of sentences of similar length, for attention that has to pad; None: one block.
     """
 
     lengths: Tensor
@@ -41,6 +68,7 @@ class Segments:
     num_tokens: int
     num_rows: int
     max_span: int
+    runs: Runs | None = None
 
     @classmethod
     def from_lengths(
@@ -125,6 +153,7 @@ class Segments:
             offsets=change(self.offsets),
             positions=change(self.positions),
             index=change(self.index),
+            runs=self.runs and replace(self.runs, index=change(self.runs.index)),
         )
 
     def to(self, device: torch.device | str) -> "Segments":
@@ -166,6 +195,29 @@ def unpack(x: Tensor, segments: Segments) -> Tensor:
 def pack(x: Tensor, segments: Segments) -> Tensor:
     """Drop the padding: (B, max_length, ..) -> (N, ..), the inverse of `unpack`; zeros as tail."""
     packed: Tensor = _Pack.apply(x.flatten(0, 1), segments.index)  # type: ignore[no-untyped-call]
+    return F.pad(packed, [0, 0] * (packed.dim() - 1) + [0, segments.num_tail_rows])
+
+
+def unpack_runs(x: Tensor, segments: Segments) -> list[Tensor]:
+    """Pad (N, ..) to (b, L, ..) for each run, or to one block if there are none; see `unpack`."""
+    if segments.runs is None:
+        return [unpack(x, segments)]
+    index, sizes = segments.runs.index, [num * longest for num, longest in segments.runs.shapes]
+    tokens = x[: index.shape[0]]
+    padded: Tensor = _Unpack.apply(tokens, index, sum(sizes))  # type: ignore[no-untyped-call]
+    blocks = torch.split(padded, sizes)
+    return [
+        block.view(*shape, *x.shape[1:])
+        for block, shape in zip(blocks, segments.runs.shapes, strict=True)
+    ]
+
+
+def pack_runs(blocks: Sequence[Tensor], segments: Segments) -> Tensor:
+    """Drop the padding of (b, L, ..) of each run: the inverse of `unpack_runs`; zeros as tail."""
+    if segments.runs is None:
+        return pack(blocks[0], segments)
+    rows = torch.cat([block.flatten(0, 1) for block in blocks])
+    packed: Tensor = _Pack.apply(rows, segments.runs.index)  # type: ignore[no-untyped-call]
     return F.pad(packed, [0, 0] * (packed.dim() - 1) + [0, segments.num_tail_rows])
 
 

@@ -10,6 +10,7 @@ import logging
 import sys
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 from unittest import mock
@@ -33,6 +34,7 @@ from transformer_mt.search.beam_search import beam_search
 from transformer_mt.search.continuations import Continuations, DeviceContinuations
 from transformer_mt.search.length_penalty import LengthPenalty
 from transformer_mt.text.special_ids import EOS_ID
+from transformer_mt.training import compilation
 from transformer_mt.training.activation_checkpointing import recompute_layers
 from transformer_mt.training.distributed import World
 from transformer_mt.training.gradients import Gradients
@@ -74,7 +76,7 @@ def batches(
         row_multiple=row_multiple,
     )
     made = iter(stream)
-    return [next(made)[0] for _ in range(num)]
+    return [next(made)[0].in_runs() for _ in range(num)]  # as `BatchStream.ahead` for CUDA
 
 
 def updater_of(
@@ -117,6 +119,7 @@ def measured(updater: Updater, given: list[Batch], fake: Any) -> dict[str, Any]:
         "waits": waits, "launches": ledger.launches.total(),
         "launches_of_loss": ledger.launches["nn/loss.py"], "peak_mib": ledger.peak >> 20,
         "packed_attention": ledger.operators["_varlen_attn"],
+        "tflop": round(ledger.flops / 1e12, 2),
     }  # fmt: skip
 
 
@@ -142,6 +145,21 @@ def sizes() -> Found:
         with fake_device((9, 0), gigabytes=gigabytes) as fake:
             updater = updater_of(size, "bf16", vocab_size=37_000)
             yield f"{size} {gigabytes} GB", measured(updater, given, fake)
+
+
+def padded() -> Found:
+    """Updates of base whose attention pads, in one block and in runs of similar length."""
+    in_runs = batches(2, max_tokens=25_000, vocab_size=37_000)
+    for precision, positions in (("fp32", {"type": "sinusoidal"}), ("bf16", {"type": "relative"})):
+        for kind, given in (("block", [_without_runs(x) for x in in_runs]), ("runs", in_runs)):
+            with fake_device((9, 0)) as fake:
+                updater = updater_of("base", precision, vocab_size=37_000, positions=positions)
+                yield f"{positions['type']} {precision} {kind}", measured(updater, given, fake)
+
+
+def _without_runs(batch: Batch) -> Batch:
+    sides = (replace(x, runs=None) for x in (batch.src_segments, batch.tgt_segments))
+    return replace(batch, **dict(zip(("src_segments", "tgt_segments"), sides, strict=True)))
 
 
 def compiled(backend: str, *cases: str) -> Found:
@@ -186,10 +204,13 @@ def _compiled(
 
     torch._dynamo.reset()
     loss._compiled.cache_clear()
+    trial = compilation._trial_batch(CUDA)  # before its numbers would be fake
     with (
         mock.patch.object(torch, "compile", partial(torch.compile, backend=counted)),
         fake_device(capability) as fake,
+        mock.patch.object(compilation, "_trial_batch") as trial_batch,
     ):
+        trial_batch.return_value = trial.map(fake.from_tensor)
         updater = updater_of("small", precision, vocab_size=100, compiled=True, **changes)
         at_first = len(graphs)
         # A ledger is a mode under which nothing is compiled; fake tensors refuse what waits.
@@ -262,7 +283,8 @@ if __name__ == "__main__":
     warnings.simplefilter("ignore")
     logging.basicConfig(level=logging.WARNING)
     checks = {
-        check.__name__: check for check in (quick, steps, sizes, compiled, recomputed, search)
+        check.__name__: check
+        for check in (quick, steps, sizes, padded, compiled, recomputed, search)
     }
     for case in checks[sys.argv[1]](*sys.argv[2:]):
         print(json.dumps(case), flush=True)

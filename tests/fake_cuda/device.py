@@ -65,6 +65,7 @@ class Ledger(TorchDispatchMode):
         waits: Where the host would wait for the device, and how often.
         launches: Kernels by the file that asks for them; an operator counts as one.
         operators: Calls of each operator.
+        flops: Of matrix products, a multiplication and an addition each.
         peak: Most bytes held at once.
     """
 
@@ -73,14 +74,14 @@ class Ledger(TorchDispatchMode):
         self.waits: Counter[str] = Counter()
         self.launches: Counter[str] = Counter()
         self.operators: Counter[str] = Counter()
-        self.live = self.peak = 0
+        self.live = self.peak = self.flops = 0
         self._sizes: dict[int, int] = {}
 
     def start(self) -> None:
         """Forget all but what is held."""
         for counter in (self.waits, self.launches, self.operators):
             counter.clear()
-        self.peak = self.live
+        self.peak, self.flops = self.live, 0
 
     def hold(self, tensor: torch.Tensor) -> None:
         """Count the memory of a tensor until it is freed."""
@@ -128,6 +129,9 @@ class Ledger(TorchDispatchMode):
         lists = [len(x) for x in args if isinstance(x, list | tuple) and len(x) > 1]
         is_grouped = name.startswith(("_foreach", "_fused"))
         self.operators[name] += 1
+        if name in ("mm", "bmm", "addmm", "baddbmm"):
+            left = args[name.startswith(("add", "badd"))]
+            self.flops += 2 * made[0].numel() * left.shape[-1]
         self.launches[_caller().partition(":")[0]] += (
             -(-max(lists, default=1) // _PER_LAUNCH) if is_grouped else 1
         )

@@ -109,3 +109,13 @@ def test_updates_of_base_and_big_keep_within_their_launches_and_memory(guard: Pa
     assert results["base 24 GB"]["peak_mib"] < 7_500
     assert results["base 80 GB"]["peak_mib"] < 9_000
     assert results["big 80 GB"]["peak_mib"] < 17_000
+
+
+@pytest.mark.slow
+def test_runs_of_similar_length_need_half_of_the_memory_of_one_padded_block(guard: Path) -> None:
+    results = found(guard, "padded")
+    assert_no_waits(results)
+    for kind in ("sinusoidal fp32", "relative bf16"):
+        block, runs = results[f"{kind} block"], results[f"{kind} runs"]
+        assert runs["tflop"] < 0.9 * block["tflop"]
+        assert runs["peak_mib"] < 0.5 * block["peak_mib"]

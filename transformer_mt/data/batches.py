@@ -5,7 +5,7 @@ padding makes the number of rows of each side a multiple, so that few sizes are 
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -13,8 +13,13 @@ from torch import Tensor
 
 from transformer_mt.data.pairs import Ids, Ints, TokenPairs
 from transformer_mt.errors import DataError
-from transformer_mt.packing import Segments, num_tail_parts
+from transformer_mt.packing import Runs, Segments, num_tail_parts
 from transformer_mt.text.special_ids import BOS_ID, EOS_ID, PAD_ID
+
+# Runs of sentences of a batch. With lengths as in real text, 25,000 tokens need 34 times as many
+# pairs of tokens in one padded block as without padding; 2.5 times in four blocks, 2.4 in eight.
+_NUM_RUNS = 4
+_LEAST_OF_RUN = 2  # sentences; compiled layers treat a single one as another case
 
 
 @dataclass(frozen=True)
@@ -62,12 +67,25 @@ class Batch:
         """Return the pairs from `start` up to `end` as a batch of their own, without a tail."""
         src, src_segments = self.src_segments.part(start, end)
         tgt, tgt_segments = self.tgt_segments.part(start, end)
-        return Batch(self.src[src], src_segments, self.tgt_in[tgt], self.tgt_out[tgt], tgt_segments)
+        part = Batch(self.src[src], src_segments, self.tgt_in[tgt], self.tgt_out[tgt], tgt_segments)
+        return part if self.tgt_segments.runs is None else part.in_runs()
 
     def halves(self) -> "list[Batch]":
         """Return the batch in two parts with half of the pairs each; a single pair stays whole."""
         middle = self.num_pairs // 2
         return [self.part(0, middle), self.part(middle, self.num_pairs)] if middle else [self]
+
+    def in_runs(self) -> "Batch":
+        """Return the same batch, on the CPU, with runs of sentences of similar length.
+
+        For attention that has to pad; see `run_ends`.
+        """
+        ends = run_ends(self.tgt_segments.lengths.numpy())
+        src, tgt = (
+            replace(side, runs=None if ends is None else Runs.of(side.lengths.numpy(), ends))
+            for side in (self.src_segments, self.tgt_segments)
+        )
+        return replace(self, src_segments=src, tgt_segments=tgt)
 
     def map(self, change: Callable[[Tensor], Tensor]) -> "Batch":
         """Return the same batch with each tensor changed."""
@@ -187,6 +205,21 @@ def collate(
         tgt_out=_with_tail(tgt, tgt_segments),
         tgt_segments=tgt_segments,
     )
+
+
+def run_ends(lengths: Ints) -> Ints | None:
+    """Return where runs of sentences of similar length end, in a batch that is ordered by length.
+
+    Each run has sentences of up to twice the length of those in the run before. There are always
+    `_NUM_RUNS`, so that compiled layers serve all batches; None: too few sentences.
+    """
+    if len(lengths) < _NUM_RUNS * _LEAST_OF_RUN:
+        return None
+    longest = lengths[-1] >> np.arange(_NUM_RUNS)[::-1]
+    least = _LEAST_OF_RUN * np.arange(1, _NUM_RUNS + 1)
+    ends: Ints = np.searchsorted(lengths, longest, side="right")
+    ends = ends.clip(least, len(lengths) - least[-1] + least)
+    return ends
 
 
 def _with_tail(tokens: Ids | Ints, segments: Segments) -> Tensor:

@@ -49,12 +49,22 @@ class AttentionMask:
 
     def padded(self, *, num_heads: int) -> Tensor:
         """Return the mask of a padded block, bool; see `padded_mask`."""
+        return self._padded(self.keys.lengths, self.keys.max_length, num_heads)
+
+    def padded_runs(self, *, num_heads: int) -> list[Tensor]:
+        """Return the mask of the padded block of each run of sentences; see `packing.Runs`."""
+        if self.keys.runs is None:
+            return [self.padded(num_heads=num_heads)]
+        shapes = self.keys.runs.shapes
+        parts = torch.split(self.keys.lengths, [num for num, _ in shapes])
+        return [
+            self._padded(lengths, longest, num_heads)
+            for lengths, (_, longest) in zip(parts, shapes, strict=True)
+        ]
+
+    def _padded(self, lengths: Tensor, num_keys: int, num_heads: int) -> Tensor:
         return padded_mask(
-            self.keys.lengths,
-            self.keys.max_length,
-            num_heads=num_heads,
-            causal=self.causal,
-            pattern=self.pattern,
+            lengths, num_keys, num_heads=num_heads, causal=self.causal, pattern=self.pattern
         )
 
 

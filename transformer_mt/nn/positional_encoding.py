@@ -258,10 +258,16 @@ class AlibiEncoding(PositionalEncoding):
         # No buffer: fixed numbers have no place among the weights.
         self._slopes = torch.tensor(alibi_slopes(num_heads), device="cpu")
 
+    def embed(self, x: Tensor, positions: Tensor, *, longest: int) -> Tensor:
+        """Leave embeddings as they are, and move the rates to their device, if they are elsewhere.
+
+        Were that left to `bias`, compiled layers would be compiled again after their first pass.
+        """
+        self._slopes = self._slopes.to(x.device)
+        return x
+
     def bias(self, q: Tensor, q_positions: Tensor, k_positions: Tensor) -> Tensor:
         """Return (1, H, T, S)."""
-        if self._slopes.device != q.device:
-            self._slopes = self._slopes.to(q.device)
         distance = (k_positions - q_positions[:, None]).abs()
         return (distance * -self._slopes[:, None, None])[None].to(q.dtype)
 

@@ -28,7 +28,9 @@ class RecordedAttention:
     ) -> Tensor:
         """Mix values without dropout; see `Attend`."""
         q, k, v = padded_heads(projections, self.mask)
-        weights = attention_weights(q, k, added_to_scores(q, k, self.mask, bias))
+        weights = attention_weights(
+            q, k, added_to_scores(q, k, self.mask.padded(num_heads=q.shape[1]), bias)
+        )
         seen = self.mask.padded(num_heads=q.shape[1])
         # A softmax gives 0 for scores that are far below, too.
         self.weights.append(weights.clamp(min=1e-30) * seen)

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 import torch
 from torch import nn
 
-from transformer_mt.data.batches import eval_batches
+from transformer_mt.data.batches import Batch, eval_batches
 from transformer_mt.data.pairs import pack_pairs
 from transformer_mt.errors import brief
 from transformer_mt.nn.kernels import varlen
@@ -19,10 +19,13 @@ from transformer_mt.text.special_ids import UNK_ID
 
 logger = logging.getLogger(__name__)
 
-# Sentences whose numbers of tokens and rows, and whose own number, all differ: equal sizes would be
-# taken for one that is always equal, and compiled again at the first real batch.
-_TRIAL_LENGTHS = ((2, 4, 7, 2), (1, 5, 8, 6))
-_TRIAL_MULTIPLE = 7
+# As many sentences as no model has heads, in four runs (see `Batch.in_runs`) of 2, 3, 4 and 5. Sizes
+# that are equal here, or 1, would be taken for always so, and compiled again at the first batch.
+_TRIAL_LENGTHS = (
+    (6, 9, 10, 13, 17, 19, 23, 28, 33, 36, 43, 49, 57, 65),
+    (5, 7, 9, 12, 15, 18, 22, 27, 31, 35, 41, 48, 56, 63),
+)
+_TRIAL_MULTIPLE = 23
 
 
 def compile_layers(
@@ -77,14 +80,19 @@ def _try(
     model: nn.Module, *, device: torch.device, autocast: AbstractContextManager[object]
 ) -> None:
     """Run a made-up batch forward and backward."""
-    sides = ([[UNK_ID] * length for length in lengths] for lengths in _TRIAL_LENGTHS)
-    (batch,) = eval_batches(pack_pairs(*sides), max_tokens=100, row_multiple=_TRIAL_MULTIPLE)
     devices = [device] if device.type == "cuda" else []
     # The warnings are about internals of the compiler, such as reading gradients too early.
     with torch.random.fork_rng(devices), warnings.catch_warnings(action="ignore"):
         try:
             with autocast:
-                loss, _ = model(batch.to(device))
+                loss, _ = model(_trial_batch(device).to(device))
             loss.backward()
         finally:
             model.zero_grad(set_to_none=True)
+
+
+def _trial_batch(device: torch.device) -> Batch:
+    """Return a made-up batch as `BatchStream.ahead` makes them for a device."""
+    sides = ([[UNK_ID] * length for length in lengths] for lengths in _TRIAL_LENGTHS)
+    (batch,) = eval_batches(pack_pairs(*sides), max_tokens=500, row_multiple=_TRIAL_MULTIPLE)
+    return batch.in_runs() if device.type == "cuda" else batch

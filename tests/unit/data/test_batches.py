@@ -491,3 +491,25 @@ def test_batches_made_ahead_are_the_same() -> None:
     with closing(stream.ahead()) as steps:
         assert equal(list(islice(steps, 30)), take(stream, 30))
     assert prefetch_threads() == 0
+
+
+@pytest.mark.parametrize("lengths", [[1] * 8, [1] * 7 + [90], [50] * 9, [*range(2, 40)]])
+def test_runs_have_several_neighbouring_sentences_and_there_are_always_four(lengths):
+    (batch,) = eval_batches(pack_pairs([[5]] * len(lengths), [[5] * (n - 1) for n in lengths]), max_tokens=999)
+    assert batch.tgt_segments.runs is None
+    runs = batch.in_runs().tgt_segments.runs
+    sizes = [size for size, _ in runs.shapes]
+    assert len(sizes) == 4
+    assert min(sizes) >= 2
+    parts = torch.tensor(lengths).split(sizes)
+    assert [longest for _, longest in runs.shapes] == [int(part.max()) for part in parts]
+    assert len(set(runs.index.tolist())) == sum(lengths)
+
+
+def test_halves_have_runs_where_the_whole_has_and_few_sentences_none():
+    pairs = pack_pairs([[5]] * 16, [[5] * n for n in range(2, 18)])
+    (batch,) = eval_batches(pairs, max_tokens=999)
+    assert all(half.tgt_segments.runs is None for half in batch.halves())
+    halves = batch.in_runs().halves()
+    assert all(half.src_segments.runs and half.tgt_segments.runs for half in halves)
+    assert halves[0].halves()[0].tgt_segments.runs is None

@@ -1,7 +1,9 @@
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -15,7 +17,7 @@ from transformer_mt.nn.kernels.length_groups import group_by_length
 from transformer_mt.nn.kernels.padded import attend_padded
 from transformer_mt.nn.kernels.varlen import attend_varlen, compare_varlen, varlen_argument
 from transformer_mt.nn.masks import AttentionMask
-from transformer_mt.packing import Segments
+from transformer_mt.packing import Runs, Segments
 
 NUM_HEADS, HEAD_DIM = 2, 3
 NO_DROPOUT = Dropout(0.0)
@@ -81,7 +83,21 @@ def case(
     return projections, mask, definition
 
 
-WAYS: dict[str, Callable[..., Tensor]] = {"chosen": attend, "padded": attend_padded}
+def attend_in_runs(projections: tuple[Tensor, ...], mask: AttentionMask, **options: Any) -> Tensor:
+    """Attend in two padded blocks, the first sentence in one of its own."""
+    ends = np.array(sorted({1, mask.queries.num_sentences}))
+    queries, keys = (
+        replace(side, runs=Runs.of(side.lengths.numpy(), ends))
+        for side in (mask.queries, mask.keys)
+    )
+    return attend_padded(projections, replace(mask, queries=queries, keys=keys), **options)
+
+
+WAYS: dict[str, Callable[..., Tensor]] = {
+    "chosen": attend,
+    "padded": attend_padded,
+    "padded, in runs": attend_in_runs,
+}
 
 
 @pytest.mark.parametrize(("q_lengths", "k_lengths"), LENGTHS)

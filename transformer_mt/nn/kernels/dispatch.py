@@ -6,14 +6,14 @@ the first row that fits is taken.
 | case | kernel | module |
 |---|---|---|
 | positions add to scores, on the CPU | padded blocks of similar length | `padded` |
-| positions add to scores, elsewhere | one padded block | `padded` |
+| positions add to scores, elsewhere | padded blocks: one, or one for each run | `padded` |
 | a pattern that hides most keys, on CUDA, no dropout | `flex_attention` of torch | `flex` |
 | a pattern that hides most keys, elsewhere | blocks of queries and keys | `block_sparse` |
 | one sentence, on the CPU, no dropout | fused kernel of torch | `padded` |
 | on the CPU | products in groups of similar length | `cpu_attention` |
 | short sentences, on CUDA, if a trial found it faster | one program each | `short_attention` |
 | bf16 or fp16, on CUDA, no dropout | flash attention of torch, `varlen_attn` | `varlen` |
-| all else; compiled layers on the CPU | one padded block | `padded` |
+| all else; compiled layers on the CPU | padded blocks: one, or one for each run | `padded` |
 
 A decoding step has few queries: `step_attention`. Linear maps of a trained model: `cpu_linear`.
 """

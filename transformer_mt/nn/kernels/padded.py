@@ -11,7 +11,7 @@ from transformer_mt.nn.dropout import Dropout
 from transformer_mt.nn.kernels.length_groups import Blocks
 from transformer_mt.nn.masks import AttentionMask, as_bias
 from transformer_mt.nn.positional_encoding import Bias
-from transformer_mt.packing import pack, take_rows, unpack
+from transformer_mt.packing import pack_runs, take_rows, unpack, unpack_runs
 
 
 def attend_padded(
@@ -21,24 +21,46 @@ def attend_padded(
     dropout: Dropout,
     bias: Bias | None = None,
 ) -> Tensor:
-    """Attend in one block padded to the longest sentence; see `nn.kernels.dispatch.attend`."""
-    q, k, v = padded_heads(projections, mask)
-    if q.device.type == "cpu" and q.dtype in (torch.float32, torch.float64):
-        added = added_to_scores(q, k, mask, bias)
-        mixed = attention(q, k, v, added, dropout=dropout)
-    else:
-        # The same in one kernel: it keeps no weights, and rounds none to bf16. It is faster without
-        # a matrix, and none can be had together with `is_causal`.
-        plain = mask.causal and mask.pattern is None and bias is None
-        mixed = F.scaled_dot_product_attention(
-            q,
-            k,
-            v,
-            attn_mask=None if plain else added_to_scores(q, k, mask, bias),
-            is_causal=plain,
-            dropout_p=dropout.p if dropout.active else 0.0,
-        )
-    return pack(mixed.transpose(1, 2), mask.queries)
+    """Attend in blocks padded to the longest sentence; see `nn.kernels.dispatch.attend`.
+
+    Runs of sentences (`packing.Runs`) have a block each.
+    """
+    sides = (mask.queries, mask.keys)
+    parts = (unpack_runs(x, side) for x, side in zip(projections, sides, strict=False))
+    heads = [
+        tuple(part.transpose(1, 2) for block in blocks for part in block.unbind(2))
+        for blocks in zip(*parts, strict=True)
+    ]
+    # The kernel of torch is faster without a matrix, and has none together with `is_causal`.
+    plain = mask.causal and mask.pattern is None and bias is None and not _is_exact(heads[0][0])
+    masks = [None] * len(heads) if plain else mask.padded_runs(num_heads=heads[0][0].shape[1])
+    mixed = [
+        _attend(*qkv, mask=seen, dropout=dropout, bias=bias)
+        for qkv, seen in zip(heads, masks, strict=True)
+    ]
+    return pack_runs([block.transpose(1, 2) for block in mixed], mask.queries)
+
+
+def _attend(
+    q: Tensor, k: Tensor, v: Tensor, *, mask: Tensor | None, dropout: Dropout, bias: Bias | None
+) -> Tensor:
+    """Mix values (B, H, S, K) for queries (B, H, T, K); a mask of None is causal."""
+    added = None if mask is None else added_to_scores(q, k, mask, bias)
+    if _is_exact(q):
+        return attention(q, k, v, added, dropout=dropout)
+    # The same in one kernel: it keeps no weights, and rounds none to bf16.
+    return F.scaled_dot_product_attention(
+        q,
+        k,
+        v,
+        attn_mask=added,
+        is_causal=added is None,
+        dropout_p=dropout.p if dropout.active else 0.0,
+    )
+
+
+def _is_exact(q: Tensor) -> bool:
+    return q.device.type == "cpu" and q.dtype in (torch.float32, torch.float64)
 
 
 def attend_by_length(
@@ -71,9 +93,9 @@ def padded_heads(projections: tuple[Tensor, ...], mask: AttentionMask) -> tuple[
     return tuple(part.transpose(1, 2) for block in blocks for part in block.unbind(2))
 
 
-def added_to_scores(q: Tensor, k: Tensor, mask: AttentionMask, bias: Bias | None) -> Tensor:
-    """Return the mask, and what positions add: broadcasts to (B, H, T, S)."""
-    added = as_bias(mask.padded(num_heads=q.shape[1]), q.dtype)
+def added_to_scores(q: Tensor, k: Tensor, mask: Tensor, bias: Bias | None) -> Tensor:
+    """Return the mask as a bias, and what positions add: broadcasts to (B, H, T, S)."""
+    added = as_bias(mask, q.dtype)
     if bias is None:
         return added
     here, there = (torch.arange(x.shape[2], device=x.device) for x in (q, k))
