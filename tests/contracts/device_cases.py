@@ -1,7 +1,7 @@
 """What any device but the CPU needs: tensors of one place, and a program that does not wait.
 
-`test_devices.py` runs these in a process of their own: where torch has seen a second device, a fork
-of the process can train no more.
+`test_second_device.py` runs these in a process of their own: where torch has seen a second device,
+a fork of the process can train no more.
 """
 
 import pytest

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from transformer_mt.bundle import load_bundle
-from transformer_mt.cli.constraint_inputs import with_demands
+from transformer_mt.cli.constraint_inputs import with_constraints
 from transformer_mt.config.loading import parse_config
 from transformer_mt.data.arrow_sources import ParquetPairs
 from transformer_mt.data.line_sources import CsvPairs, JsonlPairs, TextPairs, TsvPairs
@@ -311,7 +311,7 @@ def test_prefixes_and_phrases_of_any_lines_belong_to_their_lines_or_give_one_mes
     path.write_text("".join(f"{line}\n" for line in wanted), encoding="utf-8", newline="")
     files = {"prefix": None, "phrases": None} | ({how[0]: path} if how[0] else {})
     try:
-        found = [line for chunk in with_demands([lines], **files, tab=how[1]) for line in chunk]
+        found = [line for chunk in with_constraints([lines], **files, tab=how[1]) for line in chunk]
     except DataError:
         assert len(lines) != len(wanted) if how[0] else any("\t" in line for line in lines)
         return
