@@ -19,11 +19,11 @@ from transformer_mt.text.special_ids import UNK_ID
 
 logger = logging.getLogger(__name__)
 
-# As many sentences as no model has heads, in four runs (see `Batch.in_runs`) of 2, 3, 4 and 5. Sizes
-# that are equal here, or 1, would be taken for always so, and compiled again at the first batch.
+# As many sentences as no model has heads, in four runs (see `Batch.in_runs`) of 2, 3, 4 and 5. What
+# is equal here, or 1, would be taken for always so, and compiled again at the first batch.
 _TRIAL_LENGTHS = (
     (6, 9, 10, 13, 17, 19, 23, 28, 33, 36, 43, 49, 57, 65),
-    (5, 7, 9, 12, 15, 18, 22, 27, 31, 35, 41, 48, 56, 63),
+    (4, 6, 8, 11, 14, 17, 21, 26, 30, 34, 40, 47, 55, 62),
 )
 _TRIAL_MULTIPLE = 23
 
