@@ -190,8 +190,8 @@ def _steering(
     if any(request.phrases for request in requests):
         if options.sample or options.beam_groups > 1:
             raise ConfigError(
-                "only plain beam search can enforce phrases and terms of a glossary: leave them out, "
-                "or sample and beam_groups"
+                "only plain beam search can enforce phrases and terms of a glossary: leave them "
+                "out, or sample and beam_groups"
             )
         constraints = PhraseConstraints(
             [request.phrases for request in requests],
