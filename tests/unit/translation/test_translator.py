@@ -122,15 +122,9 @@ def test_equal_sentences_are_translated_once(copying, tiny_text):
     assert list(map(len, copying.model.batches)) == [1]
 
 
-def test_two_processes_translate_like_one(bundle, tiny_text):
-    lines = tiny_text[0]
-    one, two = (make(bundle, batch_tokens=150, num_workers=n).translate(lines) for n in (1, 2))
-    assert [t.text for t in one] == [t.text for t in two]
-
-
 @pytest.mark.parametrize("beam_size", [1, 4])
 def test_translation_does_not_depend_on_batch_size_or_neighbours(bundle, tiny_text, beam_size):
-    lines, _ = tiny_text
+    lines = tiny_text[0][:30]
     expected = make(bundle, beam_size=beam_size).translate(lines)
     order = random.Random(0).sample(range(len(lines)), len(lines))
     for batch_tokens in (1, 150, 100_000):
@@ -347,7 +341,7 @@ def test_progress_counts_sentences(copying, tiny_text):
 
 
 def test_samples_do_not_depend_on_batches_and_order(bundle, tiny_text):
-    lines = list(dict.fromkeys(tiny_text[0]))
+    lines = list(dict.fromkeys(tiny_text[0]))[:20]
     options = {"sample": True, "n_best": 3, "top_p": 0.9}
     expected = make(bundle, **options).translate(lines)
     assert all(len(translation.n_best) == 3 for translation in expected)
