@@ -45,7 +45,7 @@ def test_damage_is_named_and_the_exit_code_is_4(run: Path, name: str) -> None:
     assert result.exit_code == 4
     assert f"NOT OK: {run / name}: damaged" in result.stdout
     assert result.stdout.count("NOT OK") == 1
-    assert "1 of what was checked is not as it was made" in result.stderr
+    assert "1 of the checks failed" in result.stderr
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "config.yaml", "model.safetensors"])

@@ -1,6 +1,6 @@
 """Interfaces of encoders and decoders.
 
-Training, search and export know models by these alone.
+Training and search know models by these alone.
 """
 
 from dataclasses import dataclass

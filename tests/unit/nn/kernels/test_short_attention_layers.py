@@ -138,6 +138,8 @@ def test_recomputed_layers_drop_the_same_weights(
     assert len(calls) - num_calls == num_calls * (2 if which == "layers" else 1)
 
 
+# Dynamo looks for gradients of all tensors and hides this warning, which is an error in tests.
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")
 @pytest.mark.parametrize("which", [None, pytest.param("selective", marks=pytest.mark.slow)])
 def test_compiled_layers_have_the_operator_in_one_graph(
     calls: list[torch.dtype], model: Callable[..., torch.nn.Module], which: Any,
