@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from transformer_mt.data.pair_source import missing_field, text_of
-from transformer_mt.data.pair_source import hash_content, hash_values
+from transformer_mt.data.pair_source import hash_content, hash_values, missing_field, text_of
 from transformer_mt.errors import DataError
 from transformer_mt.storage.hashes import NO_HASHES, FileHashes
 from transformer_mt.text.lines import check_lasting

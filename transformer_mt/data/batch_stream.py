@@ -123,7 +123,9 @@ class BatchStream:
         """
         if not pin_memory:
             return prefetch(self, _NUM_AHEAD)
-        return prefetch(((batch.in_runs().pin_memory(), after) for batch, after in self), _NUM_AHEAD)
+        return prefetch(
+            ((batch.in_runs().pin_memory(), after) for batch, after in self), _NUM_AHEAD
+        )
 
     def _plans(self) -> Iterator["_Plan"]:
         position = self._start

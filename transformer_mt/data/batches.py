@@ -190,7 +190,9 @@ def collate(
     tgt_in[1:] = tgt[:-1]
     tgt_in[tgt_lengths.cumsum() - tgt_lengths] = BOS_ID
     # A row at least: one side with a tail and one without would not fit together.
-    tails = [0 if row_multiple is None else row_multiple - len(x) % row_multiple for x in (src, tgt)]
+    tails = [
+        0 if row_multiple is None else row_multiple - len(x) % row_multiple for x in (src, tgt)
+    ]
     num_parts = num_tail_parts(tails, int(lengths.max()))
     src_segments, tgt_segments = (
         Segments.from_lengths(

@@ -28,11 +28,10 @@ from numpy.typing import DTypeLike, NDArray
 from tqdm import tqdm
 
 from transformer_mt.data.corpus_writer import FILES, read_written, write_chunks
-from transformer_mt.data.tokenization import EncodedPairs, encode_pairs, token_type
 from transformer_mt.data.filters import FilterReport, Filters
-from transformer_mt.data.pair_source import hash_values
+from transformer_mt.data.pair_source import PairSource, hash_values
 from transformer_mt.data.pairs import TokenPairs
-from transformer_mt.data.pair_source import PairSource
+from transformer_mt.data.tokenization import EncodedPairs, encode_pairs, token_type
 from transformer_mt.errors import DataError, ModelError
 from transformer_mt.processors import num_processors
 from transformer_mt.storage.folders import (

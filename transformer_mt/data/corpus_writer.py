@@ -15,9 +15,9 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from transformer_mt.data.tokenization import EncodedPairs
 from transformer_mt.data.filters import FilterReport
 from transformer_mt.data.pairs import BLOCK_SIZE
+from transformer_mt.data.tokenization import EncodedPairs
 from transformer_mt.errors import UNREADABLE_JSON
 from transformer_mt.storage.folders import MANIFEST, replace_json
 from transformer_mt.storage.untrusted import read_json

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from transformer_mt.config.data import DocumentSettings
-from transformer_mt.data.pair_source import hash_values
+from transformer_mt.data.pair_source import PairSource, hash_values
 from transformer_mt.data.pairs import Ids, Ints, TokenPairs
-from transformer_mt.data.pair_source import PairSource
 from transformer_mt.storage.hashes import NO_HASHES, FileHashes
 from transformer_mt.text.document_context import Context, join_sentences
 

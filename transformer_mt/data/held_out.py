@@ -17,9 +17,8 @@ import xxhash
 from tqdm import tqdm
 
 from transformer_mt.data.filters import hash_pair, text_reasons
-from transformer_mt.data.pair_source import hash_values
 from transformer_mt.data.line_sources import TextPairs
-from transformer_mt.data.pair_source import PairSource
+from transformer_mt.data.pair_source import PairSource, hash_values
 from transformer_mt.errors import DataError
 from transformer_mt.log import counted
 from transformer_mt.storage.folders import new_directory, read_manifest

@@ -10,8 +10,13 @@ import logging
 from collections.abc import Iterator
 from pathlib import Path
 
-from transformer_mt.data.pair_source import json_type, missing_field, text_of
-from transformer_mt.data.pair_source import hash_content, hash_values
+from transformer_mt.data.pair_source import (
+    hash_content,
+    hash_values,
+    json_type,
+    missing_field,
+    text_of,
+)
 from transformer_mt.errors import DataError
 from transformer_mt.log import counted
 from transformer_mt.storage.hashes import NO_HASHES, FileHashes

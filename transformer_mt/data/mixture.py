@@ -16,8 +16,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from transformer_mt.data.permutation import permute, permute_blocks
 from transformer_mt.data.pairs import Ids, Ints, TokenPairs, ragged_index
+from transformer_mt.data.permutation import permute, permute_blocks
 
 _WINDOW_PAIRS = 1 << 20
 _BLOCK_PAIRS = 1 << 11

@@ -154,9 +154,7 @@ def write_recipe(
     lines = "".join(f"      {line}\n" for line in train.splitlines())
     src, tgt = (_quoted(code) for code in languages)
     many = facts.num_characters > _MANY_CHARACTERS
-    coverage = (
-        _COVERAGE if many and {plain_code(c) for c in languages} & {"zh", "ja", "ko"} else ""
-    )
+    coverage = _COVERAGE if many and {plain_code(c) for c in languages} & {"zh", "ja", "ko"} else ""
     return f"""\
 # Written by `tmt init` for {facts.num_pairs:,} pairs of about {facts.mean_tgt_tokens:.0f} target
 # tokens each. Every line may be changed.

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from transformer_mt.config import data as config
-from transformer_mt.data.filters import Filters
-from transformer_mt.data.pair_source import PairSource, hash_values
-from transformer_mt.data.line_sources import CsvPairs, JsonlPairs, TextPairs, TsvPairs
 from transformer_mt.data.arrow_sources import HubPairs, ParquetPairs
+from transformer_mt.data.filters import Filters
+from transformer_mt.data.line_sources import CsvPairs, JsonlPairs, TextPairs, TsvPairs
+from transformer_mt.data.pair_source import PairSource, hash_values
 from transformer_mt.errors import DataError
 from transformer_mt.log import counted
 from transformer_mt.storage.hashes import NO_HASHES, FileHashes

@@ -169,9 +169,7 @@ def _choose(
     def named(language: str | None, usual: Sequence[str]) -> list[str]:
         if language is not None:
             main = plain_code(language)
-            if same := [
-                n for n, code in of_language.items() if code and plain_code(code) == main
-            ]:
+            if same := [n for n, code in of_language.items() if code and plain_code(code) == main]:
                 return same
         return [name for name in names if name.rpartition(".")[2].lower() in usual]
 

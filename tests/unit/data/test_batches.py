@@ -9,11 +9,10 @@ import pytest
 import torch
 
 from transformer_mt.data import mixture as mixture_module
+from transformer_mt.data.batch_stream import BatchStream, Position, prefetch
 from transformer_mt.data.batches import Batch, eval_batches
 from transformer_mt.data.mixture import Mixture, temperature_weights
 from transformer_mt.data.pairs import TokenPairs, pack_pairs, tokenize_pairs
-from transformer_mt.data.batch_stream import prefetch
-from transformer_mt.data.batch_stream import BatchStream, Position
 from transformer_mt.data.subword_noise import SubwordSampler
 from transformer_mt.errors import DataError
 from transformer_mt.text.special_ids import BOS_ID, EOS_ID, PAD_ID
@@ -495,7 +494,9 @@ def test_batches_made_ahead_are_the_same() -> None:
 
 @pytest.mark.parametrize("lengths", [[1] * 8, [1] * 7 + [90], [50] * 9, [*range(2, 40)]])
 def test_runs_have_several_neighbouring_sentences_and_there_are_always_four(lengths):
-    (batch,) = eval_batches(pack_pairs([[5]] * len(lengths), [[5] * (n - 1) for n in lengths]), max_tokens=999)
+    (batch,) = eval_batches(
+        pack_pairs([[5]] * len(lengths), [[5] * (n - 1) for n in lengths]), max_tokens=999
+    )
     assert batch.tgt_segments.runs is None
     runs = batch.in_runs().tgt_segments.runs
     sizes = [size for size, _ in runs.shapes]

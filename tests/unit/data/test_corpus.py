@@ -276,7 +276,9 @@ def test_a_damaged_corpus_is_refused_and_made_again(damage, tmp_path, tokenizers
     assert [path.name for path in tmp_path.iterdir()] == [directory.name]
 
 
-def test_a_damaged_corpus_that_another_process_has_made_again_is_taken_as_it_is(tmp_path, tokenizers, monkeypatch):
+def test_a_damaged_corpus_that_another_process_has_made_again_is_taken_as_it_is(
+    tmp_path, tokenizers, monkeypatch
+):
     source = Pairs(made_up(20))
     directory = prepare(source, tokenizers, tmp_path).directory
     sound = shutil.copytree(directory, tmp_path / "sound")
@@ -369,7 +371,9 @@ def kill_at(monkeypatch: pytest.MonkeyPatch, module: object, name: str, call: in
         ("rename", 1, 205),
     ],
 )
-def test_after_a_kill_the_same_command_resumes_and_makes_the_same_bytes(name, call, num_done, tmp_path, tokenizers, monkeypatch):
+def test_after_a_kill_the_same_command_resumes_and_makes_the_same_bytes(
+    name, call, num_done, tmp_path, tokenizers, monkeypatch
+):
     limits = {"drop_duplicates": True, "max_length": 30}
     source = Pairs(made_up(200) + made_up(5))
     undisturbed = prepare(source, tokenizers, tmp_path / "undisturbed", **limits)

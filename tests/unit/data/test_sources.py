@@ -14,8 +14,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from transformer_mt.config.data import Source
-from transformer_mt.data.pair_source import CleanPairs
-from transformer_mt.data.pair_source import PairSource
+from transformer_mt.data.pair_source import CleanPairs, PairSource
 from transformer_mt.data.sources import open_source, read_pairs
 from transformer_mt.errors import DataError
 
@@ -228,7 +227,11 @@ PO = '# French\nmsgid ""\nmsgstr ""\n"Language: fr\\n"\n\nmsgid "Open"\nmsgstr "
         ("x.en", "a dog\n".encode("utf-16"), "text in UTF-16: convert it with `iconv -f utf-16"),
         ("x.en.gz", "a dog\n", "no gzip data: rename it without .gz"),
         ("x.en", gzip.compress(b"a dog\n", mtime=0), "gzip data without its suffix: add .gz"),
-        ("x.en.gz", gzip.compress(gzip.compress(b"a dog\n", mtime=0), mtime=0), "an archive inside an archive"),
+        (
+            "x.en.gz",
+            gzip.compress(gzip.compress(b"a dog\n", mtime=0), mtime=0),
+            "an archive inside an archive",
+        ),
         ("x.en", b"PAR1\0\0", "a Parquet file: take type: parquet"),
     ],
 )

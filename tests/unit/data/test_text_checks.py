@@ -6,8 +6,8 @@ import pytest
 
 from transformer_mt.config.data import DataSettings, TokenizerSettings
 from transformer_mt.config.loading import parse_config
-from transformer_mt.data.text_checks import check_text
 from transformer_mt.data.sources import filters_of, open_source
+from transformer_mt.data.text_checks import check_text
 from transformer_mt.errors import ConfigError, DataError
 
 ENGLISH = [f"this is the house of a man that I have seen {i} times" for i in range(60)]
