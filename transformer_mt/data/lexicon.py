@@ -48,7 +48,7 @@ class Lexicon:
     frequent: NDArray[np.int32]
 
     def tokens_for(self, source: Sequence[int]) -> Ints:
-        """Return the tokens that the translation of a source may use, rising, without special ones."""
+        """Return the tokens that a translation may use, in rising order, without special ones."""
         found = np.unique(np.concatenate((self.candidates[list(source)].ravel(), self.frequent)))
         return found[found > EOS_ID].astype(np.int64)
 
