@@ -9,10 +9,10 @@ READY := $(VENV)/ready
 JOBS ?= $(shell cores=$$($(PYTHON) -c 'from transformer_mt.processors import *; print(num_processors())' 2>/dev/null || echo 2); echo $$((cores < 8 ? cores : 8)))
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=$(JOBS) --dist=worksteal
 # What computes in different ways on different processors, and a whole run with its translations.
-EMULATED := $(addprefix tests/unit/nn/test_, $(addsuffix .py, attention decode_cache loss recurrent)) \
-	tests/unit/nn/kernels/test_capability.py tests/unit/nn/kernels/test_cpu_linear.py tests/unit/test_packing.py \
+EMULATED := $(addprefix tests/unit/nn/test_, $(addsuffix .py, attention loss recurrent)) \
+	$(addprefix tests/unit/nn/kernels/test_, $(addsuffix .py, capability cpu_linear step_attention)) \
 	$(addprefix tests/unit/training/test_, $(addsuffix .py, muon working_weights)) \
-	tests/unit/search/test_diverse_beams.py tests/golden tests/learning/test_reverse.py
+	tests/unit/test_packing.py tests/unit/search/test_diverse_beams.py tests/golden tests/learning/test_reverse.py
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-all test-emulated test-faults format lint types check bench docs clean

@@ -70,6 +70,18 @@ def test_ci_runs_the_test_command_of_the_readme() -> None:
     assert re.search(r"^make .*\btest-emulated\b", text, re.MULTILINE)
 
 
+def test_every_path_of_the_makefile_exists() -> None:
+    text = (ROOT / "Makefile").read_text(encoding="utf-8")
+    text = re.sub(  # $(addprefix P, $(addsuffix S, A B)): PAS PBS
+        r"\$\(addprefix ([^,]+), \$\(addsuffix ([^,]+), ([^)]+)\)\)",
+        lambda made: " ".join(f"{made[1]}{name}{made[2]}" for name in made[3].split()),
+        text,
+    )
+    paths = re.findall(r"(?<![\w/.])(?:tests|scripts)/[\w/.]+", text)
+    assert len(paths) > 10
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
 def imported_packages() -> set[str]:
     """Top names of everything that the package imports, in functions too."""
     found = set()
