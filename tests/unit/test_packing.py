@@ -1,3 +1,6 @@
+import threading
+
+import psutil
 import pytest
 import torch
 
@@ -76,3 +79,23 @@ def test_tails_are_cut_into_parts_that_are_no_longer_than_sentences_may_be() -> 
     assert parts[0].offsets.tolist() == [0, 2, 6, 7, 14, 22, 30]
     assert parts[1].offsets.tolist() == [0, 2, 6, 7, 8, 9, 11]
     assert [part.max_span for part in parts] == [8, 5]
+
+
+def test_segments_start_no_threads_where_batches_are_made() -> None:
+    """A second pool of OpenMP threads slows the first one, which trains."""
+    process, found = psutil.Process(), []
+
+    def make() -> None:
+        before = process.num_threads()
+        Segments.of([3, 5, 2] * 50, num_tail_rows=12)
+        found.append(process.num_threads() - before)
+
+    num_threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        thread = threading.Thread(target=make)
+        thread.start()
+        thread.join()
+    finally:
+        torch.set_num_threads(num_threads)
+    assert found == [0]
