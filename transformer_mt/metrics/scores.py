@@ -52,8 +52,8 @@ def score(
         hypotheses: Translations as users see them, not tokenized.
         references: As many, in the same order.
         metrics: Which scores, in the order wanted.
-        tgt_lang: Language code such as `de`, `zh-CN` or `jpn_Jpan`; chooses how words are told
-            apart. Unknown codes count as languages with spaces.
+        tgt_lang: Language code such as `de`, `zh-CN` or `jpn_Jpan`; chooses how words are
+            separated. Unknown codes count as languages with spaces.
         more_references: Other translations of the same lines, as many in each.
 
     Raises:

@@ -1,4 +1,4 @@
-"""How sure scores are, and whether two systems differ by more than chance, by sacrebleu."""
+"""Confidence intervals of scores, and significance of differences between systems, by sacrebleu."""
 
 import logging
 from collections.abc import Sequence
