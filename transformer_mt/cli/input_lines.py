@@ -47,7 +47,9 @@ def files_and_text(words: Sequence[str], option: Path | None) -> tuple[list[Path
     if not missing:
         return paths, None
     text = as_text(" ".join(words))
-    if len(missing) < len(words) or any(map(_is_like_a_file, words)):
+    # A word of a text may be the name of a folder, such as `runs`.
+    is_file = any(path == STDIN or (path.exists() and not path.is_dir()) for path in paths)
+    if is_file or any(map(_is_like_a_file, words)):
         raise DataError(f"{missing[0]}: no such file")
     if " " not in text:
         raise DataError(f"{text}: no such file; if it is a text: echo '{text}' | tmt translate")
