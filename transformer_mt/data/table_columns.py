@@ -71,6 +71,18 @@ def find_columns(
             config.JsonlSource(type="jsonl", path=str(path), src_field=src, tgt_field=tgt),
             _languages(src, tgt),
         )
+    return _delimited(path, kind, lines, wanted=wanted, columns=columns)
+
+
+def _delimited(
+    path: Path,
+    kind: str,
+    lines: list[str],
+    *,
+    wanted: tuple[str | None, str | None],
+    columns: tuple[str, str] | None,
+) -> Columns:
+    """Find the columns of a TSV or CSV file in its first lines."""
     delimiter = "\t" if kind == "tsv" else _find_delimiter(lines)
     row = next(csv.reader(lines, delimiter=delimiter), [])
     by_number = columns is not None and all(name.isdecimal() for name in columns)

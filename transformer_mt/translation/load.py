@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from transformer_mt.errors import ConfigError, ModelError
 from transformer_mt.locations import find_bundle
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from transformer_mt.bundle import Bundle
     from transformer_mt.config.decoding import DecodingSettings
+    from transformer_mt.translation.detokenize import Choice
     from transformer_mt.translation.glossary import Glossary
     from transformer_mt.translation.translator import Translator
 
@@ -153,18 +154,8 @@ def make_translator(
         more["compile"] = False
     choose = None
     if settings.mbr is not None:
-        from transformer_mt.translation.mbr import by_expected_utility
-
         n_best = more.get("n_best", 1)
-        if n_best > settings.mbr_samples:
-            raise ConfigError(
-                f"n_best {n_best} needs decoding.mbr_samples {n_best} or more, got "
-                f"{settings.mbr_samples}"
-            )
-        tgt_lang = bundle.config.data.tgt_lang
-        choose = partial(
-            by_expected_utility, utility=settings.mbr, tgt_lang=tgt_lang, n_best=n_best
-        )
+        choose = _expected_utility(bundle, settings, settings.mbr, n_best=n_best)
         more |= {"n_best": settings.mbr_samples, "sample": True}
     shortlist = settings.shortlist
     return Translator(
@@ -176,6 +167,21 @@ def make_translator(
         choose=choose,
         copies=copies,
     )
+
+
+def _expected_utility(
+    bundle: "Bundle", settings: "DecodingSettings", utility: Literal["chrf", "bleu"], *, n_best: int
+) -> "Choice":
+    """Return the choice among samples of minimum Bayes risk decoding."""
+    from transformer_mt.translation.mbr import by_expected_utility
+
+    if n_best > settings.mbr_samples:
+        raise ConfigError(
+            f"n_best {n_best} needs decoding.mbr_samples {n_best} or more, got "
+            f"{settings.mbr_samples}"
+        )
+    tgt_lang = bundle.config.data.tgt_lang
+    return partial(by_expected_utility, utility=utility, tgt_lang=tgt_lang, n_best=n_best)
 
 
 def _read_terms(glossary: "str | os.PathLike[str] | Mapping[str, str]") -> "Glossary":
