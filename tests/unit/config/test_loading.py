@@ -11,6 +11,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.unit.config.good_config import GOOD
 from transformer_mt.config.data import ReverseSource, TextSource
 from transformer_mt.config.loading import (
     RECIPES,
@@ -25,20 +26,6 @@ from transformer_mt.config.model import LearnedPositions
 from transformer_mt.config.schema import Config
 from transformer_mt.config.training import LinearSchedule, NoamSchedule
 from transformer_mt.errors import ConfigError
-
-GOOD = """\
-name: good
-data:
-  src_lang: no
-  tgt_lang: en
-  train:
-    - {type: text, src: train.no, tgt: train.en}
-    - type: reverse
-      num_pairs: 10
-  valid: {type: text, src: valid.no, tgt: valid.en}
-training:
-  max_steps: 100
-"""
 
 
 def lines_of(error: pytest.ExceptionInfo[ConfigError]) -> list[str]:

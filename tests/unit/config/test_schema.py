@@ -7,25 +7,13 @@ import jsonschema
 import pytest
 import yaml
 
+from tests.unit.config.good_config import GOOD
 from transformer_mt.config.loading import RECIPES, dump_config, parse_config
 from transformer_mt.config.reader import read_yaml
 from transformer_mt.config.schema import config_schema
 from transformer_mt.errors import ConfigError
 
 ROOT = Path(__file__).parents[3]
-GOOD = """\
-name: good
-data:
-  src_lang: no
-  tgt_lang: en
-  train:
-    - {type: text, src: train.no, tgt: train.en}
-    - type: reverse
-      num_pairs: 10
-  valid: {type: text, src: valid.no, tgt: valid.en}
-training:
-  max_steps: 100
-"""
 
 
 def mistakes(text: str, *overrides: str) -> list[str]:
