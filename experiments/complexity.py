@@ -161,7 +161,7 @@ def draw(costs: Sequence[LayerCost]) -> "Figure":
 def run(
     lengths: Annotated[
         list[int], typer.Option("--length", min=32, help="Tokens; give two or more.")
-    ] = list(DEFAULT_LENGTHS),  # noqa: B006 - typer reads the default; nothing changes it
+    ] = list(DEFAULT_LENGTHS),
     output: Folder = DEFAULT_FOLDER,
 ) -> None:
     """Measure forward and backward pass of one layer: attention, LSTM, convolution; on the CPU."""

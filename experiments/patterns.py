@@ -58,7 +58,7 @@ def run(
     what: Annotated[Literal["layer", "encoder"], typer.Option(help="What to measure.")] = "layer",
     lengths: Annotated[
         list[int], typer.Option("--length", min=32, help="Tokens; give two or more.")
-    ] = [1024, 2048, 4096, 8192],  # noqa: B006 - typer reads the default; nothing changes it
+    ] = [1024, 2048, 4096, 8192],
 ) -> None:
     """Measure attention patterns on this processor; prints a table in Markdown."""
     torch.manual_seed(1)

@@ -7,9 +7,8 @@ Torch is imported by the functions, after they have looked for what a user named
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import cache, partial
-from itertools import islice
+from itertools import chain, count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
 
@@ -77,7 +76,11 @@ def load(
     set_thread_limit()
     folders = [Path(os.path.expanduser(name)) for name in paths]
     model = Model(load_models(folders, weights, device=device, precision=precision))
-    _prepare_torch(threads)
+    import torch
+
+    if threads is not None:
+        torch.set_num_threads(threads)
+    _keep_forks_alive()
     return model
 
 
@@ -178,7 +181,10 @@ class Model:
         if chunk_size < 1:
             raise ValueError(f"chunk_size: expected at least 1, got {chunk_size}")
         work = self._work(options, glossary, split_sentences, protect, alignments)
-        return _in_chunks(work, checked_lines(lines), chunk_size)
+        source = checked_lines(lines)
+        chunks = iter(lambda: list(islice(source, chunk_size)), [])
+        starts = count(1, chunk_size)
+        return chain.from_iterable(map(work, chunks, starts))
 
     def score(
         self, pairs: Iterable[tuple[str, str]], *, batch_tokens: int | None = None
@@ -274,24 +280,16 @@ def evaluate(
     """
     given = checked_options(options)
     from transformer_mt.evaluation import translate_and_score
-    from transformer_mt.metrics.significance import with_intervals
 
-    language = tgt_lang or model.config.data.tgt_lang
-    lines, first = checked_texts(sources), checked_texts(references)
-    found = translate_and_score(
+    return translate_and_score(
         make_translator(model.bundle, given),
-        lines,
-        first,
+        checked_texts(sources),
+        checked_texts(references),
         metrics=metrics,
-        tgt_lang=language,
+        tgt_lang=tgt_lang or model.config.data.tgt_lang,
         more_references=more_references,
+        confidence=confidence,
     )
-    if not confidence:
-        return found
-    scores = with_intervals(
-        found.scores, found.hypotheses, first, tgt_lang=language, more_references=more_references
-    )
-    return replace(found, scores=scores)
 
 
 def train(
@@ -339,28 +337,11 @@ def train(
         return train_model(loaded, fresh=fresh)
 
 
-def _prepare_torch(threads: int | None) -> None:
-    """Set the number of threads, and let processes that are forked from this one compute, too."""
-    import torch
-
-    if threads is not None:
-        torch.set_num_threads(threads)
-    _keep_forks_alive()
-
-
 @cache
 def _keep_forks_alive() -> None:
+    """Let processes that are forked from this one compute, too."""
     import torch
 
     # The threads of OpenMP do not survive a fork; a child that waited for them would hang.
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=partial(torch.set_num_threads, 1))
-
-
-def _in_chunks(
-    work: _Work, lines: "Iterator[str | Line]", chunk_size: int
-) -> "Iterator[Translation]":
-    num_done = 0
-    while chunk := list(islice(lines, chunk_size)):
-        yield from work(chunk, num_done + 1)
-        num_done += len(chunk)

@@ -16,6 +16,7 @@ from transformer_mt.config.training import MetricName
 from transformer_mt.data.batches import Batch
 from transformer_mt.errors import DataError
 from transformer_mt.metrics.scores import Score, score
+from transformer_mt.metrics.significance import score_with_intervals
 from transformer_mt.models.batch_loss import batch_loss
 from transformer_mt.models.seq2seq import Seq2Seq, evaluation_mode
 from transformer_mt.out_of_memory import halving
@@ -102,6 +103,7 @@ def translate_and_score(
     tgt_lang: str,
     on_progress: Callable[[int, int], None] | None = None,
     more_references: Sequence[Sequence[str]] = (),
+    confidence: bool = False,
 ) -> Evaluation:
     """Translate sources and score the translations against references.
 
@@ -113,6 +115,7 @@ def translate_and_score(
         tgt_lang: Code of the target language, by which metrics tokenize.
         on_progress: Called with the numbers of finished sentences and of all sentences.
         more_references: See `metrics.scores.score`.
+        confidence: Also compute half of the 95% interval of each score, by bootstrap.
 
     Raises:
         DataError: If there are no lines, or their numbers differ.
@@ -123,13 +126,8 @@ def translate_and_score(
         raise DataError("nothing to translate and score: the test set is empty")
     translations = translator.translate(sources, on_progress=on_progress)
     hypotheses = [translation.text for translation in translations]
-    return Evaluation(
-        scores=score(
-            hypotheses,
-            references,
-            metrics=metrics,
-            tgt_lang=tgt_lang,
-            more_references=more_references,
-        ),
-        hypotheses=hypotheses,
+    scored = score_with_intervals if confidence else score
+    scores = scored(
+        hypotheses, references, metrics=metrics, tgt_lang=tgt_lang, more_references=more_references
     )
+    return Evaluation(scores, hypotheses)

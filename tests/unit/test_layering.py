@@ -79,7 +79,8 @@ FLOORS = {
         ],
         "cli": [
             "constraint_inputs input_warnings options output_files streaming",
-            "command input_lines model_loading scoring_options translation_output",
+            "command input_lines model_loading translation_output",
+            "scoring_options",
             "average bench compare config evaluate explain init inspect main plot rescore score "
             "shortlist tokenizer train translate verify",
         ],

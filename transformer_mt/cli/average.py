@@ -5,21 +5,15 @@ from typing import Annotated
 
 import typer
 
-from transformer_mt.cli.command import examples
 from transformer_mt.cli.options import either
 from transformer_mt.errors import ConfigError
 from transformer_mt.locations import run_folder
 
-
-def register(app: typer.Typer) -> None:
-    """Add `tmt average` to the program."""
-    app.command(
-        epilog=examples(
-            "tmt average --run runs/base --last 5 -o averaged",
-            "tmt average runs/base --best 3 -o averaged",
-            "tmt translate --model averaged < input.txt",
-        )
-    )(average)
+EXAMPLES = (
+    "tmt average --run runs/base --last 5 -o averaged",
+    "tmt average runs/base --best 3 -o averaged",
+    "tmt translate --model averaged < input.txt",
+)
 
 
 def average(

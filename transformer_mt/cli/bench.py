@@ -66,11 +66,6 @@ group = typer.Typer(
 )
 
 
-def register(app: typer.Typer) -> None:
-    """Add `tmt bench` to the program."""
-    app.add_typer(group, name="bench")
-
-
 @group.command(
     epilog=examples(
         "tmt bench train --config base",
@@ -84,7 +79,7 @@ def train(
     seconds: Annotated[
         float, typer.Option(metavar="S", min=0, help="For how long to measure.")
     ] = 60,
-    settings: Overrides = [],  # noqa: B006 - typer reads the default; nothing changes it
+    settings: Overrides = [],
     as_json: AsJson = False,
 ) -> None:
     """Measure training: tokens a second, the parts of a step, padding, memory, matrix products.
@@ -102,9 +97,8 @@ def train(
     speed = measure_training(loaded, seconds=seconds)
     if as_json:
         _print_json({"config": loaded.name, **dataclasses.asdict(speed)})
-        return
-    for name, value in _training_table(speed):
-        typer.echo(f"{name:<16} {value}")
+    else:
+        _print_table(_training_table(speed))
 
 
 @group.command(
@@ -122,7 +116,7 @@ def decode(
     num_workers: NumWorkers = None,
     batch_tokens: BatchTokens = None,
     device: Devices = "auto",
-    settings: DecodingOverrides = [],  # noqa: B006 - typer reads the default; nothing changes it
+    settings: DecodingOverrides = [],
     seconds: SecondsOfPasses = 30,
     num_singles: Singles = 100,
     as_json: AsJson = False,
@@ -151,13 +145,12 @@ def decode(
     translator = make_translator(bundle, given, copies=copies)
     load_seconds = time.perf_counter() - started
     logger.info("loaded in %.2f s; measuring", load_seconds)
-    if copies:
-        translator.translate(lines)  # each process loads the model with its first batch
+    if copies:  # each process loads the model with its first batch
+        translator.translate(lines)
     speed = measure_decoding(translator, lines, num_singles=num_singles, seconds=seconds)
     report = {
         **dataclasses.asdict(speed),
         "load_seconds": load_seconds,
-        # Of other processes, CUDA does not tell.
         "peak_memory_bytes": None if copies and place.type != "cpu" else peak_memory_bytes(place),
         "beam_size": translator.options.beam_size,
         "batch_tokens": translator.options.batch_tokens,
@@ -170,13 +163,17 @@ def decode(
     }
     if as_json:
         _print_json({"model": bundle.config.name, **report})
-        return
-    for name, value in _decoding_table(report):
-        typer.echo(f"{name:<16} {value}")
+    else:
+        _print_table(_decoding_table(report))
 
 
 def _print_json(report: dict[str, Any]) -> None:
     typer.echo(json.dumps({**report, "versions": installed_versions()}, ensure_ascii=False))
+
+
+def _print_table(rows: Iterator[tuple[str, str]]) -> None:
+    for name, value in rows:
+        typer.echo(f"{name:<16} {value}")
 
 
 def _training_table(speed: "TrainingSpeed") -> Iterator[tuple[str, str]]:

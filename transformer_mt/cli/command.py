@@ -14,10 +14,8 @@ from transformer_mt.cli.options import as_text
 CLOSE = 0.75
 """Similarity above which an unknown option counts as a typing error."""
 
-
 SHORT = {"--input": "-i", "--output": "-o", "--model": "-m", "--config": "-c"}
 """Short forms of options, the same in every command."""
-
 
 ELSEWHERE = {
     "resume": "the same command resumes an interrupted run",
@@ -26,7 +24,6 @@ ELSEWHERE = {
     "cpu": "give --device cpu",
 }
 """Options of other programs, and what to type instead."""
-
 
 FILES = ("CONFIG", "FILE|TEXT")
 """Metavars of arguments that may be file names, which may be any bytes."""

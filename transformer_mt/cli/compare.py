@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from transformer_mt.cli.command import examples
-from transformer_mt.cli.input_lines import parallel_lines
 from transformer_mt.cli.model_loading import check_one_process
 from transformer_mt.cli.options import AsJson, BeamSize, Device, References, Sources
 from transformer_mt.cli.output_files import progress_bar
@@ -24,6 +22,7 @@ from transformer_mt.cli.scoring_options import (
     draw_lengths,
     language_of,
     length_records,
+    named_test_set,
 )
 from transformer_mt.config.loading import load_recorded
 from transformer_mt.errors import ConfigError
@@ -52,23 +51,19 @@ TestSetName: TypeAlias = Annotated[
 AsMarkdown: TypeAlias = Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")]
 
 
-def register(app: typer.Typer) -> None:
-    """Add `tmt compare` to the program."""
-    app.command(
-        epilog=examples(
-            "tmt compare runs/base runs/rnn",
-            "tmt compare runs/a runs/b runs/c --test-set newstest2014 --markdown",
-            "tmt compare runs/base runs/rnn --by-length --figure by_length.svg",
-            "tmt compare runs/base runs/rnn --src test.en --ref test.de --json",
-        )
-    )(compare)
+EXAMPLES = (
+    "tmt compare runs/base runs/rnn",
+    "tmt compare runs/a runs/b runs/c --test-set newstest2014 --markdown",
+    "tmt compare runs/base runs/rnn --by-length --figure by_length.svg",
+    "tmt compare runs/base runs/rnn --src test.en --ref test.de --json",
+)
 
 
 def compare(
     runs: Runs,
     test_set: TestSetName = None,
     src: Sources = None,
-    ref: References = [],  # noqa: B006 - typer reads the default; nothing changes it
+    ref: References = [],
     as_json: AsJson = False,
     as_markdown: AsMarkdown = False,
     by_length: ByLength = False,
@@ -101,16 +96,15 @@ def compare(
         compare_runs,
         read_facts,
     )
-    from transformer_mt.data.evaluation_sets import TestSet
     from transformer_mt.training.run_directory import RunDirectory
 
     found = [*map(RunDirectory, folders)]
     for run in found:  # before anything is translated
         read_facts(run)
     if src is not None:
-        sources, references, *more = parallel_lines(src, *ref)
-        language_of(None, references, of_model=load_recorded(found[0].config_path).data.tgt_lang)
-        test = TestSet(src.name, sources, references, tuple(more))
+        test = named_test_set(src, ref)
+        of_model = load_recorded(found[0].config_path).data.tgt_lang
+        language_of(None, test.references, of_model=of_model)
     else:
         test = common_test_set(found, test_set)
     search = {} if beam_size is None else {"beam_size": beam_size}

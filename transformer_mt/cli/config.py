@@ -35,11 +35,6 @@ group = typer.Typer(
 )
 
 
-def register(app: typer.Typer) -> None:
-    """Add `tmt config` to the program."""
-    app.add_typer(group, name="config")
-
-
 @group.command(name="list", epilog=examples("tmt config list"))
 def list_() -> None:
     """Print the names of the recipes, configs that come with the program."""
@@ -59,7 +54,7 @@ def list_() -> None:
 def show(
     argument: ConfigArgument = None,
     config: ConfigName = None,
-    settings: Overrides = [],  # noqa: B006 - typer reads the default; nothing changes it
+    settings: Overrides = [],
 ) -> None:
     """Print a config with all its settings, defaults included."""
     path = find_config(either(argument, config, "--config", "a config"))
@@ -75,12 +70,12 @@ def show(
 def check(
     arguments: Annotated[
         list[str], typer.Argument(metavar="CONFIG", help="Same as --config.")
-    ] = [],  # noqa: B006 - typer reads the default; nothing changes it
+    ] = [],
     configs: Annotated[
         list[str],
         typer.Option("--config", metavar="CONFIG", help="Config file or recipe name; repeatable."),
-    ] = [],  # noqa: B006
-    settings: Overrides = [],  # noqa: B006
+    ] = [],
+    settings: Overrides = [],
 ) -> None:
     """Report every mistake in configs, and data files that are missing.
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from transformer_mt.cli.command import examples
 from transformer_mt.cli.input_lines import parallel_lines
 from transformer_mt.cli.model_loading import load_on_devices
 from transformer_mt.cli.options import (
@@ -35,12 +34,14 @@ from transformer_mt.cli.scoring_options import (
     language_of,
     length_records,
     length_table,
+    named_test_set,
 )
 from transformer_mt.config.training import METRIC_LABELS, MetricName
 from transformer_mt.errors import ConfigError
 from transformer_mt.translation.load import make_translator
 
 if TYPE_CHECKING:
+    from transformer_mt.bundle import Bundle
     from transformer_mt.data.evaluation_sets import TestSet
     from transformer_mt.metrics.by_length import Bucket
     from transformer_mt.metrics.scores import Score
@@ -83,7 +84,6 @@ AsJson: TypeAlias = Annotated[
     bool, typer.Option("--json", help="Print one JSON object per test set.")
 ]
 
-
 Confidence: TypeAlias = Annotated[
     bool,
     typer.Option(
@@ -98,18 +98,14 @@ WITH_HYPOTHESES = {
 """Options that have an effect with --hyp."""
 
 
-def register(app: typer.Typer) -> None:
-    """Add `tmt evaluate` to the program."""
-    app.command(
-        epilog=examples(
-            "tmt evaluate --bleu",
-            "tmt evaluate --model runs/base --bleu --chrf --test-set newstest2014",
-            "tmt evaluate --src test.en --ref test.de --output test.hyp",
-            "tmt evaluate --hyp test.hyp --ref test.de --tgt-lang de --json",
-            "tmt evaluate --hyp test.hyp --ref first.de --ref second.de --confidence",
-            "tmt evaluate --bleu --by-length --length-edges 10,20,30 --figure by_length.png",
-        )
-    )(evaluate)
+EXAMPLES = (
+    "tmt evaluate --bleu",
+    "tmt evaluate --model runs/base --bleu --chrf --test-set newstest2014",
+    "tmt evaluate --src test.en --ref test.de --output test.hyp",
+    "tmt evaluate --hyp test.hyp --ref test.de --tgt-lang de --json",
+    "tmt evaluate --hyp test.hyp --ref first.de --ref second.de --confidence",
+    "tmt evaluate --bleu --by-length --length-edges 10,20,30 --figure by_length.png",
+)
 
 
 def evaluate(
@@ -120,10 +116,10 @@ def evaluate(
     confidence: Confidence = False,
     model: ModelPaths = None,
     ensemble_weights: EnsembleWeights = None,
-    test_set: TestSetNames = [],  # noqa: B006 - typer reads the default; nothing changes it
+    test_set: TestSetNames = [],
     src: Sources = None,
     hyp: Hypotheses = None,
-    ref: References = [],  # noqa: B006
+    ref: References = [],
     tgt_lang: TargetLanguage = None,
     output: Kept = None,
     by_length: ByLength = False,
@@ -136,7 +132,7 @@ def evaluate(
     device: Devices = "auto",
     precision: Precision = "fp32",
     num_workers: NumWorkers = None,
-    settings: DecodingOverrides = [],  # noqa: B006
+    settings: DecodingOverrides = [],
 ) -> None:
     """Translate and score test sets, or score existing translations.
 
@@ -146,41 +142,38 @@ def evaluate(
     metrics: list[MetricName] = [name for name in METRIC_LABELS if chosen[name]] or ["bleu", "chrf"]
     if hyp is not None:
         _check_files("--hyp", ref, set(given_options(ctx)) - WITH_HYPOTHESES)
-        _score_files(hyp, ref, metrics, tgt_lang, confidence=confidence, as_json=as_json)
-        return
+        return _score_files(hyp, ref, metrics, tgt_lang, confidence=confidence, as_json=as_json)
     if src is not None or ref:
         _check_files("--src", ref if src else [], {"--test-set"} if test_set else set())
     edges = check_length_options(by_length, length_edges, figure)
     given = search_options_of(ctx)
 
-    from transformer_mt.data.evaluation_sets import TestSet, read_test_sets
-
-    test_sets = []
-    if src is not None:  # read before the model: a wrong name fails at once
-        sources, references, *more = parallel_lines(src, *ref)
-        test_sets = [TestSet(src.name, sources, references, tuple(more))]
+    named = None if src is None else named_test_set(src, ref)  # before the model is loaded
     bundle, copies = load_on_devices(
-        model, ensemble_weights,
-        device=device, num_workers=num_workers, precision=precision,
-    )  # fmt: skip
-    test_sets = test_sets or read_test_sets(
-        bundle.config, test_set, run=bundle.directory and bundle.directory.parent
+        model, ensemble_weights, device=device, num_workers=num_workers, precision=precision
     )
+    test_sets = [named] if named else _test_sets_of(bundle, test_set)
     _check_kept(output, test_sets, src, *ref)
-    model_lang = bundle.config.data.tgt_lang
-    if src is not None:
-        tgt_lang = language_of(tgt_lang, references, of_model=model_lang)
+    if named is not None:
+        tgt_lang = language_of(tgt_lang, named.references, of_model=bundle.config.data.tgt_lang)
     buckets = _score_test_sets(
         make_translator(bundle, given, copies=copies),
         test_sets,
         metrics=metrics,
-        tgt_lang=tgt_lang or model_lang,
+        tgt_lang=tgt_lang or bundle.config.data.tgt_lang,
         confidence=confidence,
         edges=edges,
         output=output,
         as_json=as_json,
     )
     draw_lengths(buckets, figure, metrics)
+
+
+def _test_sets_of(bundle: "Bundle", names: Sequence[str]) -> list["TestSet"]:
+    from transformer_mt.data.evaluation_sets import read_test_sets
+
+    run = bundle.directory and bundle.directory.parent
+    return read_test_sets(bundle.config, names, run=run)
 
 
 def _score_test_sets(
@@ -197,7 +190,6 @@ def _score_test_sets(
     """Translate, keep, score and print each test set; return scores by length where wanted."""
     from transformer_mt.evaluation import translate_and_score
     from transformer_mt.metrics.by_length import score_by_length
-    from transformer_mt.metrics.significance import with_intervals
 
     buckets: dict[str, list[Bucket]] = {}
     for test in test_sets:
@@ -210,15 +202,7 @@ def _score_test_sets(
                 tgt_lang=tgt_lang,
                 on_progress=on_progress,
                 more_references=test.more_references,
-            )
-        scores = evaluation.scores
-        if confidence:
-            scores = with_intervals(
-                scores,
-                evaluation.hypotheses,
-                test.references,
-                tgt_lang=tgt_lang,
-                more_references=test.more_references,
+                confidence=confidence,
             )
         if output is not None:
             _keep(evaluation.hypotheses, output, test.name if len(test_sets) > 1 else None)
@@ -233,7 +217,7 @@ def _score_test_sets(
                 more_references=test.more_references,
             )
         own = buckets.get(test.name)
-        _print(test.name, len(test.sources), scores, own, as_json=as_json)
+        _print(test.name, len(test.sources), evaluation.scores, own, as_json=as_json)
     return buckets
 
 
@@ -267,15 +251,14 @@ def _score_files(
     as_json: bool,
 ) -> None:
     from transformer_mt.metrics.scores import score
-    from transformer_mt.metrics.significance import with_intervals
+    from transformer_mt.metrics.significance import score_with_intervals
 
     hypotheses, references, *more = parallel_lines(hyp, *ref)
     language = language_of(tgt_lang, references)
-    scores = score(hypotheses, references, metrics=metrics, tgt_lang=language, more_references=more)
-    if confidence:
-        scores = with_intervals(
-            scores, hypotheses, references, tgt_lang=language, more_references=more
-        )
+    scored = score_with_intervals if confidence else score
+    scores = scored(
+        hypotheses, references, metrics=metrics, tgt_lang=language, more_references=more
+    )
     _print(hyp.name, len(hypotheses), scores, None, as_json=as_json)
 
 

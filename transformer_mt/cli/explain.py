@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from transformer_mt.cli.command import examples
 from transformer_mt.cli.model_loading import check_one_process
 from transformer_mt.cli.options import BeamSize, Device, ModelPath, Precision
 from transformer_mt.cli.output_files import check_output, results_to
@@ -16,14 +15,10 @@ from transformer_mt.translation.load import load_model, make_translator
 logger = logging.getLogger(__name__)
 
 
-def register(app: typer.Typer) -> None:
-    """Add `tmt explain` to the program."""
-    app.command(
-        epilog=examples(
-            "tmt explain 'A dog runs in the snow.'",
-            "tmt explain 'A dog runs.' --beam-size 8 --output dog.html",
-        )
-    )(explain)
+EXAMPLES = (
+    "tmt explain 'A dog runs in the snow.'",
+    "tmt explain 'A dog runs.' --beam-size 8 --output dog.html",
+)
 
 
 def explain(

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from transformer_mt.cli.command import examples
 from transformer_mt.config.data import LANGUAGE_PATTERN, TextSource
 from transformer_mt.config.loading import parse_config
 from transformer_mt.errors import ConfigError
@@ -32,16 +31,12 @@ Column: TypeAlias = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Add `tmt init` to the program."""
-    app.command(
-        epilog=examples(
-            "tmt init corpus.en corpus.de",
-            "tmt init pairs.tsv --src-lang en --tgt-lang fr",
-            "tmt init pairs.csv --src-column english --tgt-column german",
-            "tmt init corpus.en.gz corpus.de.gz --output first.yaml --minutes 10",
-        )
-    )(init)
+EXAMPLES = (
+    "tmt init corpus.en corpus.de",
+    "tmt init pairs.tsv --src-lang en --tgt-lang fr",
+    "tmt init pairs.csv --src-column english --tgt-column german",
+    "tmt init corpus.en.gz corpus.de.gz --output first.yaml --minutes 10",
+)
 
 
 def init(

@@ -17,9 +17,7 @@ from transformer_mt.log import counted
 
 STDIN = Path("-")
 
-
 Chunk = TypeVar("Chunk")
-
 
 logger = logging.getLogger(__name__)
 
@@ -154,8 +152,14 @@ def input_chunks(
     return cut(lines, chunks.fitting_size(batch_tokens, for_many=for_many))
 
 
+def is_typed(paths: Sequence[Path]) -> bool:
+    """Return whether somebody types the lines at a terminal; to be asked before they are opened."""
+    return paths in ([], [STDIN]) and sys.stdin is not None and sys.stdin.isatty()
+
+
 def prompted(chunks: Iterable[Chunk]) -> Iterator[Chunk]:
     """Prompt for each chunk on stderr, if that is a terminal and the log level allows it."""
+    logger.info("type a sentence and press Enter; Ctrl-D ends")
     prompt = "> " if sys.stderr.isatty() and logger.isEnabledFor(logging.INFO) else ""
     source = iter(chunks)
     while True:

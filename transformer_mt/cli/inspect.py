@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from transformer_mt.cli.command import examples
 from transformer_mt.cli.options import (
     AsJson,
     ConfigArgument,
@@ -26,23 +25,19 @@ if TYPE_CHECKING:
     from transformer_mt.models.seq2seq import Seq2Seq
 
 
-def register(app: typer.Typer) -> None:
-    """Add `tmt inspect` to the program."""
-    app.command(
-        epilog=examples(
-            "tmt inspect base",
-            "tmt inspect --config base --set model.d_model=1024 --set model.num_heads=16",
-            "tmt inspect --model runs/mine",
-            "tmt inspect --config base --json",
-        )
-    )(inspect)
+EXAMPLES = (
+    "tmt inspect base",
+    "tmt inspect --config base --set model.d_model=1024 --set model.num_heads=16",
+    "tmt inspect --model runs/mine",
+    "tmt inspect --config base --json",
+)
 
 
 def inspect(
     argument: ConfigArgument = None,
     config: ConfigName = None,
     model: ModelPath = None,
-    settings: Overrides = [],  # noqa: B006 - typer reads the default; nothing changes it
+    settings: Overrides = [],
     length: Annotated[
         int,
         typer.Option(

@@ -1,16 +1,11 @@
 """The program `tmt`: commands, exit codes, and errors in one line.
 
-Each command is a module `cli/NAME.py` with a function
-
-    def register(app: typer.Typer) -> None
-
-that adds its command (or its group of commands, with `app.add_typer`) to `app`. Modules are
-listed in `COMMANDS` with their summaries, in the order of the help page, and are imported when
-their command is used. At import such a module may load the standard library, `typer`, `errors`,
-`log`, `config`, `locations`, `translation.load`, `api`, and modules of `cli` that load no more:
-torch, numpy, sentencepiece, sacrebleu and datasets are imported inside the command's function,
-after what a user typed has been checked.
-Every command has examples: `epilog=examples(..)` of `cli.command`.
+Each command is a module `cli/NAME.py` with a function `NAME` and its `EXAMPLES`, or with a `group`
+of commands. Modules are listed in `COMMANDS` with their summaries, in the order of the help page,
+and are imported when their command is used. At import such a module may load the standard library,
+`typer`, `errors`, `log`, `config`, `locations`, `translation.load`, `api`, and modules of `cli`
+that load no more: torch, numpy, sentencepiece, sacrebleu and datasets are imported inside the
+command's function, after what a user typed has been checked.
 
 A command raises `TmtError` and does not catch it: `CommandGroup` turns it into one line on stderr
 and the exit code. Results go to stdout, everything else to stderr through `logging`.
@@ -76,7 +71,11 @@ CLOSED_PIPE = 141  # what a shell reports for a program that SIGPIPE ended
 def load_command(name: str) -> Any:
     """Import the module of a command, and make the command."""
     holder = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
-    importlib.import_module(f"transformer_mt.cli.{name}").register(holder)
+    module = importlib.import_module(f"transformer_mt.cli.{name}")
+    if hasattr(module, "group"):
+        holder.add_typer(module.group, name=name)
+    else:
+        holder.command(epilog=examples(*module.EXAMPLES))(getattr(module, name))
     _adopt(holder)
     return typer.main.get_group(holder).commands[name]
 

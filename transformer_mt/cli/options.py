@@ -3,20 +3,15 @@
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, TypeVar
+from typing import Annotated, Literal, TypeAlias, TypeVar
 
 import typer
 
 from transformer_mt.errors import ConfigError
 
-if TYPE_CHECKING:
-    pass
-
 Number = TypeVar("Number", int, float)
 
-
 Value = TypeVar("Value")
-
 
 ConfigName: TypeAlias = Annotated[
     str | None,
@@ -25,11 +20,9 @@ ConfigName: TypeAlias = Annotated[
     ),
 ]
 
-
 ConfigArgument: TypeAlias = Annotated[
     str | None, typer.Argument(metavar="CONFIG", help="Same as --config.")
 ]
-
 
 Overrides: TypeAlias = Annotated[
     list[str],
@@ -40,29 +33,23 @@ Overrides: TypeAlias = Annotated[
     ),
 ]
 
-
 OutputFile: TypeAlias = Annotated[
     Path | None,
     typer.Option("--output", metavar="FILE", help="Output file. Default: stdout."),
 ]
 
-
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-
 
 Sources: TypeAlias = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Source lines to translate, - for stdin; needs --ref."),
 ]
 
-
 References: TypeAlias = Annotated[
     list[Path], typer.Option(metavar="FILE", help="Reference translations; repeatable.")
 ]
 
-
 SEARCH = "Search"
-
 
 ModelPath: TypeAlias = Annotated[
     Path | None,

@@ -14,7 +14,6 @@ from transformer_mt.errors import ConfigError, TmtError, reason_of
 
 STDOUT = Path("-")
 
-
 logger = logging.getLogger(__name__)
 
 

@@ -5,19 +5,13 @@ from typing import Annotated
 
 import typer
 
-from transformer_mt.cli.command import examples
 from transformer_mt.locations import run_folder
 
-
-def register(app: typer.Typer) -> None:
-    """Add `tmt plot` to the program."""
-    app.command(
-        epilog=examples(
-            "tmt plot",
-            "tmt plot runs/base -o curve.svg",
-            "tmt plot runs/base runs/big -o both.png",
-        )
-    )(plot)
+EXAMPLES = (
+    "tmt plot",
+    "tmt plot runs/base -o curve.svg",
+    "tmt plot runs/base runs/big -o both.png",
+)
 
 
 def plot(

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from transformer_mt.cli.command import examples
 from transformer_mt.cli.input_lines import input_chunks
 from transformer_mt.cli.model_loading import check_one_process
 from transformer_mt.cli.options import BatchTokens, Device, OutputFile, Precision, read_numbers
@@ -48,16 +47,12 @@ NBest: TypeAlias = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Add `tmt rescore` to the program."""
-    app.command(
-        epilog=examples(
-            "tmt translate --n-best 8 --beam-size 8 < test.en > test.nbest",
-            "tmt rescore --src test.en --model runs/other < test.nbest > test.de",
-            "tmt rescore --src test.en --model runs/a --model runs/b --weights 1,0.5,0.5 "
-            "--n-best 8 < test.nbest",
-        )
-    )(rescore)
+EXAMPLES = (
+    "tmt translate --n-best 8 --beam-size 8 < test.en > test.nbest",
+    "tmt rescore --src test.en --model runs/other < test.nbest > test.de",
+    "tmt rescore --src test.en --model runs/a --model runs/b --weights 1,0.5,0.5 "
+    "--n-best 8 < test.nbest",
+)
 
 
 def rescore(

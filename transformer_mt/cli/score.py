@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from transformer_mt.cli.command import examples
 from transformer_mt.cli.input_lines import parallel_lines
 from transformer_mt.cli.model_loading import check_one_process, read_ensemble_weights
 from transformer_mt.cli.options import (
@@ -32,14 +31,10 @@ logger = logging.getLogger(__name__)
 CHUNK = 4096
 
 
-def register(app: typer.Typer) -> None:
-    """Add `tmt score` to the program."""
-    app.command(
-        epilog=examples(
-            "tmt score --src test.en --tgt test.de",
-            "tmt score --src test.en --tgt test.de --json > scores.jsonl",
-        )
-    )(score)
+EXAMPLES = (
+    "tmt score --src test.en --tgt test.de",
+    "tmt score --src test.en --tgt test.de --json > scores.jsonl",
+)
 
 
 def score(

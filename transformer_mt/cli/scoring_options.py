@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
+from transformer_mt.cli.input_lines import parallel_lines
 from transformer_mt.cli.options import read_numbers
 from transformer_mt.config.language_codes import WITHOUT_SPACES, doubt_about, plain_code
 from transformer_mt.config.training import METRIC_LABELS, MetricName
@@ -15,15 +16,14 @@ from transformer_mt.errors import ConfigError
 from transformer_mt.log import counted
 
 if TYPE_CHECKING:
+    from transformer_mt.data.evaluation_sets import TestSet
     from transformer_mt.metrics.by_length import Bucket
 
 logger = logging.getLogger(__name__)
 
-
 ByLength: TypeAlias = Annotated[
     bool, typer.Option("--by-length", help="Also score by source length in tokens.")
 ]
-
 
 LengthEdges: TypeAlias = Annotated[
     str | None,
@@ -32,7 +32,6 @@ LengthEdges: TypeAlias = Annotated[
         help="Upper bounds of the buckets of --by-length. Default: 10,20,30,40,50,60.",
     ),
 ]
-
 
 LengthFigure: TypeAlias = Annotated[
     Path | None,
@@ -71,6 +70,19 @@ def check_length_options(
             "such as 10,20,40"
         )
     return tuple(numbers)
+
+
+def named_test_set(src: Path, ref: Sequence[Path]) -> "TestSet":
+    """Read the test set that --src and --ref name.
+
+    Raises:
+        ConfigError: If several files are stdin.
+        DataError: If one cannot be read, or their numbers of lines differ.
+    """
+    from transformer_mt.data.evaluation_sets import TestSet
+
+    sources, references, *more = parallel_lines(src, *ref)
+    return TestSet(src.name, sources, references, tuple(more))
 
 
 def length_table(buckets: "Sequence[Bucket]", metrics: Sequence[MetricName]) -> Iterator[str]:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from transformer_mt.cli.command import examples
 from transformer_mt.cli.options import ModelPath
 from transformer_mt.cli.output_files import check_output
 from transformer_mt.locations import find_bundle
@@ -18,15 +17,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-def register(app: typer.Typer) -> None:
-    """Add `tmt shortlist` to the program."""
-    app.command(
-        epilog=examples(
-            "tmt shortlist --output shortlist.safetensors",
-            "tmt shortlist --model runs/base --output base.shortlist --candidates 50",
-            "tmt translate --model runs/base --set decoding.shortlist=base.shortlist < input.txt",
-        )
-    )(shortlist)
+EXAMPLES = (
+    "tmt shortlist --output shortlist.safetensors",
+    "tmt shortlist --model runs/base --output base.shortlist --candidates 50",
+    "tmt translate --model runs/base --set decoding.shortlist=base.shortlist < input.txt",
+)
 
 
 def shortlist(

@@ -103,11 +103,6 @@ NumSampleLines: TypeAlias = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Add `tmt tokenizer` to the program."""
-    app.add_typer(group, name="tokenizer")
-
-
 @group.command(
     epilog=examples(
         "tmt tokenizer train --input train.en --input train.de --output tokenizer",
@@ -117,16 +112,16 @@ def register(app: typer.Typer) -> None:
 )
 def train(
     output: Annotated[Path, typer.Option(metavar="DIR", help="Output directory.")],
-    input: JointText = [],  # noqa: B006 - typer reads the default; nothing changes it
-    src: SourceText = [],  # noqa: B006
-    tgt: TargetText = [],  # noqa: B006
+    input: JointText = [],
+    src: SourceText = [],
+    tgt: TargetText = [],
     config: OtherConfig = None,
-    settings: Overrides = [],  # noqa: B006
+    settings: Overrides = [],
     type: Kind = None,
     vocab_size: VocabSize = None,
     character_coverage: Coverage = None,
     byte_fallback: ByteFallback = None,
-    user_symbol: UserSymbols = [],  # noqa: B006
+    user_symbol: UserSymbols = [],
     num_sample_lines: NumSampleLines = None,
 ) -> None:
     """Train a tokenizer on text files, or on the training data of a config.
@@ -224,7 +219,7 @@ def inspect(
     input: Annotated[
         list[Path],
         typer.Option(metavar="FILE", help="Text to try it on; repeatable. Default: stdin."),
-    ] = [],  # noqa: B006
+    ] = [],
     as_json: AsJson = False,
 ) -> None:
     """Describe a tokenizer and its output on a text: coverage, tokens per word, examples."""

@@ -7,29 +7,23 @@ from typing import Annotated
 import typer
 
 from transformer_mt import api
-from transformer_mt.cli.command import examples
 from transformer_mt.cli.options import ConfigArgument, ConfigName, Overrides, either
 from transformer_mt.config.loading import find_config, load_config
 from transformer_mt.training.signals import stop_request
 
-
-def register(app: typer.Typer) -> None:
-    """Add `tmt train` to the program."""
-    app.command(
-        epilog=examples(
-            "tmt train base.yaml",
-            "tmt train --config base.yaml --set training.max_steps=1000 --set name=short",
-            "tmt train --config base.yaml            again: resumes where it stopped",
-            "tmt train --config base.yaml --fresh    renames the old run and starts a new one",
-            "torchrun --nproc-per-node 4 -m transformer_mt train --config base.yaml",
-        )
-    )(train)
+EXAMPLES = (
+    "tmt train base.yaml",
+    "tmt train --config base.yaml --set training.max_steps=1000 --set name=short",
+    "tmt train --config base.yaml            again: resumes where it stopped",
+    "tmt train --config base.yaml --fresh    renames the old run and starts a new one",
+    "torchrun --nproc-per-node 4 -m transformer_mt train --config base.yaml",
+)
 
 
 def train(
     argument: ConfigArgument = None,
     config: ConfigName = None,
-    settings: Overrides = [],  # noqa: B006 - typer reads the default; nothing changes it
+    settings: Overrides = [],
     fresh: Annotated[
         bool,
         typer.Option("--fresh", help="Rename an existing run of this name and start a new one."),

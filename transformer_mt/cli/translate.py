@@ -1,22 +1,20 @@
 """`tmt translate`: lines in, translations out."""
 
-import logging
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 
-from transformer_mt.cli.command import examples
 from transformer_mt.cli.constraint_inputs import with_constraints
 from transformer_mt.cli.input_lines import (
-    STDIN,
     check_inputs,
     count_lines,
     files_and_text,
     input_chunks,
+    is_typed,
     prompted,
 )
 from transformer_mt.cli.input_warnings import (
@@ -44,12 +42,10 @@ from transformer_mt.cli.options import (
 from transformer_mt.cli.output_files import check_output, progress_bar, results_to
 from transformer_mt.cli.translation_output import Details, Job
 from transformer_mt.errors import ConfigError
-from transformer_mt.translation.load import decoding_settings, make_translator
+from transformer_mt.translation.load import Copies, decoding_settings, make_translator
 
 if TYPE_CHECKING:
     from transformer_mt.bundle import Bundle
-
-logger = logging.getLogger(__name__)
 
 SEARCH, CONSTRAINTS, TEXT = "Search", "Constraints", "Text"
 
@@ -228,27 +224,23 @@ def check_together(used: Collection[str]) -> None:
                     raise ConfigError(f"{name} does not go with {other}: {reason}; drop one")
 
 
-def register(app: typer.Typer) -> None:
-    """Add `tmt translate` to the program."""
-    app.command(
-        epilog=examples(
-            "tmt translate < input.txt > output.txt",
-            "tmt translate -m runs/base -i input.txt -o output.txt",
-            "tmt translate 'A dog runs.'",
-            "tmt translate --device all < input.txt > output.txt",
-            "tmt translate --beam-size 8 --n-best 8 < input.txt",
-            "tmt translate --sample --n-best 5 --set decoding.top_p=0.9 < input.txt",
-            "tmt translate --glossary terms.tsv < input.txt",
-            "tmt translate --split-sentences --protect < page.txt",
-            "tmt translate --model runs/a --model runs/b --ensemble-weights 2,1 < input.txt",
-            "tmt translate --alignments links.txt < input.txt",
-        ),
-    )(translate)
+EXAMPLES = (
+    "tmt translate < input.txt > output.txt",
+    "tmt translate -m runs/base -i input.txt -o output.txt",
+    "tmt translate 'A dog runs.'",
+    "tmt translate --device all < input.txt > output.txt",
+    "tmt translate --beam-size 8 --n-best 8 < input.txt",
+    "tmt translate --sample --n-best 5 --set decoding.top_p=0.9 < input.txt",
+    "tmt translate --glossary terms.tsv < input.txt",
+    "tmt translate --split-sentences --protect < page.txt",
+    "tmt translate --model runs/a --model runs/b --ensemble-weights 2,1 < input.txt",
+    "tmt translate --alignments links.txt < input.txt",
+)
 
 
 def translate(
     ctx: typer.Context,  # holds the options of the search, which no line below names
-    files_or_text: FilesOrText = [],  # noqa: B006 - typer reads the default; nothing changes it
+    files_or_text: FilesOrText = [],
     model: ModelPaths = None,
     ensemble_weights: EnsembleWeights = None,
     input: Input = None,
@@ -259,7 +251,7 @@ def translate(
     precision: Precision = "fp32",
     num_workers: NumWorkers = None,
     errors: BadBytes = "strict",
-    settings: DecodingOverrides = [],  # noqa: B006
+    settings: DecodingOverrides = [],
     beam_size: BeamSize = None,
     n_best: NBest = 1,
     length_penalty: LengthPenalty = None,
@@ -280,41 +272,23 @@ def translate(
     begins while later lines are still being read, and at a terminal every line is answered at once.
     A line too long for the model is translated in parts, with a warning.
     """
-    given = search_options_of(ctx)
-    _check_options(ctx, given)
+    given = _checked_options(ctx)
     inputs, text = files_and_text(files_or_text, input)
     files = (*inputs, prefix, constraints, glossary)
     check_inputs(*files)
     check_output(output, *files)
     check_output(alignments, output, *files)
-    from_stdin = text is None and inputs in ([], [STDIN])
-    at_terminal = from_stdin and sys.stdin is not None and sys.stdin.isatty()
-    for_many = has_several_devices(device)
-    texts = (
-        input_chunks(inputs, errors, batch_tokens=batch_tokens, for_many=for_many)
-        if text is None
-        else [[text]]
-    )
+    at_terminal = text is None and is_typed(inputs)
+    texts = [[text]] if text is not None else input_chunks(
+        inputs, errors, batch_tokens=batch_tokens, for_many=has_several_devices(device)
+    )  # fmt: skip
     chunks = with_constraints(texts, prefix=prefix, phrases=constraints, tab=tab)
     bundle, copies = load_on_devices(
         model, ensemble_weights, device=device, num_workers=num_workers, precision=precision
     )
-    details = Details.of_options(ctx.params, bundle, decoding_settings(bundle, given))
-    is_split = _splits_sentences(ctx, bundle)
-    translator = make_translator(
-        bundle, given, glossary=glossary, split_sentences=is_split, copies=copies
-    )
+    job = _job(ctx, bundle, copies, given, inputs)
     if at_terminal:
-        logger.info("type a sentence and press Enter; Ctrl-D ends")
         chunks = prompted(chunks)
-    notes: list[LineNote] = [UnseenCharacters(translator.tokenizers.src)]
-    if split_sentences is None and not translator.reads_documents:
-        notes.append(SeveralSentences(bundle.config.data.src_lang, is_split=is_split))
-    if glossary is not None:
-        plain = {**given, "n_best": 1, "num_workers": 1}
-        notes.append(AddedTerms(lambda: make_translator(bundle, plain, split_sentences=is_split)))
-    num_lines = count_lines(inputs) if sys.stderr.isatty() else None
-    job = Job(translator, details, protect=protect, num_lines=num_lines, notes=notes)
     # Beside lines that appear on the same screen, a bar would only be in the way.
     with (
         results_to(output) as results,
@@ -323,6 +297,30 @@ def translate(
     ):
         job.run(chunks, results, links, show)
     job.report(has_glossary=glossary is not None)
+
+
+def _job(
+    ctx: typer.Context,
+    bundle: "Bundle",
+    copies: Copies,
+    given: Mapping[str, object],
+    inputs: Sequence[Path],
+) -> Job:
+    """Make the translator, and what is to be written and warned of."""
+    options = ctx.params
+    details = Details.of_options(options, bundle, decoding_settings(bundle, given))
+    is_split, glossary = _splits_sentences(ctx, bundle), options["glossary"]
+    translator = make_translator(
+        bundle, given, glossary=glossary, split_sentences=is_split, copies=copies
+    )
+    notes: list[LineNote] = [UnseenCharacters(translator.tokenizers.src)]
+    if options["split_sentences"] is None and not translator.reads_documents:
+        notes.append(SeveralSentences(bundle.config.data.src_lang, is_split=is_split))
+    if glossary is not None:
+        plain = {**given, "n_best": 1, "num_workers": 1}
+        notes.append(AddedTerms(lambda: make_translator(bundle, plain, split_sentences=is_split)))
+    num_lines = count_lines(inputs) if sys.stderr.isatty() else None
+    return Job(translator, details, protect=options["protect"], num_lines=num_lines, notes=notes)
 
 
 def _splits_sentences(ctx: typer.Context, bundle: "Bundle") -> bool:
@@ -334,8 +332,9 @@ def _splits_sentences(ctx: typer.Context, bundle: "Bundle") -> bool:
     return bundle.config.data.document is None and not concerns_lines
 
 
-def _check_options(ctx: typer.Context, given: Mapping[str, object]) -> None:
-    """Refuse options that do not go together, before anything is loaded."""
+def _checked_options(ctx: typer.Context) -> dict[str, object]:
+    """Return the options of the search; refuse those that do not go together."""
+    given = search_options_of(ctx)
     more = {
         "a second --model": len(ctx.params["model"] or []) > 1,
         "--tab constraints": ctx.params["tab"] == "constraints",
@@ -345,3 +344,4 @@ def _check_options(ctx: typer.Context, given: Mapping[str, object]) -> None:
     n_best, beam_size = ctx.params["n_best"], given.get("beam_size")
     if isinstance(beam_size, int) and n_best > beam_size:
         raise ConfigError(f"--n-best {n_best} needs --beam-size {n_best} or more; got {beam_size}")
+    return given

@@ -6,20 +6,14 @@ from typing import Annotated
 
 import typer
 
-from transformer_mt.cli.command import examples
 from transformer_mt.errors import ModelError
 from transformer_mt.locations import newest_run
 
-
-def register(app: typer.Typer) -> None:
-    """Add `tmt verify` to the program."""
-    app.command(
-        epilog=examples(
-            "tmt verify runs/mine",
-            "tmt verify runs/mine/best --no-score",
-            "tmt verify data/corpora/0123456789abcdef --json",
-        )
-    )(verify)
+EXAMPLES = (
+    "tmt verify runs/mine",
+    "tmt verify runs/mine/best --no-score",
+    "tmt verify data/corpora/0123456789abcdef --json",
+)
 
 
 def verify(

@@ -97,7 +97,6 @@ Positions = Annotated[
     Field(discriminator="type"),
 ]
 
-
 ADDS_TO_SCORES = ("relative", "relative_bias", "alibi")
 """Encodings that need all attention scores, whatever a pattern masks."""
 

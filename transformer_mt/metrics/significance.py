@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from sacrebleu.significance import PairedTest, Result
 
 from transformer_mt.config.training import MetricName
-from transformer_mt.metrics.scores import Score, build_metric
+from transformer_mt.metrics.scores import Score, build_metric, score
 
 NUM_SAMPLES = 1000
 
@@ -81,33 +81,28 @@ def compare_systems(
     ]
 
 
-def with_intervals(
-    scores: Sequence[Score],
+def score_with_intervals(
     hypotheses: Sequence[str],
     references: Sequence[str],
     *,
+    metrics: Sequence[MetricName],
     tgt_lang: str,
     more_references: Sequence[Sequence[str]] = (),
 ) -> list[Score]:
-    """Return the scores of one system with half of their 95% intervals, and signatures that say so.
-
-    Args:
-        scores: Of these translations.
-        hypotheses: Translations.
-        references: As many.
-        tgt_lang: See `scores.score`.
-        more_references: Likewise.
-    """
+    """Score one system: `scores.score`, with half of the 95% intervals, which signatures name."""
+    scores = score(
+        hypotheses, references, metrics=metrics, tgt_lang=tgt_lang, more_references=more_references
+    )
     (found,) = compare_systems(
         [hypotheses],
         references,
-        metrics=[score.name for score in scores],
+        metrics=metrics,
         tgt_lang=tgt_lang,
         more_references=more_references,
     )
     return [
-        replace(score, half_width=sure.half_width, signature=sure.signature)
-        for score, sure in zip(scores, found, strict=True)
+        replace(one, half_width=sure.half_width, signature=sure.signature)
+        for one, sure in zip(scores, found, strict=True)
     ]
 
 

@@ -51,13 +51,11 @@ def beam_search(
 ) -> list[list[Hypothesis]]:
     """Find the most probable targets of each sentence; a beam of 1 is greedy search.
 
-    A sentence has `beam_size` slots. Each step extends all its open hypotheses by all tokens and
-    keeps the most probable, one for each slot that is not closed; ties are broken by slot, then by
-    token id. A hypothesis that ends closes its slot for good. At the maximum length only eos can
-    follow. A sentence is done when no slot is open, or when no open hypothesis can still enter the
-    `n_best`: log-probabilities only fall, so the score of a hypothesis that ended now, at the
-    maximum length, bounds what it can reach. Stopping early changes no result.
-
+    Each step extends all open hypotheses of a sentence by all tokens and keeps the most probable,
+    one for each slot that is not closed; ties are broken by slot, then by token id. A hypothesis
+    that ends closes its slot for good. At the maximum length only eos can follow. A sentence is
+    done when no slot is open, or no open hypothesis can still enter the `n_best`: log-probabilities
+    only fall, so the score of one that ended now, at the maximum length, bounds what it can reach.
     The result of a sentence does not depend on the others, up to the rounding of the decoder.
 
     Args:
@@ -69,8 +67,7 @@ def beam_search(
         n_best: Hypotheses to return for each sentence, at most `beam_size`.
         processors: Edit the log-probabilities of each step.
         select: Chooses the continuations that are kept.
-        sync_every: Steps of plain beam search between two waits for the device: see
-            `_steps_ahead`.
+        sync_every: Steps of plain beam search between two waits for the device (`_steps_ahead`).
 
     Returns:
         For each sentence its hypotheses, best first; equal scores in the order of their ends.
@@ -89,9 +86,7 @@ def beam_search(
     update: BeamUpdate | None = beams.first_update()
     while update is not None:
         if sync_every > 1:
-            steps, state = _steps_ahead(
-                decoder, state, update, beams, most=sync_every, device=device
-            )
+            steps, state = _steps_ahead(decoder, state, update, beams, sync_every, device)
         else:
             logits, state = decoder.step(_to_device(update.tokens, device), state)
             steps = [_chosen(logits, update, beams, processors, select)]
@@ -122,7 +117,6 @@ def _steps_ahead(
     state: DecoderState,
     update: BeamUpdate,
     beams: Beams,
-    *,
     most: int,
     device: torch.device,
 ) -> tuple[list[Continuations], DecoderState]:

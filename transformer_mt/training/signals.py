@@ -21,7 +21,6 @@ _SIGNALS = [
 # Ctrl-C reaches all processes of a terminal, and torchrun passes it on to the same ones again.
 _ONE_REQUEST_SECONDS = 1.0
 
-
 _held: set[int] = set()
 """Signals that wait since `hold_signals`."""
 

@@ -79,10 +79,9 @@ def split_lines(
         [replace(sentence, text=clean(sentence.text)) for sentence in _sentences(line, languages)]
         for line in lines
     ]
-    whole = [s.text for sentences in all_sentences for s in sentences]
-    tokens = iter(
-        tokenizer.encode_batch([text if len(text) <= MAX_CHARACTERS else "" for text in whole])
-    )
+    texts = (s.text for sentences in all_sentences for s in sentences)
+    short = [text if len(text) <= MAX_CHARACTERS else "" for text in texts]
+    tokens = iter(tokenizer.encode_batch(short))
     all_parts: list[list[Part]] = []
     nums_cut: list[int] = []
     for number, sentences in zip(numbers, all_sentences, strict=True):

@@ -109,13 +109,7 @@ def requests_for(
     wanted_texts = [phrase for phrase in line.phrases if phrase.strip()]
     cut = partial(_phrase, tokenizer=tokenizer, language=language)
     phrases = tuple(map(cut, wanted_texts))
-    for text, tokens in zip((line.prefix, *wanted_texts), (prefix, *phrases), strict=True):
-        if UNK_ID in tokens:
-            raise LineError(
-                number,
-                f"the vocabulary has no pieces for '{_short(text)}': the translation cannot hold "
-                f"it; leave it out or write it in other characters",
-            )
+    _check_known(number, (line.prefix, *wanted_texts), (prefix, *phrases))
     if (prefix or phrases) and not parts:
         logger.warning("line %d: blank: its prefix and phrases are not used", number)
     if phrases and len(parts) > 1:
@@ -136,6 +130,16 @@ def requests_for(
         requests.append(Request(part.tokens, prefix, (*phrases, *found)))
         prefix = phrases = ()
     return requests
+
+
+def _check_known(number: int, texts: Sequence[str], tokens: Sequence[tuple[int, ...]]) -> None:
+    for text, own in zip(texts, tokens, strict=True):
+        if UNK_ID in own:
+            raise LineError(
+                number,
+                f"the vocabulary has no pieces for '{_short(text)}': the translation cannot hold "
+                f"it; leave it out or write it in other characters",
+            )
 
 
 def _fitting(
