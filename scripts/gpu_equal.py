@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
-from gpu_peers import DTYPES
-from gpu_workload import BASE, made_up_pairs
+from gpu_workload import BASE, config_of, made_up_pairs
 from torch import Tensor
 
 from transformer_mt.data.batches import eval_batches
@@ -26,11 +25,10 @@ from transformer_mt.nn.kernels.varlen import attend_varlen
 from transformer_mt.nn.masks import AttentionMask
 from transformer_mt.nn.patterns import Pattern, fixed, strided
 from transformer_mt.packing import Segments
+from transformer_mt.training.build import build_updater
 from transformer_mt.training.distributed import World
-from transformer_mt.training.gradients import Gradients
-from transformer_mt.training.optimizers import build_adam
-from transformer_mt.training.update import Updater
-from transformer_mt.training.update_stats import UpdateStats
+from transformer_mt.training.gradients import DTYPES
+from transformer_mt.training.state import TrainState
 
 # Half of the mantissa, and some room for sums of a few hundred terms.
 TOLERANCES = {"fp32": 2e-4, "bf16": 5e-2, "fp16": 1e-2}
@@ -212,20 +210,15 @@ def compare_amp(device: torch.device, *, steps: int) -> dict[str, object]:
         name = f"{precision}, compiled" if compiled else precision
         torch.manual_seed(7)
         model = build_model(settings, src_vocab_size=60, tgt_vocab_size=60).to(device)
-        optimizer = build_adam(
-            model.parameters(), "adam", beta1=0.9, beta2=0.98, eps=1e-9, weight_decay=0.0
-        )
-        gradients = Gradients(
-            model,
-            world=World(),
-            device=device,
+        config = config_of(
+            settings,
             precision=precision,
             label_smoothing=0.0,
-            compiled=compiled,
+            compile="layers" if compiled else "none",
         )
-        if gradients.with_loss.compiled != compiled:
+        updater = build_updater(config, model, state=TrainState(), world=World(), device=device)
+        if updater.gradients.with_loss.compiled != compiled:
             raise RuntimeError(f"torch.compile failed in {precision}: see the warning")
-        updater = Updater(gradients, optimizer, stats=UpdateStats(World(), device), clip_norm=None)
         losses[name] = []
         for step in range(steps):
             batch = batches[step % len(batches)]

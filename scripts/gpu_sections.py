@@ -1,6 +1,7 @@
 """Sections of the GPU check and their time budgets."""
 
 import dataclasses
+import functools
 import json
 import platform
 import re
@@ -11,22 +12,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from gpu_equal import (
-    DifferenceError,
-    compare_amp,
-    compare_attention,
-    compare_model,
-)
-from gpu_peers import is_installed
+from gpu_equal import DifferenceError, compare_amp, compare_attention, compare_model
 from gpu_speed import (
-    measure_looks,
     measure_peer_training,
     measure_peer_translation,
     measure_short_attention,
+    measure_sync_intervals,
     measure_training,
     measure_translation,
 )
-from gpu_workload import Check, NotHereError, Results, matrix_rate
+from gpu_workload import Check, Results, matrix_rate, require
 
 from transformer_mt.versions import installed_versions
 
@@ -71,8 +66,7 @@ def run_tests(check: Check) -> Results:
     """Run the tests marked gpu."""
     command = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", "-p", "no:cacheprovider", "tests"]
     command += ["--collect-only"] if check.dry_run else []
-    if not is_installed("pytest"):
-        raise NotHereError("pytest is not installed")
+    require("pytest")
     result = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
     )
@@ -185,19 +179,17 @@ SECTIONS = (
     Section(
         "training base, bf16 weights",
         20,
-        lambda check: measure_training(check, "base", 5, way="bf16 weights"),
+        lambda check: measure_training(check, "base", 5, weights="bf16"),
     ),
     Section("translation, compiled", 45, lambda check: measure_translation(check, compiled=True)),
-    Section("translation, looks", 35, measure_looks),
-    Section(
-        "translation, MarianMT",
-        40,
-        lambda check: measure_peer_translation(check, "MarianMT"),
-    ),
-    Section(
-        "translation, CTranslate2",
-        30,
-        lambda check: measure_peer_translation(check, "CTranslate2"),
+    Section("translation, sync intervals", 35, measure_sync_intervals),
+    *(
+        Section(
+            f"translation, {engine}",
+            40,
+            functools.partial(measure_peer_translation, engine=engine),
+        )
+        for engine in ("Hugging Face", "CTranslate2")
     ),
     Section(
         "training big, MarianMT",

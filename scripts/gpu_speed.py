@@ -2,36 +2,33 @@
 
 import contextlib
 import functools
+import sys
 import time
-from collections.abc import Generator
-from typing import Literal
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import torch
-from gpu_peers import (
-    DTYPES,
-    PACKAGES,
-    TRANSLATORS,
-    build_peer,
-    is_installed,
-    padded_batches,
-    peer_updates,
-)
 from gpu_workload import (
     Check,
     NotHereError,
     Results,
     Workload,
+    config_of,
     made_up_pairs,
+    require,
     time_translations,
     time_updates,
 )
+from peer_models import fresh_hugging_face, save_ctranslate2
+from peer_training import Peer, padded_batches
 
 from transformer_mt.benchmarks.machine import reset_peak_memory
-from transformer_mt.data.batch_stream import BatchStream
+from transformer_mt.benchmarks.training import TrainingBench, Work, num_flops
+from transformer_mt.config.decoding import DecodingSettings
 from transformer_mt.data.mixture import Mixture
 from transformer_mt.models.build import build_model
 from transformer_mt.models.compilation import compile_steps
-from transformer_mt.models.costs import count_costs
 from transformer_mt.models.seq2seq import Seq2Seq
 from transformer_mt.nn.dropout import Dropout
 from transformer_mt.nn.kernels.choice import Way, both_passes, made_up, seconds_of
@@ -41,66 +38,63 @@ from transformer_mt.packing import pack_tokens
 from transformer_mt.search.beam_search import beam_search
 from transformer_mt.search.length_penalty import LengthPenalty
 from transformer_mt.text.special_ids import EOS_ID
-from transformer_mt.training.attention import choose_attention
-from transformer_mt.training.distributed import World
-from transformer_mt.training.gradients import Gradients
-from transformer_mt.training.micro_batches import ROW_MULTIPLE
-from transformer_mt.training.optimizers import build_adam
-from transformer_mt.training.update import Updater
-from transformer_mt.training.update_stats import UpdateStats
-from transformer_mt.training.working_weights import WorkingWeights
+from transformer_mt.training.gradients import DTYPES
+from transformer_mt.training.prepare_data import Data
 from transformer_mt.translation.batch_search import SYNC_EVERY_STEPS
 
-TrainingWay = Literal["default", "bf16 weights"]
+sys.path.insert(0, str(Path(__file__).parent / "bench"))
+
+import decode_engines
+
+SYNC_INTERVALS = (1, 2, 4, 8)
 
 
-def measure_training(
-    check: Check, size: str, seconds: float, *, way: TrainingWay = "default"
-) -> Results:
-    """Measure training of a model: the loader, the packed batches, the whole update."""
-    workload, settings = check.workload, check.workload.models[size]
+def measure_training(check: Check, size: str, seconds: float, **settings: str) -> Results:
+    """Measure training as `tmt bench train` does, on made-up sentences.
+
+    Args:
+        check: Sizes, device and time.
+        size: Name of the model.
+        seconds: About how long to measure.
+        **settings: Of `training`, where they are not those of the recipe `base`.
+    """
+    workload = check.workload
     pairs = made_up_pairs(workload.num_pairs, vocab_size=workload.vocab_size)
-    torch.manual_seed(1)
-    vocab_sizes = {"src_vocab_size": workload.vocab_size, "tgt_vocab_size": workload.vocab_size}
-    model = build_model(settings, **vocab_sizes).to(check.device)
-    started = time.perf_counter()
-    updater = _updater(model, check, way)
-    compile_seconds = time.perf_counter() - started
-    stream = BatchStream(
-        Mixture([pairs], seed=1),
+    config = config_of(
+        workload.models[size],
         max_tokens=workload.max_tokens,
-        row_multiple=ROW_MULTIPLE,
+        precision=workload.precision,
+        **settings,
     )
-
-    def updates() -> Generator[int]:
-        """Make updates; yield the target tokens of each."""
-        is_cuda = check.device.type == "cuda"
-        with contextlib.closing(stream.ahead(pin_memory=is_cuda)) as batches:
-            for batch, _ in batches:
-                updater([batch], num_tokens=batch.num_tgt_tokens, lr=1e-4)
-                yield batch.num_tgt_tokens
-
+    vocabulary = SimpleNamespace(vocab_size=workload.vocab_size)
+    tokenizers = SimpleNamespace(src=vocabulary, tgt=vocabulary)
+    data = cast(Data, SimpleNamespace(mixture=Mixture([pairs], seed=1), tokenizers=tokenizers))
+    started = time.perf_counter()
+    bench = TrainingBench(config, data, device=check.device)
+    build_seconds = time.perf_counter() - started
     reset_peak_memory(check.device)
-    with contextlib.closing(updates()) as running:
+    with contextlib.closing(bench.updates()) as updates:
         results: Results = time_updates(
-            running, workload, device=check.device, seconds=check.seconds(seconds)
+            (work.tgt_tokens for work in updates),
+            workload,
+            device=check.device,
+            seconds=check.seconds(seconds),
         )
-    if check.device.type == "cuda" and not updater.gradients.with_loss.compiled:
+    is_compiled = bench.updater.gradients.with_loss.compiled
+    if check.device.type == "cuda" and not is_compiled:
         raise RuntimeError("torch.compile failed, so this is not what users get: see the warning")
-    with torch.device("meta"):
-        costs = count_costs(build_model(settings, **vocab_sizes), length=1)
+    all_pairs = Work(src_tokens=pairs.num_src_tokens, tgt_tokens=pairs.num_tgt_tokens)
     # Products with weights, for a target token and its share of the source tokens.
-    flops = costs.target + costs.source * pairs.num_src_tokens / pairs.num_tgt_tokens
-    rate = flops * results["tokens_per_second"]
+    flops = num_flops(config, data, all_pairs) / pairs.num_tgt_tokens
     return results | {
         "precision": workload.precision,
         "short_attention": CHOICE.is_taken,
-        "compiled": updater.gradients.with_loss.compiled,
-        "compile_seconds": round(compile_seconds, 1),
-        "parameters": sum(p.numel() for p in model.parameters()),
+        "compiled": is_compiled,
+        "compile_seconds": round(build_seconds, 1),
+        "parameters": sum(p.numel() for p in bench.model.parameters()),
         "gigaflops_per_target_token": round(flops / 1e9, 3),
-        "share_of_matrix_rate": round(rate / check.matrix_flops, 4),
-        **updater.facts(),
+        "share_of_matrix_rate": round(flops * results["tokens_per_second"] / check.matrix_flops, 4),
+        **bench.updater.facts(),
     }
 
 
@@ -139,43 +133,22 @@ def measure_short_attention(check: Check) -> Results:
     return results
 
 
-def _updater(model: Seq2Seq, check: Check, way: TrainingWay) -> Updater:
-    choose_attention(model, precision=check.workload.precision, world=World(), device=check.device)
-    gradients = Gradients(
-        model,
-        world=World(),
-        device=check.device,
-        precision=check.workload.precision,
-        label_smoothing=0.1,
-        compiled=check.device.type == "cuda",
-        working=WorkingWeights(model) if way == "bf16 weights" else None,
-    )
-    return Updater(
-        gradients,
-        build_adam(model.parameters(), "adam", beta1=0.9, beta2=0.98, eps=1e-9, weight_decay=0.0),
-        stats=UpdateStats(World(), check.device),
-        clip_norm=None,
-    )
-
-
 def measure_peer_training(check: Check, peer: str, size: str, seconds: float) -> Results:
     """Measure training of a peer on the same sentences, grouped by length."""
-    if not is_installed(PACKAGES[peer]):
-        raise NotHereError(f"{PACKAGES[peer]} is not installed")
+    require({"MarianMT": "transformers", "nn.Transformer": "torch"}[peer])
     workload = check.workload
     pairs = made_up_pairs(workload.num_pairs, vocab_size=workload.vocab_size)
     torch.manual_seed(1)
-    model, logits_of = build_peer(peer, workload.models[size], workload.vocab_size)
-    running = peer_updates(
-        model,
-        logits_of,
-        padded_batches(pairs, workload.max_tokens),
+    model = Peer(
+        peer,
+        workload.models[size],
+        workload.vocab_size,
         device=check.device,
         precision=workload.precision,
     )
     reset_peak_memory(check.device)
-    with contextlib.closing(running):
-        return time_updates(running, workload, device=check.device, seconds=check.seconds(seconds))
+    with contextlib.closing(model.updates(padded_batches(pairs, workload.max_tokens))) as updates:
+        return time_updates(updates, workload, device=check.device, seconds=check.seconds(seconds))
 
 
 def _sources(workload: Workload) -> list[list[int]]:
@@ -210,24 +183,19 @@ def measure_translation(check: Check, *, compiled: bool = False) -> Results:
     return results
 
 
-def measure_looks(check: Check) -> Results:
-    """Measure beam search whose host looks at every step, or at every few.
+def measure_sync_intervals(check: Check) -> Results:
+    """Measure beam search that waits for the GPU after every step, or after every few.
 
-    All translations end together, so what a late look costs, in sentences that are done and stay,
-    is not in it.
+    All translations end together, so the steps that a finished sentence still makes until the host
+    sees that it has ended are not in it.
     """
     model, sources = _base_model(check), _sources(check.workload)
     results: Results = {}
     for batch_size in check.workload.translation_batches[:2]:
-        for sync_every in (1, 2, 4, 8):
-            results[f"{batch_size} sentences, a look every {sync_every} steps"] = time_translations(
+        for steps in SYNC_INTERVALS:
+            results[f"{batch_size} sentences, sync every {steps} steps"] = time_translations(
                 functools.partial(
-                    _translate,
-                    check,
-                    model,
-                    sources,
-                    batch_size=batch_size,
-                    sync_every=sync_every,
+                    _translate, check, model, sources, batch_size=batch_size, sync_every=steps
                 ),
                 len(sources),
                 device=check.device,
@@ -273,24 +241,55 @@ def _translate(
     return num_tokens
 
 
-def measure_peer_translation(check: Check, peer: str) -> Results:
+def measure_peer_translation(check: Check, engine: str) -> Results:
     """Measure beam search of a peer of the same size, every translation of the same length."""
-    package = PACKAGES[peer]
-    if not is_installed(package):
-        raise NotHereError(f"{package} is not installed")
-    workload, sources = check.workload, _sources(check.workload)
+    require(decode_engines.PACKAGES[engine])
+    sources = _sources(check.workload)
+    setup, ready = _peer_engine(check, engine)
     results: Results = {}
-    for batch_size in workload.translation_batches:
+    for batch_size in check.workload.translation_batches:
         reset_peak_memory(check.device)
-        translate = TRANSLATORS[peer](
-            workload.models["base"],
-            workload,
-            sources,
-            batch_size=batch_size,
-            device=check.device,
-            directory=check.out_dir / "peer",
-        )
+        translate = ready({**setup, "batch": batch_size}, check.workload.beam_size)
         results[f"{batch_size} sentences"] = time_translations(
-            translate, len(sources), device=check.device, seconds=check.seconds(4)
+            functools.partial(_num_tokens, translate, sources),
+            len(sources),
+            device=check.device,
+            seconds=check.seconds(4),
         )
     return results
+
+
+def _num_tokens(translate: decode_engines.Translate, sources: list[list[int]]) -> int:
+    return sum(map(len, translate(sources)))
+
+
+def _peer_engine(check: Check, engine: str) -> tuple[dict[str, Any], Any]:
+    """Return an engine with fresh weights, which never end a sentence by themselves."""
+    workload, settings = check.workload, check.workload.models["base"]
+    decoding = DecodingSettings(max_length_factor=0, max_length_offset=workload.output_tokens)
+    if engine == "Hugging Face":
+        model = fresh_hugging_face(settings, workload.vocab_size).eval()
+        model.to(check.device, DTYPES[workload.precision])
+        _, ready = decode_engines.hugging_face(
+            model, decoding, batches=(), precision=workload.precision
+        )
+        return {"attention": "sdpa"}, ready
+    names = [str(i) for i in range(workload.vocab_size)]
+    vocabulary = SimpleNamespace(
+        ids={name: i for i, name in enumerate(names)}, pieces=lambda ids: [names[i] for i in ids]
+    )
+    directory = check.out_dir / "peer"
+    save_ctranslate2(
+        _base_model(check), settings, src_pieces=names, tgt_pieces=names, directory=directory
+    )
+    _, ready = decode_engines.ctranslate2(
+        directory,
+        decoding,
+        src=vocabulary,
+        tgt=vocabulary,
+        batches=(),
+        precision=workload.precision if check.device.type == "cuda" else "fp32",
+        device=check.device.type,
+        threads=torch.get_num_threads(),
+    )
+    return {"workers": 1}, ready

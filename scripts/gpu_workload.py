@@ -5,6 +5,7 @@ waits for data that must be fetched first.
 """
 
 import dataclasses
+import importlib.util
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -15,7 +16,9 @@ import numpy as np
 import torch
 
 from transformer_mt.benchmarks.machine import fastest_seconds, peak_memory_bytes, synchronize
+from transformer_mt.config.loading import find_config, load_config
 from transformer_mt.config.model import RelativePositions, TransformerSettings
+from transformer_mt.config.schema import Config
 from transformer_mt.data.pairs import BLOCK_SIZE, TokenPairs
 from transformer_mt.text.special_ids import EOS_ID
 
@@ -43,11 +46,17 @@ class Workload:
     beam_size: int = 4
     warmup_steps: int = 5
     block_steps: int = 10
-    """Updates between two looks at the clock."""
+    """Updates of a timed block."""
 
 
 class NotHereError(Exception):
     """A section that cannot run here; the message says why."""
+
+
+def require(package: str) -> None:
+    """Raise NotHereError if a package is not installed."""
+    if importlib.util.find_spec(package) is None:
+        raise NotHereError(f"{package} is not installed")
 
 
 @dataclasses.dataclass
@@ -109,6 +118,13 @@ DRY = Workload(
     warmup_steps=1,
     block_steps=2,
 )
+
+
+def config_of(model: TransformerSettings, **training: object) -> Config:
+    """Return the recipe `base` with another model and other settings of training."""
+    config = load_config(find_config("base"))
+    changed = config.training.model_copy(update=training)
+    return config.model_copy(update={"model": model, "training": changed})
 
 
 def made_up_pairs(num_pairs: int, *, vocab_size: int, seed: int = 1) -> TokenPairs:
@@ -177,7 +193,7 @@ def time_translations(
 
     Args:
         translate: Translates all sentences and returns the tokens of the translations.
-        num_sources: So many sentences.
+        num_sources: Number of sentences.
         device: Waited for at the end of each pass.
         seconds: About how long; at least two passes after one that is not counted.
     """

@@ -1,7 +1,7 @@
 """Our models as those of others: Hugging Face transformers and CTranslate2, weight by weight.
 
 Marian's Transformer is the post-norm one, Pegasus's its pre-norm twin. Neither library knows of
-`bos`; both are told to start from it, for converters that guess the first token lose quality
+`bos`; both get it as the first token, because converters that guess it lose quality
 silently: CTranslate2's own takes Marian's decoder to start from a vector of zeros.
 """
 

@@ -52,7 +52,7 @@ def mistake_as_error(measure: Callable[[], Run]) -> Run:
 
 
 def peak_memory_bytes(process: int | str = "self") -> int | None:
-    """Return the greatest memory that a process has had; None where the system does not tell.
+    """Return the peak memory of a process; None where the system does not report it.
 
     As `benchmarks.machine` of this one, but that imports torch.
     """
@@ -72,7 +72,7 @@ def in_checkout(path: str) -> str:
 
 
 def with_threads(threads: int) -> dict[str, str]:
-    """Return the environment of a program that may use so many threads."""
+    """Return the environment of a program that may use N threads."""
     return os.environ | {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
 
 
@@ -128,7 +128,7 @@ def add_run(path: Path, run: Run) -> None:
 
 
 def say(text: str) -> None:
-    """Tell of the progress, on stderr."""
+    """Report progress on stderr."""
     print(text, file=sys.stderr, flush=True)
 
 
@@ -145,6 +145,12 @@ def has_failed(run: Run) -> bool:
 def median(runs: Iterable[Run], name: str) -> float:
     """Return the median of a figure."""
     return float(statistics.median(run[name] for run in runs))
+
+
+def memory_cell(runs: Sequence[Run]) -> str:
+    """Return the median of the peak memory, or nothing where it is not known."""
+    known = [run for run in runs if run["peak_memory_bytes"] is not None]
+    return f"{median(known, 'peak_memory_bytes') / 1e6:,.0f} MB" if known else ""
 
 
 def num_runs(runs: Sequence[Run]) -> str:

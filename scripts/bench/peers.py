@@ -14,6 +14,8 @@ precisions, or for more rounds.
 """
 
 import argparse
+import contextlib
+import functools
 import importlib.util
 import json
 import sys
@@ -31,6 +33,7 @@ from comparison import (
     in_checkout,
     markdown,
     median,
+    memory_cell,
     mistake_as_error,
     num_runs,
     read_runs,
@@ -81,11 +84,49 @@ def lean_changes(precision: str, max_tokens: int) -> list[str]:
 
 
 def measure_here(options: argparse.Namespace) -> Run:
-    """Measure a peer in this process."""
-    config = load_config(find_config(options.config), options.set)
-    from peer_loops import measure_peer
+    """Train a peer in this process, and report what `tmt bench train` reports."""
+    import torch
+    from peer_models import plain_transformer
+    from peer_training import Peer, padded_batches
 
-    return measure_peer(options.engine, config, options.seconds)
+    from transformer_mt.benchmarks import machine
+    from transformer_mt.benchmarks.training import LEAST_UPDATES, WARMUP_SHARE, read_data
+    from transformer_mt.devices import choose_device
+    from transformer_mt.text.special_ids import PAD_ID
+
+    config = load_config(find_config(options.config), options.set)
+    device = choose_device(config.training.device)
+    data = read_data(config)
+    (pairs,) = data.mixture.corpora
+    torch.manual_seed(config.seed)
+    batches = padded_batches(pairs, config.training.max_tokens)
+    machine.reset_peak_memory(device)
+    peer = Peer(
+        options.engine,
+        plain_transformer(config.model),
+        data.tokenizers.tgt.vocab_size,
+        device=device,
+        precision=config.training.precision,
+    )
+    run_for = functools.partial(machine.run_for, at_least=LEAST_UPDATES, device=device)
+    with contextlib.closing(peer.updates(batches)) as updates:
+        run_for(updates, seconds=WARMUP_SHARE * options.seconds)
+        done, elapsed = run_for(updates, seconds=options.seconds)
+    num_tokens = sum(int((side != PAD_ID).sum()) for batch in batches for side in batch)
+    num_positions = sum(side.numel() for batch in batches for side in batch)
+    return {
+        "tokens_per_second": sum(done) / elapsed,
+        "step_seconds": elapsed / len(done),
+        "tokens_per_step": sum(done) / len(done),
+        "padding_share": 1 - num_tokens / num_positions,
+        "peak_memory_bytes": machine.peak_memory_bytes(device),
+        "num_parameters": peer.num_parameters,
+        "attention": peer.attention,
+        "device": str(device),
+        "threads": torch.get_num_threads(),
+        "seconds": elapsed,
+        "steps": len(done),
+    }
 
 
 def run_engine(engine: str, options: argparse.Namespace, changes: Sequence[str]) -> Run:
@@ -129,7 +170,7 @@ def table(runs: Sequence[Run]) -> str:
                 f"{times:.2f}x" if ours and engine != OURS else "",
                 "" if tokens is None else f"{tokens:,.0f}",
                 "" if padding is None else f"{padding:.1%}",
-                f"{median(measured, 'peak_memory_bytes') / 1e6:,.0f} MB",
+                memory_cell(measured),
             ]
         else:
             cells += [str(all_runs[-1]["error"]), *[""] * 5]
@@ -186,11 +227,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Compare training speed with that of others.")
     add = parser.add_argument
     add("--output", type=Path, default=ROOT / "out/bench/peers.jsonl", help="runs are added to it")
-    add(
-        "--config",
-        default="family/multi30k_transformer",
-        help="data and tokenizer",
-    )
+    add("--config", default="family/multi30k_transformer", help="data and tokenizer")
     add("--sizes", nargs="+", choices=list(SIZES), default=list(SIZES))
     add("--precisions", nargs="+", choices=PRECISIONS, default=list(PRECISIONS))
     add("--engines", nargs="+", choices=ENGINES, default=list(ENGINES))

@@ -5,7 +5,7 @@
 
 Each run is a process of its own; the engines take turns. Ours is `tmt bench decode`; the others are
 Hugging Face `generate` and CTranslate2 with copies of our weights, text in and text out like ours,
-each in the fastest setup that `translators` knows: batch size, workers, kind of attention.
+each in the fastest setup that `decode_engines` knows: batch size, workers, kind of attention.
 A run is appended to the file of results as soon as it is there, and the table is made of the whole
 file, so that a long comparison can be made in slices: call it again with other engines, precisions,
 models or inputs, or for more rounds. Translations are compared with ours, too.
@@ -20,7 +20,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import decode_engines
-import translators
 from comparison import (
     NOT_INSTALLED,
     OURS,
@@ -31,6 +30,7 @@ from comparison import (
     has_failed,
     markdown,
     median,
+    memory_cell,
     num_runs,
     read_runs,
     run_child,
@@ -43,8 +43,9 @@ from transformer_mt.metrics.scores import score as corpus_score
 from transformer_mt.processors import num_processors
 from transformer_mt.versions import installed_versions
 
-ENGINES = {OURS: ("fp32", "bf16", "int8"), **translators.PRECISIONS}
+ENGINES = (OURS, *decode_engines.PACKAGES)
 PRECISIONS = ("fp32", "bf16", "int8")
+OUR_PRECISIONS = {"cpu": PRECISIONS, "cuda": ("fp32", "bf16")}
 
 Contestant = tuple[str, str]
 """Engine and precision."""
@@ -75,6 +76,7 @@ class Comparison:
             "input": f"{options.input.resolve().parent.name}/{options.input.stem}",
             "num_lines": len(self._lines),
             "beam_size": options.beam,
+            "device": options.device,
         }
 
     def run(self, number: int, contestant: Contestant) -> Run:
@@ -107,8 +109,7 @@ class Comparison:
         options = self._options
         command = [sys.executable, "-m", "transformer_mt", "--quiet", "bench", "decode", "--json"]
         command += ["--model", str(self._model), "--input", str(self._input)]
-        command += ["--beam", str(options.beam), "--precision", precision, "--device", "cpu"]
-        command += ["--seconds", str(options.seconds), "--singles", str(options.singles)]
+        command += self._search(precision)
         result = run_child(command, threads=options.threads)
         if "error" in result:
             return result
@@ -118,7 +119,7 @@ class Comparison:
 
     def _peer(self, engine: str, precision: str, setup: dict[str, object] | None) -> Run:
         options = self._options
-        package = translators.PACKAGES[engine]
+        package = decode_engines.PACKAGES[engine]
         if version(package) is None:
             return {"error": f"{NOT_INSTALLED}: {package}"}
         converted = self._folder / package
@@ -129,12 +130,18 @@ class Comparison:
             if "error" in result:
                 return result
         command = [sys.executable, *program, "--greedy"]
-        command += ["--beam", str(options.beam), "--precision", precision]
-        command += ["--seconds", str(options.seconds), "--singles", str(options.singles)]
+        command += self._search(precision)
         command += ["--batches", *map(str, options.batches), "--threads", str(options.threads)]
         if setup is not None:
             command += ["--setup", json.dumps(setup)]
         return run_child(command, threads=options.threads)
+
+    def _search(self, precision: str) -> list[str]:
+        """Return the options that `tmt bench decode` has, too."""
+        options = self._options
+        values = {"beam": options.beam, "precision": precision, "device": options.device}
+        values |= {"seconds": options.seconds, "singles": options.singles}
+        return [word for name, value in values.items() for word in (f"--{name}", str(value))]
 
     def _quality(
         self, translations: list[str], greedy: list[str], earlier: Run | None
@@ -158,13 +165,13 @@ class Comparison:
         return {**found, "bleu": score.value, "bleu_signature": score.signature}
 
     def _translations(self, precision: str, beam_size: int, number: int) -> list[str]:
-        """Translate so many lines with `tmt translate`, or read what an earlier call gave."""
+        """Translate N lines with `tmt translate`, or read what an earlier call gave."""
         lines = decode_engines.evenly(self._lines, number)
-        name = f"{precision}-beam{beam_size}-{_hash(lines)}.txt"
-        path = self._folder / name
+        device = self._options.device
+        path = self._folder / f"{device}-{precision}-beam{beam_size}-{_hash(lines)}.txt"
         if not path.exists():
             command = [sys.executable, "-m", "transformer_mt", "--quiet", "translate"]
-            command += ["--model", str(self._model), "--precision", precision, "--device", "cpu"]
+            command += ["--model", str(self._model), "--precision", precision, "--device", device]
             command += ["--beam-size", str(beam_size), "--output", str(path)]
             command += ["--input", str(self._write("some", lines))]
             subprocess.run(command, cwd=ROOT, check=True)
@@ -217,20 +224,21 @@ def tables(runs: Sequence[Run]) -> str:
     """
     groups: dict[tuple[object, ...], dict[Contestant, list[Run]]] = {}
     for run in runs:
-        kind = (run["model"], run["weights"], run["input"], run["num_lines"], run["beam_size"])
+        names = ("model", "weights", "input", "num_lines", "beam_size", "device")
+        kind = tuple(run.get(name) for name in names)
         contestant = (run["engine"], run["precision"])
         groups.setdefault(kind, {}).setdefault(contestant, []).append(run)
     parts = []
-    for (model, _, input_name, num_lines, beam_size), engines in groups.items():
+    for (model, _, input_name, num_lines, beam_size, device), engines in groups.items():
         ordered = dict(sorted(engines.items(), key=lambda item: _rank(item[0])))
-        title = f"**{model}**, {num_lines} sentences of {input_name}, beam {beam_size}"
+        title = f"**{model}**, {num_lines} sentences of {input_name}, beam {beam_size}, {device}"
         parts += [title, _figures(ordered), _ratios(ordered)]
     return "\n\n".join(part for part in parts if part)
 
 
 def _rank(contestant: Contestant) -> tuple[int, int]:
     engine, precision = contestant
-    return list(ENGINES).index(engine), PRECISIONS.index(precision)
+    return ENGINES.index(engine), PRECISIONS.index(precision)
 
 
 def _figures(engines: dict[Contestant, list[Run]]) -> str:
@@ -253,7 +261,7 @@ def _figures(engines: dict[Contestant, list[Run]]) -> str:
                 f"{median(runs, 'tokens_per_second'):,.0f}",
                 f"{1000 * median(runs, 'p50_seconds'):,.1f} ms",
                 f"{1000 * median(runs, 'p95_seconds'):,.1f} ms",
-                f"{median(runs, 'peak_memory_bytes') / 1e6:,.0f} MB",
+                memory_cell(runs),
                 f"{runs[0]['bleu']:.2f}",
                 f"{runs[0]['equal_lines']:.1%} (greedy {runs[0]['equal_greedy']:.0%})",
                 ", ".join(f"{name} {value}" for name, value in runs[-1]["setup"].items()),
@@ -294,14 +302,15 @@ def main(arguments: list[str] | None = None) -> int:
     test = ROOT / "data/multi30k/test_2016_flickr"
     add("--input", type=Path, default=test.with_suffix(".en"), help="lines to translate")
     add("--reference", type=Path, default=test.with_suffix(".de"), help="its ending: its language")
-    add("--sentences", type=int, help="so many of the lines, from all over the file")
-    add("--engines", nargs="+", choices=list(ENGINES), default=list(ENGINES))
-    add("--precisions", nargs="+", choices=PRECISIONS, default=list(PRECISIONS))
+    add("--sentences", type=int, help="N of the lines, from all over the file")
+    add("--engines", nargs="+", choices=ENGINES, default=ENGINES)
+    add("--precisions", nargs="+", choices=PRECISIONS, default=PRECISIONS)
+    add("--device", choices=list(OUR_PRECISIONS), default="cpu")
     add("--beam", type=int, default=4)
     add("--batches", type=int, nargs="+", default=[32, 64], help="of the others: takes the faster")
     add("--threads", type=int, default=num_processors())
     add("--rounds", type=int, default=3)
-    add("--seconds", type=float, default=10, help="passes over the file begin for so long")
+    add("--seconds", type=float, default=10, help="of passes over the file")
     add("--singles", type=int, default=50, help="sentences to translate alone")
     add("--table", action="store_true", help="only print the table of the file of results")
     options = parser.parse_args(arguments)
@@ -309,11 +318,12 @@ def main(arguments: list[str] | None = None) -> int:
     failed = False
     if not options.table:
         _check_files(parser, options)
+        can = {OURS: OUR_PRECISIONS[options.device], **decode_engines.PRECISIONS[options.device]}
         contestants = [
             (engine, precision)
             for engine in options.engines
             for precision in options.precisions
-            if precision in ENGINES[engine]
+            if precision in can[engine]
         ]
         comparison = Comparison(options, runs)
         for number, contestant in turns(contestants, options.rounds):

@@ -224,7 +224,7 @@ def _compiled(
 
 
 def search() -> Found:
-    """Beam search: what waits besides its looks at the candidates of a step."""
+    """Beam search: what waits for the device, but for the candidates of a step."""
     num_steps, most = [0], 8
     rng = np.random.default_rng(1)
 
@@ -257,7 +257,7 @@ def search() -> Found:
                         sync_every=sync_every,
                     )  # fmt: skip
                 cache = model.decoder.init_state(memory, max_length=8).pasts[0].keys
-        yield f"look every {sync_every}", {
+        yield f"sync every {sync_every}", {
             "steps": num_steps[0], "waits": dict(ledger.waits), "launches": ledger.launches.total(),
             "cache": str(cache.dtype),
         }  # fmt: skip

@@ -71,7 +71,7 @@ def assert_no_waits(results: dict[str, dict[str, Any]]) -> None:
 def test_updates_and_search_do_not_wait_for_the_gpu(guard: Path) -> None:
     results = found(guard, "quick")
     assert_no_waits(results)
-    cases = [case for name, case in results.items() if name.startswith("look every")]
+    cases = [case for name, case in results.items() if name.startswith("sync every")]
     assert [(case["steps"], case["cache"]) for case in cases] == [(8, "torch.bfloat16")] * 2
 
 

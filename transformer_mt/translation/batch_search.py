@@ -49,7 +49,7 @@ from transformer_mt.translation.shortlist import Shortlist
 
 # Steps that a GPU takes between two waits of the host for its choices. Fewer waits keep the GPU
 # busy, but sentences that are done stay in the batch meanwhile. To be tuned: the section
-# "translation, looks" of `scripts/gpu_check.sh`.
+# "translation, sync intervals" of `scripts/gpu_check.sh`.
 SYNC_EVERY_STEPS = 4
 
 
