@@ -246,6 +246,7 @@ def _model_card(config: Config, weights: Mapping[str, Tensor], scores: Mapping[s
         f"A {config.model.type} of {num_parameters:,} parameters that translates from "
         f"{config.data.src_lang} to {config.data.tgt_lang}, "
         f"trained with transformer_mt {__version__}.",
+        *_origin(config),
         "",
         "```",
         "tmt translate --model . < input.txt",
@@ -268,6 +269,18 @@ def _model_card(config: Config, weights: Mapping[str, Tensor], scores: Mapping[s
         "",
     ]
     return "\n".join(lines)
+
+
+def _origin(config: Config) -> list[str]:
+    """Say from which model it was trained on, if any."""
+    training = config.training
+    if training.init_from is None:
+        return []
+    part = {"all": "weights", "embeddings": "embeddings"}.get(
+        training.init_parts, f"{training.init_parts} weights"
+    )
+    frozen = f"; frozen: {', '.join(training.freeze)}" if training.freeze else ""
+    return [f"Training started from the {part} of `{training.init_from}`{frozen}."]
 
 
 def _in_words(value: object) -> str:

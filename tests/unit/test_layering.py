@@ -58,7 +58,7 @@ FLOORS = {
             "attention optimizers",
             "checkpoint muon update",
             "divergence run_directory",
-            "averaging disk_space holding_out",
+            "averaging disk_space holding_out warm_start",
             "prepare_data",
             "build micro_batches run validation",
             "model_selection resuming verification",

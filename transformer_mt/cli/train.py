@@ -16,6 +16,7 @@ EXAMPLES = (
     "tmt train --config base.yaml --set training.max_steps=1000 --set name=short",
     "tmt train --config base.yaml            again: resumes where it stopped",
     "tmt train --config base.yaml --fresh    renames the old run and starts a new one",
+    "tmt train --config mine.yaml --init-from runs/base     fine-tunes a finished model",
     "torchrun --nproc-per-node 4 -m transformer_mt train --config base.yaml",
 )
 
@@ -28,6 +29,12 @@ def train(
         bool,
         typer.Option("--fresh", help="Rename an existing run of this name and start a new one."),
     ] = False,
+    init_from: Annotated[
+        str | None,
+        typer.Option(
+            "--init-from", metavar="DIR", help="Same as --set training.init_from=DIR: warm start."
+        ),
+    ] = None,
     deterministic: Annotated[
         bool,
         typer.Option("--deterministic", help="Same as --set training.deterministic=true."),
@@ -40,6 +47,8 @@ def train(
     runs/NAME/best, where `tmt translate` finds it.
     """
     path = find_config(either(argument, config, "--config", "a config"))
+    if init_from is not None:
+        settings = [*settings, f"training.init_from={json.dumps(init_from)}"]
     if deterministic:
         settings = [*settings, "training.deterministic=true"]
     with stop_request():  # a second signal ends the process

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Discriminator, Field, Tag
 
 from transformer_mt.config.base import PathText, PositiveInt, Settings, Share
+from transformer_mt.config.noise import NoiseSettings
 
 SPLIT_NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 LANGUAGE_PATTERN = re.compile(r"[A-Za-z]{1,8}([-_@][A-Za-z0-9]{1,8})*")
@@ -148,8 +149,27 @@ class ReverseSource(Settings):
             yield "min_length", f"{self.min_length} is larger than max_length {self.max_length}"
 
 
+class MonolingualSource(Settings):
+    """Text of one language, for denoising: lines with noise as source, as they are as target."""
+
+    type: Literal["monolingual"]
+    path: TextFile
+    noise: NoiseSettings = NoiseSettings()
+    """What is done to the source."""
+    tag: str | None = None
+    """Token before each source; must be one of `tokenizer.user_symbols`. Default: none."""
+    weight: Weight = 1.0
+
+
 Source = Annotated[
-    TextSource | TsvSource | CsvSource | JsonlSource | ParquetSource | HubSource | ReverseSource,
+    TextSource
+    | TsvSource
+    | CsvSource
+    | JsonlSource
+    | ParquetSource
+    | HubSource
+    | ReverseSource
+    | MonolingualSource,
     Field(discriminator="type"),
 ]
 
@@ -183,6 +203,7 @@ HeldOutSource = Annotated[
     | Annotated[ParquetSource, Tag("parquet")]
     | Annotated[HubSource, Tag("hub")]
     | Annotated[ReverseSource, Tag("reverse")]
+    | Annotated[MonolingualSource, Tag("monolingual")]
     | Annotated[SplitSource, Tag("split")],
     Discriminator(_kind_of_source),
 ]
@@ -259,6 +280,18 @@ class DataSettings(Settings):
         sets = {"valid": self.valid, **self.test}
         return {name: s.split for name, s in sets.items() if isinstance(s, SplitSource)}
 
+    def user_symbols(self) -> Iterator[tuple[str, str]]:
+        """Yield what must be one piece of the tokenizer: the setting that says so, and the text."""
+        if self.document:
+            yield "document.separator", self.document.separator
+        sources = {f"train.{i}": s for i, s in enumerate(self.train)} | {"valid": self.valid}
+        for path, source in sources.items():
+            if isinstance(source, MonolingualSource):
+                if source.noise.mask:
+                    yield f"{path}.noise.symbol", source.noise.symbol
+                if source.tag is not None:
+                    yield f"{path}.tag", source.tag
+
     def drops_copies(self) -> bool:
         """Whether training drops pairs whose target is their source.
 
@@ -278,12 +311,18 @@ class DataSettings(Settings):
         for name, sources in (("train", self.train), ("valid", [self.valid])):
             if any(isinstance(s, TextSource) and s.more_references for s in sources):
                 yield name, "more_references are for test sets: leave them out here"
-        if self.document and any(s.type == "reverse" for s in (*self.train, self.valid)):
+        unordered = {s.type for s in (*self.train, self.valid)} & {"reverse", "monolingual"}
+        if self.document and unordered:
             yield (
                 "document",
-                "needs sentences in the order of a text, but pairs of source type reverse have "
-                "none: take another source, or leave document out",
+                "needs sentences in the order of a text, but pairs of source type "
+                f"{min(unordered)} have none: take another source, or leave document out",
             )
+        for name, source in self.test.items():
+            if source.type == "monolingual":
+                yield f"test.{name}", "monolingual text has no translations to score"
+        if self.splits() and all(s.type == "monolingual" for s in self.train):
+            yield "valid", "split takes pairs, but all training text is monolingual: name a file"
 
     def _texts_on_both_sides(self) -> Iterator[tuple[str, str]]:
         """Refuse sources that read both sides from the same place."""

@@ -58,12 +58,13 @@ class Config(Settings):
 
     def contradictions(self) -> Iterator[tuple[str, str]]:
         """Refuse parts that do not fit each other."""
-        document, tokenizer = self.data.document, self.tokenizer
-        if document and tokenizer.path is None and document.separator not in tokenizer.user_symbols:
-            yield (
-                "data.document.separator",
-                f"'{document.separator}' must be one piece: add it to tokenizer.user_symbols",
-            )
+        if self.tokenizer.path is None and self.training.init_from is None:
+            for name, symbol in self.data.user_symbols():
+                if symbol not in self.tokenizer.user_symbols:
+                    yield (
+                        f"data.{name}",
+                        f"'{symbol}' must be one piece: add it to tokenizer.user_symbols",
+                    )
         if self.model.tie_embeddings == "all" and not self.tokenizer.joint:
             yield (
                 "model.tie_embeddings",

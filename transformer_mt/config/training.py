@@ -239,6 +239,13 @@ class TrainingSettings(Settings):
     threads even if other programs use the machine."""
     device: Literal["auto", "cuda", "mps", "cpu"] = "auto"
     """Device; auto: the first of cuda, mps, cpu that exists."""
+    init_from: PathText | None = None
+    """Warm start: directory of a model or run whose weights the run begins with; its tokenizer is
+    taken over, and its `model` settings where the config has none. Default: random weights."""
+    init_parts: Literal["all", "encoder", "decoder", "embeddings"] = "all"
+    """Which weights are taken from `init_from`; the others are random."""
+    freeze: list[str] = Field(default=[])
+    """Weights that are not trained: names or patterns such as `encoder` or `*.embedding`."""
     max_steps: PositiveInt | None = None
     """Maximum number of updates."""
     max_epochs: Annotated[float, Field(gt=0)] | None = None

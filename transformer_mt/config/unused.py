@@ -79,6 +79,8 @@ def _unused_model(config: Config) -> Iterator[str]:
 
 def _unused_training(config: Config) -> Iterator[str]:
     training = config.training
+    if training.init_from is None and _changed(training, "init_parts"):
+        yield "training.init_parts has no effect: there is no training.init_from"
     warmup, steps = training.schedule.warmup_steps, training.max_steps
     if steps is not None and warmup > steps:
         yield (

@@ -17,11 +17,10 @@ import numpy as np
 
 from transformer_mt.data.batches import Batch, check_budget, collate, cuts
 from transformer_mt.data.mixture import Mixture, Rows
+from transformer_mt.data.pair_sampler import PairSampler
 from transformer_mt.data.pairs import Ints, pack_pairs
-from transformer_mt.data.subword_noise import SubwordSampler
 
 _WINDOW_PAIRS = 4096
-_SAMPLING_MARGIN = 1.02
 _NUM_AHEAD = 2
 
 T = TypeVar("T")
@@ -73,7 +72,7 @@ class BatchStream:
         rank: Number of this process.
         world_size: Number of processes.
         start: Where to begin.
-        sampler: Segments each pair of the mixture anew in each epoch; None takes the stored tokens.
+        sampler: Samples each pair of the mixture anew in each epoch; None takes the stored tokens.
         reverse_target: See `collate`.
         row_multiple: See `collate`.
 
@@ -89,7 +88,7 @@ class BatchStream:
         rank: int = 0,
         world_size: int = 1,
         start: Position = Position(),
-        sampler: SubwordSampler | None = None,
+        sampler: PairSampler | None = None,
         reverse_target: bool = False,
         row_multiple: int | None = None,
     ) -> None:
@@ -105,8 +104,8 @@ class BatchStream:
         if row_multiple is not None:
             self._budget -= 1  # a full batch has room for its tail
         if sampler is not None:
-            growth = sampler.growth() * _SAMPLING_MARGIN
-            self._budget = np.minimum(max_tokens / growth, self._budget).astype(np.int64)
+            usual = max_tokens / sampler.growth()
+            self._budget = np.minimum(usual, self._budget).astype(np.int64)
 
     def __iter__(self) -> Iterator[tuple[Batch, Position]]:
         """Yield the batches of this rank without end, and where each leaves off."""

@@ -58,6 +58,11 @@ def read_test_sets(config: Config, names: Sequence[str], *, run: Path | None) ->
     test_sets = []
     for name in names or config.data.test:
         source = sources[name]
+        if source.type == "monolingual":
+            raise ConfigError(
+                f"'{name}' of this model is monolingual text, which has no translations: give "
+                "--src and --ref"
+            )
         if isinstance(source, SplitSource):
             pairs = open_held_out(run and run / HELD_OUT, name)
             test_sets.append(TestSet(name, *read_pairs(pairs)))

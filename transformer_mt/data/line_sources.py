@@ -1,4 +1,4 @@
-"""Sentence pairs from line files: two parallel ones, columns, or JSON objects.
+"""Sentence pairs from line files: two parallel ones, one alone, columns, or JSON objects.
 
 Lines are read by the rules of `text.lines`. What cannot be read is an error that names its place:
 nothing is skipped or shifted in silence.
@@ -61,6 +61,26 @@ class TextPairs:
         return hash_values(
             "text", hash_content(self.src_path, hashes), hash_content(self.tgt_path, hashes)
         )
+
+
+class MonolingualPairs:
+    """The lines of one file, each as source and as target."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        _check_readable(path)
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        """Yield each line twice."""
+        return ((line, line) for line in read_lines(self.path))
+
+    def describe(self) -> str:
+        """Name the file."""
+        return f"{self.path} (monolingual)"
+
+    def fingerprint(self, hashes: FileHashes = NO_HASHES) -> str:
+        """Hash the file."""
+        return hash_values("monolingual", hash_content(self.path, hashes))
 
 
 class TsvPairs:

@@ -15,7 +15,13 @@ import numpy as np
 from transformer_mt.config import data as config
 from transformer_mt.data.arrow_sources import HubPairs, ParquetPairs
 from transformer_mt.data.filters import Filters
-from transformer_mt.data.line_sources import CsvPairs, JsonlPairs, TextPairs, TsvPairs
+from transformer_mt.data.line_sources import (
+    CsvPairs,
+    JsonlPairs,
+    MonolingualPairs,
+    TextPairs,
+    TsvPairs,
+)
 from transformer_mt.data.pair_source import PairSource, hash_values
 from transformer_mt.errors import DataError
 from transformer_mt.log import counted
@@ -188,6 +194,12 @@ def _open_reverse(source: config.ReverseSource, _src_field: str, _tgt_field: str
     )
 
 
+def _open_monolingual(
+    source: config.MonolingualSource, _src_field: str, _tgt_field: str
+) -> PairSource:
+    return MonolingualPairs(Path(source.path))
+
+
 _OPENERS: dict[str, Callable[[Any, str, str], PairSource]] = {
     "text": _open_text,
     "tsv": _open_tsv,
@@ -196,4 +208,5 @@ _OPENERS: dict[str, Callable[[Any, str, str], PairSource]] = {
     "parquet": _open_parquet,
     "hub": _open_hub,
     "reverse": _open_reverse,
+    "monolingual": _open_monolingual,
 }

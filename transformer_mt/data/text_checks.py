@@ -53,7 +53,7 @@ def check_text(
     looks = [
         Look(source.describe(), settings, list(islice(source, NUM_LOOKED_AT)))
         for source, settings in zip(sources, data.train, strict=True)
-        if settings.type != "reverse"
+        if settings.type not in ("reverse", "monolingual")
     ]
     for look in looks:
         _check_copies(look, data)

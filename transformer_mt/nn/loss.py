@@ -98,10 +98,13 @@ def _product_dtype(hidden: Tensor) -> torch.dtype:
 
 @dataclass(frozen=True)
 class _Gradients:
-    """Gradients of the loss: of hidden states (N, D), weight (V, D) and bias (V,) or None."""
+    """Gradients of the loss: of hidden states (N, D), weight (V, D) and bias (V,).
+
+    None where there is no bias, or the weight is frozen.
+    """
 
     hidden: Tensor
-    weight: Tensor
+    weight: Tensor | None
     bias: Tensor | None
 
 
@@ -198,6 +201,8 @@ class _Head:
             gradients.bias.add_(logit_grads.sum(0, dtype=gradients.bias.dtype))
         logit_grads = logit_grads.to(self.product_dtype)
         gradients.hidden[rows] = logit_grads @ weight
+        if gradients.weight is None:
+            return
         if gradients.weight.dtype == logit_grads.dtype:
             gradients.weight.addmm_(logit_grads.T, chunk)
         else:
@@ -245,7 +250,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         exact = torch.promote_types(hidden.dtype, torch.float32)
         ctx.gradients = _Gradients(
             hidden=torch.empty_like(hidden),
-            weight=torch.zeros_like(weight, dtype=exact),
+            weight=torch.zeros_like(weight, dtype=exact) if ctx.needs_input_grad[1] else None,
             bias=None if bias is None else torch.zeros_like(bias, dtype=exact),
         )
         ctx.dtypes = weight.dtype, None if bias is None else bias.dtype
@@ -263,6 +268,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         ctx.gradients = None  # they are scaled in place and handed over
         weight_dtype, bias_dtype = ctx.dtypes
         hidden = gradients.hidden.mul_(grad_loss)
-        weight = gradients.weight.mul_(grad_loss).to(weight_dtype)
+        weight = gradients.weight
+        weight = None if weight is None else weight.mul_(grad_loss).to(weight_dtype)
         bias = None if gradients.bias is None else gradients.bias.mul_(grad_loss).to(bias_dtype)
         return hidden, weight, bias, None, None

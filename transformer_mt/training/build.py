@@ -23,12 +23,20 @@ from transformer_mt.training.sharding import shard
 from transformer_mt.training.state import TrainState
 from transformer_mt.training.update import Updater
 from transformer_mt.training.update_stats import UpdateStats
+from transformer_mt.training.warm_start import WarmStart, freeze
 from transformer_mt.training.working_weights import WorkingWeights
 
 logger = logging.getLogger(__name__)
 
 
-def build_first_model(config: Config, data: Data, *, world: World, device: torch.device) -> Seq2Seq:
+def build_first_model(
+    config: Config,
+    data: Data,
+    *,
+    start: WarmStart | None = None,
+    world: World,
+    device: torch.device,
+) -> Seq2Seq:
     """Build the model with its first weights, the same on all ranks, and seed what comes after."""
     torch.manual_seed(config.seed)
     model = build_model(
@@ -36,6 +44,9 @@ def build_first_model(config: Config, data: Data, *, world: World, device: torch
         src_vocab_size=data.tokenizers.src.vocab_size,
         tgt_vocab_size=data.tokenizers.tgt.vocab_size,
     ).to(device)
+    if start is not None:
+        start.apply(model)
+    freeze(model, config.training.freeze)
     seed_dropout(config, world, step=0)
     return model
 

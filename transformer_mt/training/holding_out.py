@@ -30,7 +30,9 @@ def without_held_out(
     if not splits and not (has_begun and run.held_out_dir.exists()):
         return sources
     if is_main and not has_begun:
-        held_out = hold_out(sources, splits, drop_copies=config.data.drops_copies())
+        kinds = [source.type for source in config.data.train]
+        pairs = [s for s, kind in zip(sources, kinds, strict=True) if kind != "monolingual"]
+        held_out = hold_out(pairs, splits, drop_copies=config.data.drops_copies())
         logger.info("held out of training: %s; kept in %s", held_out, run.held_out_dir)
         save_held_out(held_out, run.held_out_dir)
     held_out = read_held_out(run.held_out_dir)

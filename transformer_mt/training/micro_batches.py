@@ -18,7 +18,7 @@ from transformer_mt.config.schema import Config
 from transformer_mt.config.training import BatchWarmupSettings
 from transformer_mt.data.batch_stream import BatchStream, Position
 from transformer_mt.data.batches import Batch, check_budget, uniform_batch
-from transformer_mt.data.subword_noise import SubwordSampler
+from transformer_mt.data.pair_sampler import PairSampler
 from transformer_mt.errors import ConfigError
 from transformer_mt.training.distributed import World
 from transformer_mt.training.prepare_data import Data
@@ -94,12 +94,13 @@ class Updates:
         self.micro_batch_tokens = micro_batch_tokens
         self._config, self._data = config, data
         self._world, self._device = world, device
-        self._sampler: SubwordSampler | None = None
-        if config.tokenizer.sampling > 0:
-            self._sampler = SubwordSampler(
+        self._sampler: PairSampler | None = None
+        if config.tokenizer.sampling > 0 or any(data.noises):
+            self._sampler = PairSampler(
                 data.mixture,
                 data.tokenizers,
                 strength=config.tokenizer.sampling,
+                noises=data.noises,
                 seed=config.seed,
             )
         warmup = config.training.batch_warmup

@@ -78,7 +78,7 @@ class Muon(torch.optim.Optimizer):
 
     def _update(self, parts: list[tuple[Tensor, Tensor, Tensor]], unusable: Tensor | None) -> None:
         """Update weights (n, m), n <= m, given as (weight, gradient, momentum)."""
-        group = self.param_groups[0]
+        group = self.param_groups[0]  # of matrices, as there are some
         lr, momentum = group["lr"], group["momentum"]
         weights, gradients, means = (list(tensors) for tensors in zip(*parts, strict=True))
         gradient, old_mean = torch.stack(gradients), torch.stack(means)

@@ -43,7 +43,7 @@ def build_adam(
     # The fused kernels also skip an update by a flag on the device: see `apply_update`.
     fused = all(w.device.type in _FUSED_DEVICES and w.is_floating_point() for w in weights)
     return torch.optim.Adam(
-        [group for group in groups if group["params"]],
+        [group for group in groups if group["params"]] or groups[:1],
         lr=0.0,
         betas=(beta1, beta2),
         eps=eps,

@@ -3,12 +3,13 @@
 import json
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import xxhash
 
+from transformer_mt.config.data import MonolingualSource, Source
 from transformer_mt.config.schema import Config
 from transformer_mt.data.batches import check_budget
 from transformer_mt.data.corpus import HASHES, Corpus, prepare_corpus
@@ -16,6 +17,7 @@ from transformer_mt.data.document_pairs import in_context, with_context
 from transformer_mt.data.evaluation_sets import VALIDATION
 from transformer_mt.data.held_out import open_held_out
 from transformer_mt.data.mixture import Mixture, temperature_weights
+from transformer_mt.data.noise import Noise, TaggedPairs, noise_of, noised_lines
 from transformer_mt.data.pair_source import PairSource, cleaned, source_cleaner
 from transformer_mt.data.pairs import TokenPairs, tokenize_pairs
 from transformer_mt.data.sources import filters_of, open_each, read_pairs
@@ -44,6 +46,7 @@ class Data:
     Attributes:
         tokenizers: Text to tokens and back.
         mixture: Training pairs and their order.
+        noises: For each of its corpora what distorts the sources, if anything.
         tokens_per_epoch: Target tokens of an epoch, without sampling.
         valid_src: Validation sources, as text.
         valid_tgt: Their references.
@@ -53,6 +56,7 @@ class Data:
 
     tokenizers: Tokenizers
     mixture: Mixture
+    noises: list[Noise | None]
     tokens_per_epoch: float
     valid_src: list[str]
     valid_tgt: list[str]
@@ -112,6 +116,12 @@ def prepare_data(config: Config, sources: Sources, run: RunDirectory, *, is_main
     data = config.data
     hashes = known_hashes(config)
     train = cleaned(without_held_out(config, sources.train, run, is_main=is_main), data)
+    train = [
+        TaggedPairs(source, settings.tag)
+        if isinstance(settings, MonolingualSource) and settings.tag is not None
+        else source
+        for source, settings in zip(train, data.train, strict=True)
+    ]
     valid = sources.valid or open_held_out(run.held_out_dir, VALIDATION)
     valid_src, valid_tgt = read_pairs(valid)
     if is_main and not list_checkpoints(run.checkpoints_dir):
@@ -119,9 +129,17 @@ def prepare_data(config: Config, sources: Sources, run: RunDirectory, *, is_main
             build_metric(name, data.tgt_lang)  # its advice should come before training
         check_text(data, config.tokenizer, train, list(zip(valid_src, valid_tgt, strict=True)))
     tokenizers = find_tokenizers(config, run, train)
+    _check_symbols(config, tokenizers)
     train_sources = with_context(train, data.document)
+    if isinstance(data.valid, MonolingualSource):
+        if data.valid.tag is not None:
+            valid_src = [f"{data.valid.tag} {line}" for line in valid_src]
+        valid_src = noised_lines(valid_src, noise_of(data.valid, tokenizers.src), tokenizers.src)
     valid_pairs = _tokenized(config, tokenizers, valid_src, valid_tgt)
-    corpora = [_prepare(config, source, tokenizers) for source in train_sources]
+    corpora = [
+        _prepare(config, source, settings, tokenizers)
+        for source, settings in zip(train_sources, data.train, strict=True)
+    ]
     weights = [source.weight for source in data.train]
     if data.temperature is not None:
         weights = temperature_weights([len(corpus) for corpus in corpora], data.temperature)
@@ -142,6 +160,10 @@ def prepare_data(config: Config, sources: Sources, run: RunDirectory, *, is_main
     return Data(
         tokenizers=tokenizers,
         mixture=Mixture(corpora, weights, seed=config.seed),
+        noises=[
+            noise_of(source, tokenizers.src) if isinstance(source, MonolingualSource) else None
+            for source in data.train
+        ],
         tokens_per_epoch=sum(
             corpus.num_tgt_tokens * weight for corpus, weight in zip(corpora, weights, strict=True)
         ),
@@ -159,17 +181,21 @@ def _tokenized(
     document = config.data.document
     pairs = list(zip(map(source_cleaner(config.data), src), tgt, strict=True))
     if document is not None:
-        _check_separator(document.separator, tokenizers)
         pairs = list(in_context(pairs, **document.model_dump()))
     return tokenize_pairs([s for s, _ in pairs], [t for _, t in pairs], tokenizers=tokenizers)
 
 
-def _prepare(config: Config, source: PairSource, tokenizers: Tokenizers) -> Corpus:
+def _prepare(
+    config: Config, source: PairSource, settings: Source, tokenizers: Tokenizers
+) -> Corpus:
     """Tokenize a source, unless that was done before; each pair must fit a batch."""
+    filters = filters_of(config.data)
+    if settings.type == "monolingual":
+        filters = replace(filters, drop_copies=False)
     corpus = prepare_corpus(
         source,
         tokenizers,
-        filters=filters_of(config.data),
+        filters=filters,
         corpus_dir=Path(config.data.corpus_dir),
         num_workers=config.data.num_workers,
     )
@@ -177,14 +203,16 @@ def _prepare(config: Config, source: PairSource, tokenizers: Tokenizers) -> Corp
     return corpus
 
 
-def _check_separator(separator: str, tokenizers: Tokenizers) -> None:
-    for tokenizer in (tokenizers.src, tokenizers.tgt):
-        if separator not in tokenizer.user_symbols:
-            raise ConfigError(
-                f"data.document.separator: '{separator}' is not one piece of the tokenizer: take "
-                f"one of its user symbols ({', '.join(tokenizer.user_symbols) or 'none'}), or "
-                "another tokenizer"
-            )
+def _check_symbols(config: Config, tokenizers: Tokenizers) -> None:
+    """Refuse a tokenizer without the symbols that the settings of the data name."""
+    for name, symbol in config.data.user_symbols():
+        for tokenizer in (tokenizers.src, tokenizers.tgt):
+            if symbol not in tokenizer.user_symbols:
+                raise ConfigError(
+                    f"data.{name}: '{symbol}' is not one piece of the tokenizer: take one of its "
+                    f"user symbols ({', '.join(tokenizer.user_symbols) or 'none'}), or another "
+                    "tokenizer"
+                )
 
 
 def known_hashes(config: Config) -> FileHashes:

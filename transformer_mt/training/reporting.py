@@ -122,7 +122,9 @@ class Reporter(NoReporter):
     def started(self, session: Session, step: int) -> None:
         """Write down where, with what and from which step the run starts."""
         self._run.name_newest()
-        self._run.write_manifest(session.config, device=session.device, facts=session.data.facts)
+        start = {} if session.start is None else {"init_from": session.start.facts()}
+        facts = session.data.facts | start
+        self._run.write_manifest(session.config, device=session.device, facts=facts)
         self.event(
             step,
             "resumed" if step else "started",

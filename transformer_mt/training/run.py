@@ -22,6 +22,7 @@ from transformer_mt.training.prepare_data import Data, open_sources, prepare_dat
 from transformer_mt.training.run_directory import RunDirectory
 from transformer_mt.training.signals import Interrupted, StopRequest, stop_request
 from transformer_mt.training.tensorboard import check_tensorboard
+from transformer_mt.training.warm_start import WarmStart, prepare_start
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class Session:
         world: The ranks.
         device: Where this one computes.
         stop: Whether somebody asked the run to stop.
+        start: The model that it begins with, if any.
     """
 
     config: Config
@@ -43,6 +45,7 @@ class Session:
     world: World
     device: torch.device
     stop: StopRequest
+    start: WarmStart | None = None
 
 
 @contextmanager
@@ -56,10 +59,12 @@ def open_session(config: Config, *, fresh: bool) -> Iterator[Session]:
     Raises:
         ConfigError: If settings do not fit this machine or the run to resume.
         DataError: If the data cannot be read or used.
+        ModelError: If the model to start from cannot be used.
         InterruptedRun: If a signal came before the data was prepared.
     """
     if config.training.tensorboard:
         check_tensorboard()
+    config, start = prepare_start(config, fresh=fresh)
     if config.training.deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when cuBLAS starts
     torch.use_deterministic_algorithms(config.training.deterministic)
@@ -69,7 +74,7 @@ def open_session(config: Config, *, fresh: bool) -> Iterator[Session]:
         try:
             with (
                 open_world(stop, timeout_minutes=timeout) as world,
-                _open_run(config, world, stop, fresh=fresh) as session,
+                _open_run(config, start, world, stop, fresh=fresh) as session,
             ):
                 yield session
         except Interrupted:
@@ -80,7 +85,9 @@ def open_session(config: Config, *, fresh: bool) -> Iterator[Session]:
 
 
 @contextmanager
-def _open_run(config: Config, world: World, stop: StopRequest, *, fresh: bool) -> Iterator[Session]:
+def _open_run(
+    config: Config, start: WarmStart | None, world: World, stop: StopRequest, *, fresh: bool
+) -> Iterator[Session]:
     """Claim the folder of the run and prepare its data."""
     device = choose_device(config.training.device, local_rank=world.local_rank)
     check_precision(choose_precision(config.training, device), device)
@@ -95,7 +102,7 @@ def _open_run(config: Config, world: World, stop: StopRequest, *, fresh: bool) -
                 run.claim(config, fresh=fresh)
             data = prepare_data(config, sources, run, is_main=world.is_main)
         world.check_equal(data.fingerprint(config), "the config, the data or the versions")
-        yield Session(config, run, data, world, device, stop)
+        yield Session(config, run, data, world, device, stop, start)
     finally:
         run.bring_back()
         run.release()

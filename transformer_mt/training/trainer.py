@@ -75,7 +75,9 @@ class Trainer:
         config, data, world, device = session.config, session.data, session.world, session.device
         self.session, self.settings, self.world = session, config.training, world
         checkpoint, self.state = resume_state(session.directory)
-        self.model = build_first_model(config, data, world=world, device=device)
+        self.model = build_first_model(
+            config, data, start=session.start, world=world, device=device
+        )
         # To compile takes minutes. A rank that left alone would be lost to the others.
         with session.stop.leaves_at_once() if world.size == 1 else nullcontext():
             self.updater = build_updater(

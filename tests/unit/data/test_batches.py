@@ -12,8 +12,8 @@ from transformer_mt.data import mixture as mixture_module
 from transformer_mt.data.batch_stream import BatchStream, Position, prefetch
 from transformer_mt.data.batches import Batch, eval_batches
 from transformer_mt.data.mixture import Mixture, temperature_weights
+from transformer_mt.data.pair_sampler import PairSampler
 from transformer_mt.data.pairs import TokenPairs, pack_pairs, tokenize_pairs
-from transformer_mt.data.subword_noise import SubwordSampler
 from transformer_mt.errors import DataError
 from transformer_mt.text.special_ids import BOS_ID, EOS_ID, PAD_ID
 from transformer_mt.text.tokenizer import Tokenizers
@@ -374,7 +374,7 @@ def sampled_data() -> tuple[Tokenizers, Mixture]:
 
 def sampling_stream(data: tuple[Tokenizers, Mixture], **changes: object) -> BatchStream:
     tokenizers, mixture = data
-    sampler = SubwordSampler(mixture, tokenizers, strength=0.3, seed=1)
+    sampler = PairSampler(mixture, tokenizers, strength=0.3, noises=[None], seed=1)
     return BatchStream(mixture, max_tokens=80, sampler=sampler, **changes)  # type: ignore[arg-type]
 
 

@@ -1,13 +1,17 @@
 """What a run reads, before anything expensive happens."""
 
+import json
 import logging
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sentencepiece
+from pydantic import ValidationError
 
 from tests.commands import tmt
 from tests.tiny_runs import tiny_config
+from transformer_mt.config.schema import Config
 from transformer_mt.data.sources import ReversePairs
 from transformer_mt.errors import DataError
 from transformer_mt.training.prepare_data import open_sources
@@ -57,3 +61,52 @@ def test_a_sentencepiece_model_of_its_defaults_trains_and_translates(run_config,
     translated = tmt("translate", "--model", result.run_dir, data=b"1 2 3\n\n4 5\n")
     assert translated.exit_code == 0, translated.stderr
     assert translated.stdout.count("\n") == 3
+
+
+def monolingual_config(folder: Path, **changes: Any) -> Config:
+    """Settings that learn from a file of digits, from pairs, and validate by restoring digits."""
+    (folder / "digits").write_text("".join(f"{n} {n * n} {n + 7}\n" for n in range(90)))
+    mono = {"type": "monolingual", "path": str(folder / "digits"), "tag": "<de>"}
+    given = {
+        "data__train": [{"type": "reverse", "num_pairs": 60}, mono],
+        "data__valid": mono,
+        "tokenizer": {
+            "vocab_size": 27,
+            "byte_fallback": False,
+            "user_symbols": ["<mask>", "<de>"],
+        },
+        "training__max_steps": 2,
+    }
+    return tiny_config(folder, corpus_dir=folder / "corpora", **given | changes)
+
+
+def test_monolingual_text_is_restored_from_noise_beside_pairs(tmp_path):
+    result = train(monolingual_config(tmp_path))
+    facts = json.loads((Path(result.run_dir) / "preparation.json").read_text())["train"]
+    assert facts[1]["report"]["kept"] == 90, "copies are not dropped"
+    (sample, *_) = Path(result.run_dir, "samples", "step-2.txt").read_text().split("\n")
+    assert sample.startswith("source     <de>")
+    assert "<mask>" in sample
+    evaluated = tmt("evaluate", "--model", result.run_dir, "--test-set", "valid", "--bleu")
+    assert evaluated.exit_code == 2
+    assert "monolingual text, which has no translations" in evaluated.stderr
+
+
+def test_an_empty_monolingual_file_is_named(tmp_path):
+    config = monolingual_config(tmp_path)
+    (tmp_path / "digits").write_text("")
+    with pytest.raises(DataError, match=r"digits \(monolingual\): holds no"):
+        train(config)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"tokenizer": {"user_symbols": ["<de>"]}}, "data.train.1.noise.symbol"),
+        ({"data__document": {"context_sentences": 1}}, "source type monolingual have none"),
+        ({"data__test": {"x": {"type": "monolingual", "path": "y"}}}, "no translations to score"),
+    ],
+)
+def test_monolingual_text_is_refused_where_it_makes_no_sense(tmp_path, changes, message):
+    with pytest.raises(ValidationError, match=message):
+        monolingual_config(tmp_path, **changes)

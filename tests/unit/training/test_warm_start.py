@@ -1,0 +1,150 @@
+"""Runs that begin with the weights of a finished model, and frozen weights."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import nn
+
+from tests.tiny_runs import interrupt_at, metrics_without_times, tiny_config, weights_at
+from transformer_mt.config.loading import read_config
+from transformer_mt.config.model import TransformerSettings
+from transformer_mt.errors import ConfigError, InterruptedRun, ModelError
+from transformer_mt.models.build import build_model
+from transformer_mt.training.muon import build_muon
+from transformer_mt.training.optimizers import build_adam
+from transformer_mt.training.trainer import train
+from transformer_mt.training.warm_start import freeze
+
+MODEL = {"d_model": 16, "d_ff": 32, "num_heads": 2}
+LAYERS = {"num_encoder_layers": 1, "num_decoder_layers": 1}
+
+
+@pytest.fixture(scope="module")
+def parent(tmp_path_factory):
+    """A finished run."""
+    folder = tmp_path_factory.mktemp("parent")
+    config = tiny_config(
+        folder, corpus_dir=folder / "corpora", name="parent", training__max_steps=2
+    )
+    return Path(train(config).run_dir)
+
+
+@pytest.fixture
+def child(parent, tmp_path):
+    """Make settings of a run that begins with `parent`; model and tokenizer are left out."""
+    base = tiny_config(tmp_path, corpus_dir=parent.parents[1] / "corpora").model_dump()
+    given = {key: base[key] for key in ("name", "data", "training", "decoding")}
+    given["training"]["init_from"] = str(parent)
+    return lambda **changes: read_config(
+        given, {key.replace("__", "."): value for key, value in changes.items()}
+    )
+
+
+def best(run_dir):
+    return load_file(Path(run_dir) / "best" / "model.safetensors")
+
+
+def test_a_run_begins_with_the_weights_tokenizer_and_sizes_of_a_model(child, parent):
+    result = train(child(training__max_steps=1, training__lr=1e-12))
+    old, new = best(parent), best(result.run_dir)
+    assert list(new) == list(old)
+    for name, weight in old.items():
+        torch.testing.assert_close(new[name], weight, rtol=1e-6, atol=1e-8)
+    tokenizers = [Path(run) / "best" / "joint.model" for run in (parent, result.run_dir)]
+    assert tokenizers[0].read_bytes() == tokenizers[1].read_bytes()
+    manifest = json.loads((Path(result.run_dir) / "manifest.json").read_text())
+    started = manifest["starts"][0]["data"]["init_from"]
+    files = json.loads((parent / "best" / "manifest.json").read_text())["files"]
+    assert started["path"] == str(parent / "best")
+    assert started["sha256"] == files["model.safetensors"]["sha256"]
+    card = (Path(result.run_dir) / "best" / "README.md").read_text()
+    assert f"started from the weights of `{parent}`" in card
+
+
+@pytest.mark.parametrize("optimizer", [{"type": "adam"}, {"type": "muon"}])
+def test_a_resumed_warm_start_needs_no_model_and_is_exact(
+    child, parent, tmp_path, monkeypatch, optimizer
+):
+    moved = tmp_path / "parent"
+    shutil.copytree(parent, moved)
+    config = child(
+        training__init_from=str(moved),
+        training__freeze=["encoder", "*.embedding"],
+        training__optimizer=optimizer,
+    )
+    straight = Path(train(config).run_dir).rename(tmp_path / "straight")
+    interrupt_at(monkeypatch, 3)
+    with pytest.raises(InterruptedRun):
+        train(config)
+    shutil.rmtree(moved)
+    broken = Path(train(config).run_dir)
+    first, second = weights_at(straight, 6), weights_at(broken, 6)
+    assert first.keys() == second.keys()
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    assert metrics_without_times(straight) == metrics_without_times(broken)
+    old, new = best(parent), best(broken)
+    changed = {name for name in old if not torch.equal(old[name], new[name])}
+    is_frozen = [n for n in old if n.startswith("encoder.") or "embedding" in n]
+    assert changed == set(old) - set(is_frozen)
+
+
+def test_a_part_is_taken_and_the_rest_is_random(child, parent):
+    changes = {"training__init_parts": "encoder", "training__max_steps": 1, "training__lr": 1e-12}
+    new = best(train(child(**changes)).run_dir)
+    for name, weight in best(parent).items():
+        if weight.std():  # norms and biases begin alike
+            assert torch.allclose(new[name], weight, atol=1e-6) == name.startswith("encoder.")
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"tokenizer": {"vocab_size": 30}}, ConfigError, "vocab_size 30 (it has 25) describe"),
+        ({"training__init_from": "nowhere"}, ModelError, "init_from: nowhere: no such folder"),
+        ({"name": "parent"}, ConfigError, "is of the run"),
+        ({"training__freeze": ["encoder.layer"]}, ConfigError, "no weight is named"),
+        ({"training__freeze": ["*"]}, ConfigError, "nothing is left to train"),
+        ({"model": {"d_model": 8, "num_heads": 2}}, ModelError, "(25, 16) instead of (25, 8)"),
+        ({"model": {**MODEL, **LAYERS, "tie_embeddings": "none"}}, None, None),
+        ({"model": {**MODEL, "num_encoder_layers": 2}}, ModelError, "encoder.layers.1."),
+    ],
+)
+def test_what_cannot_be_started_from_is_refused_at_once(child, parent, changes, error, message):
+    if changes.get("name") == "parent":
+        changes = changes | {"training__runs_dir": str(parent.parent)}
+    config = child(**changes)
+    if error is None:
+        train(child(**changes, training__max_steps=1))
+        return
+    with pytest.raises(error) as caught:
+        train(config, fresh="name" in changes)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_tied_weight_is_frozen_by_any_of_its_names():
+    settings = TransformerSettings(**MODEL, **LAYERS)
+    model = build_model(settings, src_vocab_size=9, tgt_vocab_size=9)
+    freeze(model, ["decoder.output"])
+    frozen = [name for name, weight in model.named_parameters() if not weight.requires_grad]
+    assert frozen == ["encoder.embedding.weight"]
+
+
+@pytest.mark.parametrize("trained", ["matrices", "norms"])
+def test_optimizers_take_any_rest_of_the_weights(trained):
+    settings = TransformerSettings(**MODEL, **LAYERS)
+    model = build_model(settings, src_vocab_size=9, tgt_vocab_size=9)
+    for name, weight in model.named_parameters():
+        is_matrix = weight.ndim == 2 and "layers" in name
+        weight.requires_grad_(is_matrix == (trained == "matrices"))
+        weight.grad = torch.ones_like(weight) if weight.requires_grad else None
+    settings = {"beta1": 0.9, "beta2": 0.98, "eps": 1e-9, "weight_decay": 0.0}
+    muon = build_muon(model, momentum=0.9, adamw_lr_ratio=1.0, **settings)
+    muon.step()
+    nothing = nn.Parameter(torch.ones(2), requires_grad=False)
+    assert muon.state.keys() == {w for w in model.parameters() if w.requires_grad}
+    build_adam([nothing], "adam", **settings).step()

@@ -1,0 +1,263 @@
+"""Warm starts: runs that begin with the weights of a finished model, and frozen weights."""
+
+import json
+import logging
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from transformer_mt.bundle import Bundle, load_bundle
+from transformer_mt.config.data import TokenizerSettings
+from transformer_mt.config.loading import config_differences, load_recorded, read_config
+from transformer_mt.config.schema import Config
+from transformer_mt.errors import ConfigError, ModelError
+from transformer_mt.locations import WEIGHTS, find_bundle
+from transformer_mt.log import JsonValue
+from transformer_mt.models.build import build_model
+from transformer_mt.text.tokenizer import Tokenizers
+from transformer_mt.training.checkpoint import list_checkpoints
+from transformer_mt.training.run_directory import RunDirectory
+
+PARTS: Mapping[str, tuple[str, ...]] = {
+    "all": ("",),
+    "encoder": ("encoder.",),
+    "decoder": ("decoder.",),
+    "embeddings": ("encoder.embedding.", "decoder.embedding.", "decoder.output."),
+}
+"""How the names of the weights of each part begin. A tied weight has several names."""
+
+# Changes of these make no other model of the same weights.
+_HARMLESS = ("model.init", "model.dropout", "model.layer_dropout")
+_HARMLESS_ENDS = ("_dropout",)
+_READING = ("data.src_lang", "data.tgt_lang", "data.clean_source", "data.reverse_target")
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class WarmStart:
+    """The model that a run begins with.
+
+    Attributes:
+        directory: Its bundle.
+        parts: Which weights are taken: see `PARTS`.
+        sha256: Hash of the file of its weights.
+    """
+
+    directory: Path
+    parts: str
+    sha256: str
+
+    def apply(self, model: nn.Module) -> None:
+        """Copy the weights.
+
+        Raises:
+            ModelError: If they cannot be read, or do not fit.
+        """
+        bundle = load_bundle(self.directory)
+        copied = list(_matches(model, bundle, self.parts))
+        with torch.no_grad():
+            for weight, value in copied:
+                weight.copy_(value)
+        logger.info(
+            "%s weights of %s are the first of this run",
+            f"{sum(weight.numel() for weight, _ in copied):,}",
+            self.directory,
+        )
+
+    def facts(self) -> dict[str, JsonValue]:
+        """Return what the manifest of the run says of it."""
+        return {"path": str(self.directory), "parts": self.parts, "sha256": self.sha256}
+
+
+def prepare_start(config: Config, *, fresh: bool) -> tuple[Config, WarmStart | None]:
+    """Find the model to start from, and take over what the config leaves out.
+
+    Returns:
+        The config with the tokenizer of that model, and its model settings if there are none; the
+        model, unless there is none or the run is resumed.
+
+    Raises:
+        ConfigError: If the config describes another tokenizer, or freezes none or all weights.
+        ModelError: If it is no model, or its weights do not fit.
+    """
+    settings = config.training
+    run = RunDirectory(Path(settings.runs_dir) / config.name)
+    if settings.init_from is None:
+        start = None
+    elif list_checkpoints(run.checkpoints_dir) and not fresh:
+        recorded = load_recorded(run.config_path)
+        tokenizer = recorded.tokenizer.model_copy(update={"sampling": config.tokenizer.sampling})
+        return _completed(config, recorded, tokenizer), None
+    else:
+        try:
+            bundle = load_bundle(find_bundle(Path(settings.init_from)))
+        except ModelError as error:
+            raise ModelError(f"training.init_from: {error}") from error
+        config, start = _started(config, bundle, run)
+    if settings.freeze:
+        freeze(_outline(config, 8, 8), settings.freeze)
+    return config, start
+
+
+def freeze(model: nn.Module, patterns: Sequence[str]) -> None:
+    """Keep weights as they are in training.
+
+    Args:
+        model: Its weights need no gradient afterwards where a pattern matches.
+        patterns: Names of weights or of what holds them, with `*` for any text; any name of a tied
+            weight will do.
+
+    Raises:
+        ConfigError: If a pattern matches nothing, or nothing is left to train.
+    """
+    weights = dict(model.named_parameters(remove_duplicate=False))
+    for pattern in patterns:
+        found = [name for name in weights if _is_named(name, pattern)]
+        if not found:
+            parts = dict.fromkeys(".".join(name.split(".")[:2]) for name in weights)
+            raise ConfigError(
+                f"training.freeze: no weight is named '{pattern}': names begin with "
+                f"{', '.join(parts)}; * stands for any text"
+            )
+        for name in found:
+            weights[name].requires_grad_(False)
+    if not any(weight.requires_grad for weight in weights.values()):
+        raise ConfigError(
+            f"training.freeze: {', '.join(patterns)} match all weights, so that nothing is left to "
+            "train: leave some out"
+        )
+
+
+def _is_named(name: str, pattern: str) -> bool:
+    return fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern}.*")
+
+
+def _started(config: Config, bundle: Bundle, run: RunDirectory) -> tuple[Config, WarmStart]:
+    """Check that a run can start from a model."""
+    directory = bundle.directory
+    assert directory is not None  # it was loaded from there
+    if directory.resolve().is_relative_to(run.root.resolve()):
+        raise ConfigError(
+            f"training.init_from: {directory} is of the run {run.root} itself: choose another name "
+            "for the new run"
+        )
+    _check_tokenizer(config.tokenizer, bundle.tokenizers, directory)
+    tokenizer = TokenizerSettings(
+        path=config.tokenizer.path or str(directory),
+        joint=bundle.tokenizers.joint,
+        sampling=config.tokenizer.sampling,
+    )
+    config = _completed(config, bundle.config, tokenizer)
+    by = bundle.tokenizers
+    list(_matches(_outline(config, by.src.vocab_size, by.tgt.vocab_size), bundle, _parts(config)))
+    _warn_of_differences(config, bundle.config)
+    sha256 = json.loads(bundle.fingerprint)[WEIGHTS]["sha256"]
+    return config, WarmStart(directory, _parts(config), sha256)
+
+
+def _parts(config: Config) -> str:
+    return config.training.init_parts
+
+
+def _completed(config: Config, other: Config, tokenizer: TokenizerSettings) -> Config:
+    """Return a config with a tokenizer, and with the model settings of another if it has none."""
+    model = config.model if "model" in config.model_fields_set else other.model
+    return read_config(
+        config.model_dump() | {"tokenizer": tokenizer.model_dump(), "model": model.model_dump()}, {}
+    )
+
+
+def _outline(config: Config, src_vocab_size: int, tgt_vocab_size: int) -> nn.Module:
+    """Build the model of a config without memory for its weights."""
+    with torch.device("meta"):
+        return build_model(
+            config.model, src_vocab_size=src_vocab_size, tgt_vocab_size=tgt_vocab_size
+        )
+
+
+def _check_tokenizer(settings: TokenizerSettings, theirs: Tokenizers, directory: Path) -> None:
+    """Refuse settings that name or describe another tokenizer than that of a model."""
+    why = (
+        f"than that of training.init_from {directory}, whose embeddings belong to its own pieces: "
+        "leave tokenizer out to take that over"
+    )
+    if settings.path is not None:
+        if Tokenizers.load(Path(settings.path)).fingerprint() != theirs.fingerprint():
+            raise ConfigError(f"tokenizer.path: {settings.path} is another tokenizer {why}")
+        return
+    src = theirs.src
+    actual = {
+        "type": src.type,
+        "vocab_size": src.vocab_size,
+        "joint": theirs.joint,
+        "byte_fallback": bool(src.byte_ids),
+        "user_symbols": src.user_symbols,
+    }
+    wrong = [
+        f"{name} {getattr(settings, name)} (it has {value})"
+        for name, value in actual.items()
+        if name in settings.model_fields_set and getattr(settings, name) != value
+    ]
+    if wrong:
+        raise ConfigError(f"tokenizer: {', '.join(wrong)} describe another tokenizer {why}")
+
+
+def _matches(model: nn.Module, bundle: Bundle, parts: str) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield weights of a model, each with that of the bundle which takes its place.
+
+    Raises:
+        ModelError: If some do not fit; names them all.
+    """
+    theirs = bundle.model.state_dict(keep_vars=True)
+    names_of: defaultdict[int, list[str]] = defaultdict(list)
+    ours = model.state_dict(keep_vars=True)
+    for name, weight in ours.items():
+        names_of[id(weight)].append(name)
+    wrong = [
+        f"unexpected {name} {tuple(weight.shape)}"
+        for name, weight in theirs.items()
+        if name not in ours and name.startswith(PARTS[parts])
+    ]
+    found = []
+    for names in names_of.values():
+        weight = ours[names[0]]
+        wanted = [name for name in names if name.startswith(PARTS[parts])]
+        values = {id(theirs[name]): theirs[name] for name in wanted if name in theirs}
+        wrong += [f"missing {name} {tuple(weight.shape)}" for name in wanted if name not in theirs]
+        wrong += [
+            f"{wanted[0]} is {tuple(value.shape)} instead of {tuple(weight.shape)}"
+            for value in values.values()
+            if value.shape != weight.shape
+        ]
+        if len(values) > 1:
+            wrong.append(f"{' and '.join(wanted)} are one matrix here, but differ there")
+        found += [(weight, value) for value in values.values()]
+    if wrong:
+        raise ModelError(
+            f"training.init_from: {bundle.directory}: weights of another architecture: "
+            + "; ".join(wrong)
+            + ". Leave model out of the config to take over its settings"
+        )
+    yield from found
+
+
+def _warn_of_differences(config: Config, other: Config) -> None:
+    """Name settings by which weights that fit would mean something else."""
+    differences = [
+        line
+        for line in config_differences(other, config)
+        if line.startswith(("model.", *_READING))
+        and not line.startswith(_HARMLESS)
+        and not line.partition(":")[0].endswith(_HARMLESS_ENDS)
+    ]
+    if differences:
+        logger.warning(
+            "training.init_from: its weights were trained with other settings: %s",
+            "; ".join(differences),
+        )
