@@ -235,10 +235,10 @@ def run(
     ),
     pairs: Annotated[
         list[int], typer.Option(help=f"Training pairs, of {', '.join(map(str, UPDATES))}.")
-    ] = list(UPDATES),  # noqa: B006 - typer reads the default; nothing changes it
+    ] = list(UPDATES),
     starts: Annotated[
         list[str], typer.Option("--start", help="scratch, longer, pretrained; default all.")
-    ] = list(STARTS),  # noqa: B006
+    ] = list(STARTS),
     seeds: Annotated[int, typer.Option(min=1, help="Runs of each kind.")] = 3,
     share: Annotated[float, typer.Option(help="Share of all updates, for a trial.")] = 1.0,
     output: Folder = DEFAULT_FOLDER,
