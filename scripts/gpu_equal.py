@@ -50,8 +50,8 @@ def compare_attention(device: torch.device, *, head_dim: int, lengths: int) -> d
         ("self", False, False, None),
         ("causal", True, False, None),
         ("cross", False, True, None),
-        ("self strided", False, False, strided(8, split=False)),
-        ("causal fixed", True, False, fixed(16, 2, split=True)),
+        ("self strided", False, False, strided(8, heads="merged")),
+        ("causal fixed", True, False, fixed(16, 2, heads="split")),
     ):
         queries = rng.integers(1, 60, lengths).tolist()
         keys = rng.integers(1, 60, lengths).tolist() if cross else queries

@@ -13,6 +13,7 @@ from transformer_mt.config.families import ModelSettings
 from transformer_mt.errors import ConfigError, DataError
 from transformer_mt.models import build
 from transformer_mt.models.build import FEED_FORWARDS, RESIDUALS, build_model
+from transformer_mt.models.decoder_only import DecoderOnly
 from transformer_mt.models.ensemble import ensemble
 from transformer_mt.models.interfaces import Memory
 from transformer_mt.models.recurrent import RecurrentDecoder
@@ -43,8 +44,8 @@ PATTERNS = {
     "local": {"type": "local", "window": 2},
     "strided": {"type": "strided", "stride": 2},
     "strided_split": {"type": "strided", "stride": 2, "heads": "split"},
-    "fixed": {"type": "fixed", "stride": 3},
-    "fixed_split": {"type": "fixed", "stride": 3, "heads": "split"},
+    "fixed": {"type": "fixed", "stride": 3, "summary": 1},
+    "fixed_split": {"type": "fixed", "stride": 3, "summary": 1, "heads": "split"},
 }
 # Of each of these every kind meets every other one somewhere in the product.
 BLOCKS = itertools.product(RESIDUALS, FEED_FORWARDS, ["all", "target", "none"])
@@ -78,6 +79,11 @@ PARTS = {
     "wide_heads": {"head_dim": 10, "positions": POSITIONS["relative"]},
     "rms": {"norm_type": "rms", "norm": "pre"},
     "shared": {"share_layers": True, "layer_dropout": 0.5},
+    "in_turn": {
+        "encoder_pattern": {"type": "strided", "stride": 2, "heads": "in_turn"},
+        "decoder_pattern": {"type": "fixed", "stride": 3, "heads": "in_turn"},
+        "positions": {"type": "row_column", "width": 3, "max_length": 20},
+    },
 }
 VARIANTS |= {name: SMALL | changes for name, changes in PARTS.items()}
 SOME += PARTS
@@ -89,9 +95,28 @@ CONVOLUTIONAL = {
     "num_decoder_layers": 2,
     "positions": {"type": "learned", "max_length": 20},
 }
+DECODER_ONLY = {
+    "type": "decoder_only",
+    **{name: size for name, size in SMALL.items() if name != "num_encoder_layers"},
+}
 FAMILY = {
+    "decoder_only": DECODER_ONLY | {"loss_on": "both", "tie_embeddings": "target"},
+    "decoder_only_prefix": DECODER_ONLY
+    | {"source_mask": "full", "norm": "pre", "positions": POSITIONS["rotary"]},
+    "decoder_only_learned": DECODER_ONLY
+    | {"positions": {"type": "learned", "max_length": 60}, "num_kv_heads": 1},
+    "decoder_only_bias": DECODER_ONLY
+    | {"source_mask": "full", "positions": POSITIONS["relative"], "share_layers": True},
+    "decoder_only_fixed": DECODER_ONLY | {"decoder_pattern": PATTERNS["fixed"]},
+    "decoder_only_strided": DECODER_ONLY
+    | {
+        "decoder_pattern": {"type": "strided", "stride": 2, "heads": "in_turn"},
+        "positions": POSITIONS["alibi"],
+        "source_mask": "full",
+    },
     "bottleneck": RECURRENT | {"cell": "gru", "attention": "none"},
-    "bottleneck_lstm": RECURRENT | {"cell": "lstm", "attention": "none", "bidirectional": False},
+    "bottleneck_lstm": RECURRENT
+    | {"cell": "lstm", "attention": "none", "bidirectional": False, "reverse_source": True},
     "rnn_dot": RECURRENT | {"cell": "rnn", "attention": "dot", "residual": True},
     "gru_scaled_dot": RECURRENT | {"cell": "gru", "attention": "scaled_dot"},
     "lstm_general": RECURRENT | {"cell": "lstm", "attention": "general", "residual": True},
@@ -110,7 +135,7 @@ SRC_LENGTHS, TGT_LENGTHS = [4, 9, 1], [6, 2, 8]
 
 
 def test_all_variants_are_here() -> None:
-    assert set(POSITIONS) == set(build.POSITIONS)
+    assert {*POSITIONS, "row_column"} == set(build.POSITIONS)
     assert {pattern.partition("_")[0] for pattern in PATTERNS} == set(build.PATTERNS)
     blocks = {(v.get("norm"), v.get("activation")) for v in VARIANTS.values()}
     assert blocks >= set(itertools.product(RESIDUALS, FEED_FORWARDS))
@@ -131,8 +156,8 @@ def model_of(name: str) -> Seq2Seq:
     if name == "ensemble":
         return ensemble([randomised(VARIANTS[member]) for member in [*VARIANTS][:2]], [2.0, 1.0])
     if name == "mixed ensemble":
-        members = [SMALL, FAMILY["lstm_general"]]
-        return ensemble([randomised(settings) for settings in members], [2.0, 1.0])
+        members = [SMALL, FAMILY["lstm_general"], FAMILY["decoder_only"]]
+        return ensemble([randomised(settings) for settings in members], [2.0, 1.0, 1.0])
     return randomised((VARIANTS | FAMILY)[name])
 
 
@@ -278,7 +303,8 @@ def test_rows_that_are_no_hypothesis_change_no_other(model, batch, monkeypatch) 
 def test_attention_to_the_source_is_a_distribution_over_its_tokens(model, batch) -> None:
     src, src_segments, tgt_in, segments = batch
     memory = model.encode(src, src_segments)
-    if getattr(model.decoder, "attention", "some") is None:
+    hides = isinstance(model.decoder, DecoderOnly) and model.decoder.pattern is not None
+    if hides or getattr(model.decoder, "attention", "some") is None:
         with pytest.raises(ConfigError, match="no attention"):
             model.decoder.source_attention(tgt_in, segments, memory)
         return
@@ -387,7 +413,7 @@ def test_learned_positions_say_how_long_a_sentence_may_be(settings: dict[str, An
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
 @pytest.mark.parametrize(
-    "name", ["plain", "rnn_dot", "lstm_additive", "bottleneck", "convolutional"]
+    "name", ["plain", "rnn_dot", "lstm_additive", "bottleneck", "convolutional", "decoder_only"]
 )
 @torch.no_grad()
 def test_weights_of_other_types_decode_alike(dtype: torch.dtype, name: str, batch) -> None:

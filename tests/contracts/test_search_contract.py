@@ -67,6 +67,9 @@ CASES: dict[str, Callable[[], Case]] = {
     "convolutional": lambda: built(
         type="convolutional", num_encoder_layers=2, num_decoder_layers=2, prepacked=True
     ),
+    "decoder_only": lambda: built(
+        type="decoder_only", d_ff=64, num_heads=4, num_decoder_layers=2, norm="pre"
+    ),
     "learned positions": lambda: transformer(positions={"type": "learned", "max_length": 40}),
 }
 

@@ -8,6 +8,8 @@ RECURRENT = {"type": "recurrent", "d_model": 32, "dropout": 0.0}
 MODELS = {
     "transformer": {"d_model": 32, "d_ff": 64, "num_heads": 2, "dropout": 0.0}
     | {"num_encoder_layers": 1, "num_decoder_layers": 1},
+    "decoder_only": {"type": "decoder_only", "d_model": 32, "d_ff": 64, "num_heads": 2}
+    | {"num_decoder_layers": 2, "dropout": 0.0, "loss_on": "both"},
     "bottleneck": RECURRENT | {"cell": "lstm", "attention": "none"},
     "additive": RECURRENT | {"cell": "gru", "attention": "additive"},
     "convolutional": {"type": "convolutional", "d_model": 32, "dropout": 0.0}

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from pydantic import Discriminator, Tag
 
 from transformer_mt.config.convolutional import ConvolutionalSettings
-from transformer_mt.config.model import TransformerSettings
+from transformer_mt.config.model import DecoderOnlySettings, TransformerSettings
 from transformer_mt.config.recurrent import RecurrentSettings
 
 
@@ -19,6 +19,7 @@ def _type_of(settings: Any) -> Any:
 ModelSettings = Annotated[
     Annotated[TransformerSettings, Tag("transformer")]
     | Annotated[RecurrentSettings, Tag("recurrent")]
-    | Annotated[ConvolutionalSettings, Tag("convolutional")],
+    | Annotated[ConvolutionalSettings, Tag("convolutional")]
+    | Annotated[DecoderOnlySettings, Tag("decoder_only")],
     Discriminator(_type_of),
 ]

@@ -1,7 +1,7 @@
-"""Settings of the Transformer."""
+"""Settings of Transformers: encoder-decoder and decoder-only."""
 
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -23,7 +23,9 @@ class LearnedPositions(Settings):
     """Number of positions; longer sentences are an error."""
 
 
-def too_few_positions(positions: LearnedPositions, *, longest: int) -> Iterator[tuple[str, str]]:
+def too_few_positions(
+    positions: "LearnedPositions | RowColumnPositions", *, longest: int
+) -> Iterator[tuple[str, str]]:
     """Find that sentences of `longest` tokens have more positions than there are vectors."""
     if positions.max_length < longest:
         yield (
@@ -31,6 +33,16 @@ def too_few_positions(positions: LearnedPositions, *, longest: int) -> Iterator[
             f"{positions.max_length} is less than data.filters.max_length {longest}: take "
             f"{longest}, or filters.max_length {positions.max_length}",
         )
+
+
+class RowColumnPositions(Settings):
+    """Learned row and column embeddings, the text written in lines (Child et al. 2019, 5.3)."""
+
+    type: Literal["row_column"]
+    width: Annotated[int, Field(ge=2)]
+    """Number of tokens of a line: take the stride of the attention pattern."""
+    max_length: PositiveInt = 1024
+    """Number of positions; longer sentences are an error."""
 
 
 class NoPositions(Settings):
@@ -89,6 +101,7 @@ class AlibiPositions(Settings):
 Positions = Annotated[
     SinusoidalPositions
     | LearnedPositions
+    | RowColumnPositions
     | RotaryPositions
     | RelativePositions
     | RelativeBias
@@ -101,12 +114,10 @@ ADDS_TO_SCORES = ("relative", "relative_bias", "alibi")
 """Encodings that need all attention scores, whatever a pattern masks."""
 
 
-class TransformerSettings(Settings):
-    """Encoder-decoder Transformer; the defaults are the base model of Vaswani et al. 2017."""
+class StackSettings(Settings):
+    """What all Transformers have: stacks of self-attention and feed-forward sublayers."""
 
-    type_is_implied = True
-
-    type: Literal["transformer"] = "transformer"
+    type: str
     d_model: PositiveInt = 512
     """Model dimension: width of embeddings and layers."""
     d_ff: PositiveInt = 2048
@@ -119,8 +130,6 @@ class TransformerSettings(Settings):
     """Grouped-query attention (Ainslie et al. 2023): number of key and value heads, each shared by
     several query heads, for a smaller KV cache; 1: multi-query attention (Shazeer 2019). Default:
     num_heads."""
-    num_encoder_layers: PositiveInt = 6
-    """Number of encoder layers."""
     num_decoder_layers: PositiveInt = 6
     """Number of decoder layers."""
     norm: Literal["post", "pre"] = "post"
@@ -131,8 +140,6 @@ class TransformerSettings(Settings):
     """Activation of the feed-forward sublayers; the glu variants are gated (Shazeer 2020)."""
     positions: Positions = SinusoidalPositions()
     """Positional encoding."""
-    encoder_pattern: Pattern = FullPattern()
-    """Attention pattern of the encoder."""
     decoder_pattern: Pattern = FullPattern()
     """Attention pattern of the decoder self-attention. Cross-attention is always full."""
     tie_embeddings: Literal["all", "target", "none"] = "all"
@@ -157,15 +164,18 @@ class TransformerSettings(Settings):
     0.125 / sqrt(fan-in) and residual outputs scaled by depth (Child et al. 2019, for
     `norm: pre`)."""
 
+    sides: ClassVar[tuple[str, ...]] = ("decoder",)
+    """The stacks."""
+
     @property
     def channels_of_head(self) -> int:
         """K."""
         return self.head_dim or self.d_model // self.num_heads
 
     @property
-    def num_attention_layers(self) -> int:
-        """Decoder layers with cross-attention."""
-        return self.num_decoder_layers
+    def depths(self) -> dict[str, int]:
+        """Layers of each stack, by the names of the settings."""
+        return {name: getattr(self, name) for name in (f"num_{s}_layers" for s in self.sides)}
 
     def contradictions(self) -> Iterator[tuple[str, str]]:
         """Refuse widths that do not divide."""
@@ -175,10 +185,12 @@ class TransformerSettings(Settings):
                 f"{self.num_heads} heads do not divide d_model {self.d_model}: take "
                 f"{_nearest_divisor(self.num_heads, self.d_model)}, or set head_dim",
             )
-        if self.share_layers and max(self.num_encoder_layers, self.num_decoder_layers) == 1:
+        if self.share_layers and max(self.depths.values()) == 1:
+            names = " and ".join(self.depths)
             yield (
                 "share_layers",
-                "nothing to share: num_encoder_layers and num_decoder_layers are 1: take false",
+                f"nothing to share: {names} {'are' if len(self.depths) > 1 else 'is'} 1: take "
+                "false",
             )
         if self.share_layers and self.init == "zhang2019":
             yield (
@@ -211,17 +223,70 @@ class TransformerSettings(Settings):
                 f"rotary turns pairs of channels, but {given}: set head_dim "
                 f"{self.channels_of_head + 1}",
             )
-        for name in ("encoder_pattern", "decoder_pattern"):
-            for setting, message in misfits(getattr(self, name), num_heads=self.num_heads):
-                yield f"{name}.{setting}", message
+        for side, depth in zip(self.sides, self.depths.values(), strict=True):
+            pattern = getattr(self, f"{side}_pattern")
+            for setting, message in misfits(pattern, num_heads=self.num_heads, num_layers=depth):
+                yield f"{side}_pattern.{setting}", message
 
     def unfit_for(self, *, longest: int) -> Iterator[tuple[str, str]]:
         """Find settings that do not fit sentences of `longest` tokens: as `contradictions`."""
-        if self.positions.type == "learned":
+        if self.positions.type in ("learned", "row_column"):
             yield from too_few_positions(self.positions, longest=longest)
-        for name in ("encoder_pattern", "decoder_pattern"):
-            for setting, message in hides_nothing(getattr(self, name), longest=longest):
-                yield f"{name}.{setting}", message
+        for side in self.sides:
+            pattern = getattr(self, f"{side}_pattern")
+            for setting, message in hides_nothing(pattern, longest=longest):
+                yield f"{side}_pattern.{setting}", message
+
+
+class TransformerSettings(StackSettings):
+    """Encoder-decoder Transformer; the defaults are the base model of Vaswani et al. 2017."""
+
+    type_is_implied = True
+    sides = ("encoder", "decoder")
+
+    type: Literal["transformer"] = "transformer"
+    num_encoder_layers: PositiveInt = 6
+    """Number of encoder layers."""
+    encoder_pattern: Pattern = FullPattern()
+    """Attention pattern of the encoder."""
+
+    @property
+    def num_attention_layers(self) -> int:
+        """Decoder layers with cross-attention."""
+        return self.num_decoder_layers
+
+
+class DecoderOnlySettings(StackSettings):
+    """Decoder-only Transformer: source and target are one sequence, as in a language model."""
+
+    type: Literal["decoder_only"]
+    decoder_pattern: Pattern = FullPattern()
+    """Attention pattern of the stack, over source and target as one sequence."""
+    source_mask: Literal["causal", "full"] = "causal"
+    """Mask of the source: each source token sees those before it, as in a language model, or all of
+    the source, as in an encoder (prefix language model: Raffel et al. 2020, section 3.2.1)."""
+    loss_on: Literal["target", "both"] = "target"
+    """Tokens that are predicted in training. both: also each source token from those before it, as
+    many nats again, divided by the target tokens. Validation always takes the target alone."""
+
+    @property
+    def num_attention_layers(self) -> int:
+        """Layers in which every target token attends to the whole source."""
+        return self.num_decoder_layers if self.decoder_pattern.type == "full" else 0
+
+    def contradictions(self) -> Iterator[tuple[str, str]]:
+        """Refuse, too, to predict what can be seen."""
+        yield from super().contradictions()
+        if self.loss_on == "both" and self.source_mask == "full":
+            yield (
+                "loss_on",
+                "both would predict source tokens that are seen already, as source_mask is full: "
+                "take target, or source_mask causal",
+            )
+
+    def unfit_for(self, *, longest: int) -> Iterator[tuple[str, str]]:
+        """Find settings that do not fit a source and a target of `longest` tokens each."""
+        yield from super().unfit_for(longest=2 * longest)
 
 
 def _nearest_divisor(number: int, of: int) -> int:

@@ -8,6 +8,7 @@ from pydantic import Field
 from transformer_mt.config.base import PositiveInt, Settings
 
 Stride = Annotated[int, Field(ge=2)]  # every distance is a multiple of 1
+Heads = Literal["merged", "split", "in_turn"]
 
 
 class FullPattern(Settings):
@@ -31,8 +32,10 @@ class StridedPattern(Settings):
     stride: Stride
     """Number of nearby tokens, and distance of the others; best near the square root of the
     length."""
-    heads: Literal["merged", "split"] = "merged"
-    """Each head sees both kinds of keys (merged), or half of the heads one kind each (split)."""
+    heads: Heads = "merged"
+    """Each head sees both kinds of keys (merged), half of the heads one kind each (split), or the
+    layers take turns, all heads of a layer one kind (in_turn): Child et al. 2019, equations 7, 8
+    and 6."""
 
 
 class FixedPattern(Settings):
@@ -41,14 +44,23 @@ class FixedPattern(Settings):
     type: Literal["fixed"]
     stride: Stride
     """Block size in tokens."""
-    summary: PositiveInt = 1
-    """Number of tokens at the end of each block that are visible everywhere (c in the source)."""
-    heads: Literal["merged", "split"] = "merged"
-    """Each head sees both kinds of keys (merged), or half of the heads one kind each (split)."""
+    summary: PositiveInt | None = None
+    """Number of tokens at the end of each block that are visible everywhere (c in the source, 8 to
+    32 for strides of 128 and 256). Default: an eighth of stride, but at least 2, or half of a
+    smaller one."""
+    heads: Heads = "merged"
+    """Each head sees both kinds of keys (merged), half of the heads one kind each (split), or the
+    layers take turns, all heads of a layer one kind (in_turn): Child et al. 2019, equations 7, 8
+    and 6."""
+
+    @property
+    def num_summary_tokens(self) -> int:
+        """The number, given or by default."""
+        return self.summary or max(self.stride // 8, min(2, self.stride // 2))
 
     def contradictions(self) -> Iterator[tuple[str, str]]:
         """Refuse a summary that is the whole block."""
-        if self.summary >= self.stride:
+        if self.num_summary_tokens >= self.stride:
             yield (
                 "summary",
                 f"{self.summary} tokens of a block of stride {self.stride} hide nothing: take at "
@@ -67,9 +79,12 @@ def patterns_of(model: Settings) -> dict[str, Pattern]:
     return {name: side for name, side in sides.items() if side and side.type != "full"}
 
 
-def misfits(pattern: Pattern, *, num_heads: int) -> Iterator[tuple[str, str]]:
-    """Find settings of a pattern that do not fit the heads, and how to mend them."""
-    if getattr(pattern, "heads", "merged") == "split" and num_heads % 2:
+def misfits(pattern: Pattern, *, num_heads: int, num_layers: int) -> Iterator[tuple[str, str]]:
+    """Find settings of a pattern that do not fit heads and layers, and how to mend them."""
+    heads = getattr(pattern, "heads", "merged")
+    if heads == "in_turn" and num_layers == 1:
+        yield "heads", "in_turn needs two layers to take turns, but there is 1: take merged"
+    if heads == "split" and num_heads % 2:
         yield (
             "heads",
             f"split needs an even number of heads, but model.num_heads is {num_heads}: take "

@@ -22,6 +22,9 @@ class RecurrentSettings(Settings):
     bidirectional: bool = True
     """Bidirectional encoder, with d_model / 2 channels per direction (Schuster and Paliwal 1997);
     otherwise left to right."""
+    reverse_source: bool = False
+    """Read the source from right to left, so that its first words are read last (Sutskever et al.
+    2014, section 3.3); for `bidirectional: false`."""
     attention: Literal["none", "dot", "scaled_dot", "general", "additive"] = "additive"
     """Cross-attention. none: only the last encoder state (Sutskever et al. 2014); dot, general:
     Luong et al. 2015, section 3.1; scaled_dot: dot divided by sqrt(d_model); additive: Bahdanau et
@@ -53,6 +56,12 @@ class RecurrentSettings(Settings):
                 "d_model",
                 f"must be even with bidirectional: true (half of it for each direction), got "
                 f"{self.d_model}: take {self.d_model + 1}, or set bidirectional to false",
+            )
+        if self.bidirectional and self.reverse_source:
+            yield (
+                "reverse_source",
+                "has no effect on an encoder that reads both ways: set bidirectional to false, or "
+                "leave reverse_source out",
             )
         if self.input_feeding and self.attention == "none":
             yield (

@@ -9,15 +9,17 @@ from torch import Tensor, nn
 from transformer_mt.config import model as settings_of
 from transformer_mt.config import patterns
 from transformer_mt.config.families import ModelSettings
-from transformer_mt.config.model import TransformerSettings
+from transformer_mt.config.model import DecoderOnlySettings, StackSettings, TransformerSettings
 from transformer_mt.models.build_convolutional import build_convolutional
 from transformer_mt.models.build_recurrent import build_recurrent
+from transformer_mt.models.decoder_only import DecoderOnly, SourceEmbedding, TrainedOnBoth
 from transformer_mt.models.seq2seq import Seq2Seq
 from transformer_mt.models.transformer import TransformerDecoder, TransformerEncoder
 from transformer_mt.models.tying import tied
 from transformer_mt.nn.attention import CrossAttention, SelfAttention
 from transformer_mt.nn.initialization import Init, child2019, radford2019, vaswani2017, zhang2019
 from transformer_mt.nn.layers import (
+    CausalLayer,
     DecoderLayer,
     EncoderLayer,
     FeedForward,
@@ -38,12 +40,13 @@ from transformer_mt.nn.positional_encoding import (
     RelativeBiasEncoding,
     RelativeEncoding,
     RotaryEncoding,
+    RowColumnEncoding,
     SinusoidalEncoding,
 )
 
 Side = Literal["source", "target"]
 
-Layer = TypeVar("Layer", EncoderLayer, DecoderLayer)
+Layer = TypeVar("Layer", EncoderLayer, DecoderLayer, CausalLayer)
 
 NORMS: dict[str, Norm] = {"layer": nn.LayerNorm, "rms": rms_norm}
 RESIDUALS: dict[str, Residual] = {"post": post_norm, "pre": pre_norm}
@@ -72,12 +75,11 @@ def build_model(settings: ModelSettings, *, src_vocab_size: int, tgt_vocab_size:
 def _transformer(
     settings: TransformerSettings, src_vocab_size: int, tgt_vocab_size: int
 ) -> Seq2Seq:
-    src_embedding = _embedding(settings, src_vocab_size, side="source")
-    tgt_embedding = _embedding(settings, tgt_vocab_size, side="target")
+    src_positions, tgt_positions = (_positions(settings, side=s) for s in ("source", "target"))
     encoder = TransformerEncoder(
-        src_embedding,
+        _embedding(settings, src_vocab_size, src_positions),
         _stack(
-            lambda: _encoder_layer(settings, src_embedding.positions),
+            lambda: _encoder_layer(settings, src_positions, EncoderLayer),
             settings.num_encoder_layers,
             shared=settings.share_layers,
         ),
@@ -86,9 +88,9 @@ def _transformer(
         pattern=build_pattern(settings.encoder_pattern),
     )
     decoder = TransformerDecoder(
-        tgt_embedding,
+        _embedding(settings, tgt_vocab_size, tgt_positions),
         _stack(
-            lambda: _decoder_layer(settings, tgt_embedding.positions),
+            lambda: _decoder_layer(settings, tgt_positions),
             settings.num_decoder_layers,
             shared=settings.share_layers,
         ),
@@ -102,18 +104,51 @@ def _transformer(
     return model
 
 
-def _embedding(settings: TransformerSettings, vocab_size: int, *, side: Side) -> TokenEmbedding:
+def _decoder_only(
+    settings: DecoderOnlySettings, src_vocab_size: int, tgt_vocab_size: int
+) -> Seq2Seq:
+    positions = _positions(settings, side="target")
+    decoder = DecoderOnly(
+        _embedding(settings, tgt_vocab_size, positions),
+        _stack(
+            lambda: _encoder_layer(settings, positions, CausalLayer),
+            settings.num_decoder_layers,
+            shared=settings.share_layers,
+        ),
+        final_norm=_final_norm(settings),
+        layer_dropout=settings.layer_dropout,
+        output=OutputProjection(settings.d_model, tgt_vocab_size),
+        pattern=build_pattern(settings.decoder_pattern),
+        sees_all_of_source=settings.source_mask == "full",
+    )
+    encoder = SourceEmbedding(_embedding(settings, src_vocab_size, positions))
+    model = tied(encoder, decoder, which=settings.tie_embeddings)
+    INITS[settings.init](model)
+    return model if settings.loss_on == "target" else TrainedOnBoth(model.encoder, model.decoder)
+
+
+def _positions(settings: StackSettings, *, side: Side) -> PositionalEncoding:
+    return POSITIONS[settings.positions.type](settings.positions, settings, side)
+
+
+def _embedding(
+    settings: StackSettings, vocab_size: int, positions: PositionalEncoding
+) -> TokenEmbedding:
     dropout = settings.embedding_dropout
     return TokenEmbedding(
         vocab_size,
         settings.d_model,
-        positions=POSITIONS[settings.positions.type](settings.positions, settings, side),
+        positions=positions,
         dropout=settings.dropout if dropout is None else dropout,
     )
 
 
-def _encoder_layer(settings: TransformerSettings, positions: PositionalEncoding) -> EncoderLayer:
-    return EncoderLayer(
+def _encoder_layer(
+    settings: StackSettings,
+    positions: PositionalEncoding,
+    kind: Callable[..., Layer],
+) -> Layer:
+    return kind(
         settings.d_model,
         _self_attention(settings, positions),
         _feed_forward(settings),
@@ -135,7 +170,7 @@ def _decoder_layer(settings: TransformerSettings, positions: PositionalEncoding)
     )
 
 
-def _self_attention(settings: TransformerSettings, positions: PositionalEncoding) -> SelfAttention:
+def _self_attention(settings: StackSettings, positions: PositionalEncoding) -> SelfAttention:
     return SelfAttention(
         settings.d_model,
         settings.num_heads,
@@ -156,13 +191,13 @@ def _cross_attention(settings: TransformerSettings) -> CrossAttention:
     )
 
 
-def _feed_forward(settings: TransformerSettings) -> nn.Module:
+def _feed_forward(settings: StackSettings) -> nn.Module:
     return FEED_FORWARDS[settings.activation](
         settings.d_model, settings.d_ff, settings.activation_dropout
     )
 
 
-def _final_norm(settings: TransformerSettings) -> nn.Module:
+def _final_norm(settings: StackSettings) -> nn.Module:
     norm = NORMS[settings.norm_type]
     return norm(settings.d_model) if settings.norm == "pre" else nn.Identity()
 
@@ -174,7 +209,7 @@ def _stack(make: Callable[[], Layer], num_layers: int, *, shared: bool) -> list[
 
 
 def _relative_bias(
-    settings: settings_of.RelativeBias, model: TransformerSettings, side: Side
+    settings: settings_of.RelativeBias, model: StackSettings, side: Side
 ) -> PositionalEncoding:
     return RelativeBiasEncoding(
         model.num_heads,
@@ -185,10 +220,13 @@ def _relative_bias(
 
 
 # Each takes the settings of its name, those of the model, and whose positions they are.
-POSITIONS: dict[str, Callable[[Any, TransformerSettings, Side], PositionalEncoding]] = {
+POSITIONS: dict[str, Callable[[Any, StackSettings, Side], PositionalEncoding]] = {
     "none": lambda settings, model, side: PositionalEncoding(),
     "sinusoidal": lambda settings, model, side: SinusoidalEncoding(model.d_model),
     "learned": lambda settings, model, side: LearnedEncoding(settings.max_length, model.d_model),
+    "row_column": lambda settings, model, side: RowColumnEncoding(
+        settings.max_length, settings.width, model.d_model
+    ),
     "rotary": lambda settings, model, side: RotaryEncoding(
         model.channels_of_head, base=settings.base
     ),
@@ -227,11 +265,11 @@ def build_pattern(settings: patterns.Pattern) -> Pattern | None:
 
 
 def _strided(settings: patterns.StridedPattern) -> Pattern:
-    return strided(settings.stride, split=settings.heads == "split")
+    return strided(settings.stride, heads=settings.heads)
 
 
 def _fixed(settings: patterns.FixedPattern) -> Pattern:
-    return fixed(settings.stride, settings.summary, split=settings.heads == "split")
+    return fixed(settings.stride, settings.num_summary_tokens, heads=settings.heads)
 
 
 # Each takes the settings of its name.
@@ -245,6 +283,7 @@ PATTERNS: dict[str, Callable[[Any], Pattern | None]] = {
 # Each takes the settings of its name.
 MODELS: dict[str, Callable[[Any, int, int], Seq2Seq]] = {
     "transformer": _transformer,
+    "decoder_only": _decoder_only,
     "recurrent": build_recurrent,
     "convolutional": build_convolutional,
 }

@@ -48,6 +48,7 @@ def build_recurrent(
     encoder = RecurrentEncoder(
         embedding(src_vocab_size),
         layers(settings.num_encoder_layers, bidirectional=settings.bidirectional),
+        from_right=settings.reverse_source,
     )
     feeds = settings.input_feeding
     decoder = (InputFeedingDecoder if feeds else RecurrentDecoder)(
@@ -57,7 +58,9 @@ def build_recurrent(
             d_model,
             settings.num_decoder_layers,
             cell=cell,
-            bidirectional=settings.bidirectional,
+            num_forward_channels=0
+            if settings.reverse_source
+            else d_model // (2 if settings.bidirectional else 1),
         ),
         attention=attention,
         output=OutputProjection(d_model, tgt_vocab_size),

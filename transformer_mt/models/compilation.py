@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from transformer_mt.errors import brief
-from transformer_mt.nn.layers import DecoderLayer
+from transformer_mt.nn.layers import CausalLayer, DecoderLayer
 
 logger = logging.getLogger(__name__)
 
@@ -26,7 +26,9 @@ def compile_steps(model: nn.Module, try_out: Callable[[], object]) -> bool:
     Returns:
         Whether all went well. If not, nothing is compiled, and one warning has named the reason.
     """
-    layers = [module for module in model.modules() if isinstance(module, DecoderLayer)]
+    layers = [
+        module for module in model.modules() if isinstance(module, DecoderLayer | CausalLayer)
+    ]
     if not layers:
         logger.warning("decoding.compile has no effect: this model has no Transformer decoder")
         return False

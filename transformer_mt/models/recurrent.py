@@ -19,14 +19,26 @@ from transformer_mt.packing import Segments, unpack
 
 
 class RecurrentEncoder(nn.Module):
-    """A stack of recurrent layers over the source."""
+    """A stack of recurrent layers over the source.
+
+    Attributes:
+        from_right: Whether it is read from its end to its beginning (Sutskever et al. 2014,
+            section 3.3); states stay with their tokens.
+    """
 
     layers: Sequence[RecurrentLayer]
 
-    def __init__(self, embedding: TokenEmbedding, layers: Sequence[RecurrentLayer]) -> None:
+    def __init__(
+        self,
+        embedding: TokenEmbedding,
+        layers: Sequence[RecurrentLayer],
+        *,
+        from_right: bool = False,
+    ) -> None:
         super().__init__()
         self.embedding = embedding
         self.layers = nn.ModuleList(layers)  # type: ignore[assignment]
+        self.from_right = from_right
 
     @property
     def max_length(self) -> int | None:
@@ -35,7 +47,7 @@ class RecurrentEncoder(nn.Module):
 
     def forward(self, src: Tensor, segments: Segments) -> Memory:
         """Encode packed tokens (N,)."""
-        order = TimeOrder.of(segments)
+        order = TimeOrder.of(segments, from_right=self.from_right)
         x = _embed(self.embedding, src, segments, order)
         for layer in self.layers:
             x = layer(x, order.batch_sizes)

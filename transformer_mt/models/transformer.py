@@ -3,8 +3,11 @@
 Source: Vaswani et al. 2017.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import cycle
+from typing import TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -16,13 +19,13 @@ from transformer_mt.nn.decode_cache import KVCache, OpenRows, StepLayout
 from transformer_mt.nn.kernels.dispatch import PackedAttention
 from transformer_mt.nn.layers import DecoderLayer, EncoderLayer, LayerDropout, TokenEmbedding
 from transformer_mt.nn.masks import Attend, AttentionMask, as_bias
-from transformer_mt.nn.patterns import Pattern
+from transformer_mt.nn.patterns import Pattern, turns
 from transformer_mt.nn.recorded_attention import RecordedAttention
 from transformer_mt.packing import Segments
 from transformer_mt.text.special_ids import PAD_ID
 
 # Room for 12 tokens of 5 hypotheses; it doubles when it is full.
-_FIRST_SLOTS = 64
+FIRST_SLOTS = 64
 
 
 class TransformerEncoder(nn.Module):
@@ -59,18 +62,18 @@ class TransformerEncoder(nn.Module):
 
     def forward(self, src: Tensor, segments: Segments) -> Memory:
         """Encode packed tokens (N,)."""
-        attend = PackedAttention(AttentionMask(segments, segments, pattern=self.pattern))
-        return Memory(self._states(src, segments, attend), segments)
+        attends = in_turn(PackedAttention, segments, self.pattern, causal=False)
+        return Memory(self._states(src, segments, attends), segments)
 
     def self_attention(self, src: Tensor, segments: Segments) -> Tensor:
         """Return the weights of attention among tokens (B, L, H, S, S): see `Encoder`."""
-        attend = RecordedAttention(AttentionMask(segments, segments, pattern=self.pattern))
-        self._states(src, segments, attend)
-        return attend.stacked()
+        attends = recorded_in_turn(segments, self.pattern, causal=False)
+        self._states(src, segments, attends)
+        return attends[0].stacked()
 
-    def _states(self, src: Tensor, segments: Segments, attend: Attend) -> Tensor:
+    def _states(self, src: Tensor, segments: Segments, attends: Sequence[Attend]) -> Tensor:
         x = self.embedding(src, segments.positions, longest=segments.max_length)
-        for layer in self.layer_dropout.kept(self.layers):
+        for layer, attend in self.layer_dropout.kept(zip(self.layers, cycle(attends))):
             x = layer(x, attend)
         states: Tensor = self.final_norm(x)
         return states
@@ -112,37 +115,34 @@ class TransformerDecoder(ProjectingDecoder):
 
     def forward(self, tgt_in: Tensor, segments: Segments, memory: Memory) -> Tensor:
         """Return states (N, D), whose product with the output weight is the logits."""
-        attend = PackedAttention(self._own_mask(segments))
+        attends = in_turn(PackedAttention, segments, self.pattern, causal=True)
         attend_source = PackedAttention(AttentionMask(segments, memory.segments))
-        return self._states(tgt_in, segments, memory, attend, attend_source)
+        return self._states(tgt_in, segments, memory, attends, attend_source)
 
     def self_attention(self, tgt_in: Tensor, segments: Segments, memory: Memory) -> Tensor:
         """Return the weights of attention among targets (B, L, H, T, T): see `Decoder`."""
-        attend = RecordedAttention(self._own_mask(segments))
+        attends = recorded_in_turn(segments, self.pattern, causal=True)
         attend_source = PackedAttention(AttentionMask(segments, memory.segments))
-        self._states(tgt_in, segments, memory, attend, attend_source)
-        return attend.stacked()
+        self._states(tgt_in, segments, memory, attends, attend_source)
+        return attends[0].stacked()
 
     def source_attention(self, tgt_in: Tensor, segments: Segments, memory: Memory) -> Tensor:
         """Return the weights of attention to the source (B, L, H, T, S): see `Decoder`."""
-        attend = PackedAttention(self._own_mask(segments))
+        attends = in_turn(PackedAttention, segments, self.pattern, causal=True)
         attend_source = RecordedAttention(AttentionMask(segments, memory.segments))
-        self._states(tgt_in, segments, memory, attend, attend_source)
+        self._states(tgt_in, segments, memory, attends, attend_source)
         return attend_source.stacked()
-
-    def _own_mask(self, segments: Segments) -> AttentionMask:
-        return AttentionMask(segments, segments, causal=True, pattern=self.pattern)
 
     def _states(
         self,
         tgt_in: Tensor,
         segments: Segments,
         memory: Memory,
-        attend: Attend,
+        attends: Sequence[Attend],
         attend_source: Attend,
     ) -> Tensor:
         x = self.embedding(tgt_in, segments.positions, longest=segments.max_length)
-        for layer in self.layer_dropout.kept(self.layers):
+        for layer, attend in self.layer_dropout.kept(zip(self.layers, cycle(attends))):
             x = layer(x, attend, memory=memory.states, attend_source=attend_source)
         states: Tensor = self.final_norm(x)
         return states
@@ -150,7 +150,7 @@ class TransformerDecoder(ProjectingDecoder):
     def init_state(self, memory: Memory, *, max_length: int) -> "TransformerState":
         """Return the state before the first token; see `models.interfaces.Decoder`."""
         states, segments = memory.states, memory.segments
-        num_slots = min(max_length, _FIRST_SLOTS)
+        num_slots = min(max_length, FIRST_SLOTS)
         memories = [layer.cross_attention.keys_values(states, segments) for layer in self.layers]
         # Under autocast, keys are of another type than states.
         like = memories[0].keys
@@ -172,25 +172,57 @@ class TransformerDecoder(ProjectingDecoder):
 
     def step(self, tokens: Tensor, state: "TransformerState") -> tuple[Tensor, "TransformerState"]:
         """Read tokens (B, W); return logits of the next ones (B, W, V) and the new state."""
-        layout = self._with_pattern(state.open_slots_(tokens))
+        layout = state.open_slots_(tokens)
         x = self.embedding(tokens, layout.positions, longest=state.position + 1)
         x = layout.rows(x.flatten(0, 1))
-        for layer, past, memory in zip(self.layers, state.pasts, state.memories, strict=True):
-            x = layer.step(x, layout, past=past, memory=memory)
+        caches = zip(self.layers, state.pasts, state.memories, strict=True)
+        layouts = [self._with_pattern(layout, pattern) for pattern in turns(self.pattern)]
+        for (layer, past, memory), seen in zip(caches, cycle(layouts), strict=False):
+            x = layer.step(x, seen, past=past, memory=memory)
         logits = layout.block(self.project(self.final_norm(x))).view(*tokens.shape, -1)
         state.num_slots, state.position = layout.slots.stop, state.position + 1
         return logits, state
 
-    def _with_pattern(self, layout: StepLayout) -> StepLayout:
-        """Hide the slots that the pattern hides."""
-        if self.pattern is None:
+    def _with_pattern(self, layout: StepLayout, pattern: Pattern | None) -> StepLayout:
+        """Hide the slots that a pattern hides."""
+        if pattern is None:
             return layout
         num_heads = self.layers[0].self_attention.num_heads
-        seen = self.pattern.seen(layout.positions, layout.slot_positions, num_heads=num_heads)
-        bias = as_bias(seen, self.output.weight.dtype)[None]
-        return replace(
-            layout, past_bias=bias if layout.past_bias is None else bias + layout.past_bias
-        )
+        seen = pattern.seen(layout.positions, layout.slot_positions, num_heads=num_heads)
+        return hidden(layout, seen[None], dtype=self.output.weight.dtype)
+
+
+A = TypeVar("A", bound=Attend)
+
+
+def in_turn(
+    attend: Callable[[AttentionMask], A],
+    segments: Segments,
+    pattern: Pattern | None,
+    *,
+    causal: bool,
+) -> list[A]:
+    """Return self-attention for layers to take in turn: one for each turn of the pattern."""
+    return [
+        attend(AttentionMask(segments, segments, causal=causal, pattern=turn))
+        for turn in turns(pattern)
+    ]
+
+
+def recorded_in_turn(
+    segments: Segments, pattern: Pattern | None, *, causal: bool
+) -> list[RecordedAttention]:
+    """Return the same, with one record of the weights of all layers."""
+    record: list[Tensor] = []
+    attend = partial(RecordedAttention, weights=record)
+    return in_turn(attend, segments, pattern, causal=causal)
+
+
+def hidden(layout: StepLayout, seen: Tensor, *, dtype: torch.dtype) -> StepLayout:
+    """Hide all slots of the past but those that are seen (B or 1, H or 1, W, slots)."""
+    bias = as_bias(seen, dtype)
+    past_bias = bias if layout.past_bias is None else bias + layout.past_bias
+    return replace(layout, past_bias=past_bias)
 
 
 @dataclass(eq=False)

@@ -12,14 +12,24 @@ from torch import Tensor, nn
 
 from transformer_mt.nn.layers import TokenEmbedding
 from transformer_mt.nn.linear import OutputProjection, StackedLinear, SublayerOutput
-from transformer_mt.nn.positional_encoding import LearnedEncoding, RelativeEncoding
+from transformer_mt.nn.positional_encoding import (
+    LearnedEncoding,
+    RelativeEncoding,
+    RowColumnEncoding,
+)
 from transformer_mt.nn.recurrent_attention import AdditiveScore, GlobalAttention
 
 Init = Callable[[nn.Module], None]
 
 # Modules that hold one vector for each token, position or distance. The output matrix counts as an
 # embedding, as in tensor2tensor, where the two are not one anyway.
-_TABLES = (TokenEmbedding, OutputProjection, LearnedEncoding, RelativeEncoding)
+_TABLES = (
+    TokenEmbedding,
+    OutputProjection,
+    LearnedEncoding,
+    RelativeEncoding,
+    RowColumnEncoding,
+)
 _FORGET_GATE_OF_FOUR = 1
 
 # --- Transformers ---------------------------------------------------------------------------------

@@ -154,6 +154,16 @@ class EncoderLayer(nn.Module):
         return self.residual(x, self.feed_forward, self.feed_forward_norm, self.dropout)
 
 
+class CausalLayer(EncoderLayer):
+    """A layer of a decoder without an encoder: the same sublayers, token by token too."""
+
+    def step(self, x: Tensor, layout: StepLayout, *, past: KVCache) -> Tensor:
+        """Map the next token of each hypothesis (R, D) to (R, D): see `DecoderLayer.step`."""
+        attention: Sublayer = lambda x: self.self_attention.step(x, layout, past=past)  # noqa: E731
+        x = self.residual(x, attention, self.self_attention_norm, self.dropout)
+        return self.residual(x, self.feed_forward, self.feed_forward_norm, self.dropout)
+
+
 class DecoderLayer(nn.Module):
     """Masked self-attention, attention to the source, feed-forward: the right side of Figure 1."""
 

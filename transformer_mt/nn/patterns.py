@@ -15,6 +15,7 @@ H heads, T queries, S keys.
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -139,9 +140,11 @@ class Pattern:
     Attributes:
         rules: One or more sets of rules; the heads are divided among them evenly and in order, and
             a head sees the keys that any of its rules allows.
+        in_turn: Whether layers take the sets one after another, all heads of a layer the same one.
     """
 
     rules: tuple[tuple[PatternRule, ...], ...]
+    in_turn: bool = False
 
     @property
     def block(self) -> int:
@@ -149,15 +152,27 @@ class Pattern:
         return math.lcm(*(rule.block for rules in self.rules for rule in rules))
 
     def seen(self, q: Tensor, k: Tensor, *, num_heads: int) -> Tensor:
-        """Return whether queries at `q` (T,) see keys at `k` (S,): (H, T, S), or (1, T, S) for all.
+        """Return whether queries at `q` (.., T) see keys at `k` (.., S).
+
+        Returns:
+            (.., H, T, S), or (.., 1, T, S) for all heads.
 
         Raises:
             ValueError: If the heads cannot be divided evenly.
         """
-        if num_heads % len(self.rules):
-            raise ValueError(f"{num_heads} heads among {len(self.rules)} sets of rules")
-        masks = torch.stack([any_of(rules, q[:, None], k) for rules in self.rules])
-        return masks.repeat_interleave(num_heads // len(self.rules), 0) if len(masks) > 1 else masks
+        num_sets = len(self.rules)
+        if num_heads % num_sets:
+            raise ValueError(f"{num_heads} heads among {num_sets} sets of rules")
+        queries, keys = q[..., :, None], k[..., None, :]
+        masks = torch.stack([any_of(rules, queries, keys) for rules in self.rules], dim=-3)
+        return masks.repeat_interleave(num_heads // num_sets, -3) if num_sets > 1 else masks
+
+
+def turns(pattern: Pattern | None) -> tuple[Pattern | None, ...]:
+    """Return the patterns that the layers of a stack take in turn: one, if all take the same."""
+    if pattern is None or not pattern.in_turn:
+        return (pattern,)
+    return tuple(Pattern((rules,)) for rules in pattern.rules)
 
 
 def any_of(rules: tuple[PatternRule, ...], q: Tensor, k: Tensor) -> Tensor:
@@ -177,21 +192,22 @@ def local(window: int) -> Pattern:
     return Pattern(((Window(window),),))
 
 
-def strided(stride: int, *, split: bool) -> Pattern:
+Heads = Literal["merged", "split", "in_turn"]
+
+
+def strided(stride: int, *, heads: Heads) -> Pattern:
     """See the last `stride` keys, and every `stride`-th.
 
     Source: Child et al. 2019, section 4.3. differs: in an encoder also the next ones.
 
     Args:
         stride: Best near the square root of the usual length.
-        split: Whether half of the heads see the ones and half the others; else all see both.
+        heads: Which of them see the ones and which the others: see `_joined`.
     """
-    if split:
-        return Pattern(((Window(stride),), (Column(stride),)))
-    return Pattern(((Window(stride), Column(stride)),))
+    return _joined((Window(stride),), (Column(stride),), heads)
 
 
-def fixed(stride: int, summary: int, *, split: bool) -> Pattern:
+def fixed(stride: int, summary: int, *, heads: Heads) -> Pattern:
     """See the own block of `stride` keys, and the last `summary` keys of every block.
 
     Source: Child et al. 2019, section 4.3. differs: a query also sees itself where a head sees only
@@ -200,8 +216,21 @@ def fixed(stride: int, summary: int, *, split: bool) -> Pattern:
     Args:
         stride: Tokens of a block.
         summary: Called c in the source.
-        split: Whether half of the heads see the block and half the summaries; else all see both.
+        heads: Which of them see the block and which the summaries: see `_joined`.
     """
-    if split:
-        return Pattern(((Block(stride),), (Itself(), Summary(stride, summary))))
-    return Pattern(((Block(stride), Summary(stride, summary)),))
+    summaries = Summary(stride, summary)
+    if heads == "merged":  # where the own block holds the query
+        return _joined((Block(stride),), (summaries,), heads)
+    return _joined((Block(stride),), (Itself(), summaries), heads)
+
+
+def _joined(
+    first: tuple[PatternRule, ...], second: tuple[PatternRule, ...], heads: Heads
+) -> Pattern:
+    """Join two sets of rules: all heads see both, half of them one each, or layers take turns.
+
+    Source: Child et al. 2019, section 5.1, equations 7, 8 and 6.
+    """
+    if heads == "merged":
+        return Pattern(((*first, *second),))
+    return Pattern((first, second), in_turn=heads == "in_turn")

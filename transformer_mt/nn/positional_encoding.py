@@ -95,13 +95,38 @@ class LearnedEncoding(PositionalEncoding):
 
     def embed(self, x: Tensor, positions: Tensor, *, longest: int) -> Tensor:
         """Add the vectors of `positions`."""
-        if longest > self.max_length:
-            raise DataError(
-                f"a sentence of {longest} tokens, but the model has learned positions for "
-                f"{self.max_length}: drop or split it, or train with a larger "
-                "model.positions.max_length"
-            )
+        check_length(longest, self.max_length)
         return x + F.embedding(positions, self.weight)
+
+
+class RowColumnEncoding(PositionalEncoding):
+    """A trained vector for each row and each column of the sentence, written in lines of `width`.
+
+    Source: Child et al. 2019, section 5.3, for text: the width is the stride of the pattern.
+    """
+
+    def __init__(self, max_length: int, width: int, d_model: int) -> None:
+        super().__init__()
+        self.max_length: int = max_length
+        num_rows = -(-max_length // width)
+        self.rows = nn.Parameter(torch.empty(num_rows, d_model))
+        self.columns = nn.Parameter(torch.empty(width, d_model))
+
+    def embed(self, x: Tensor, positions: Tensor, *, longest: int) -> Tensor:
+        """Add the vectors of row and column of `positions`."""
+        check_length(longest, self.max_length)
+        width = len(self.columns)
+        rows = F.embedding(positions // width, self.rows)
+        return x + rows + F.embedding(positions % width, self.columns)
+
+
+def check_length(longest: int, max_length: int) -> None:
+    """Refuse a sentence that has more tokens than there are learned positions."""
+    if longest > max_length:
+        raise DataError(
+            f"a sentence of {longest} tokens, but the model has learned positions for "
+            f"{max_length}: drop or split it, or train with a larger model.positions.max_length"
+        )
 
 
 def sinusoids(length: int, d_model: int) -> Tensor:

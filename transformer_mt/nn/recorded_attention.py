@@ -17,11 +17,12 @@ class RecordedAttention:
     Attributes:
         mask: Which keys each query may attend to.
         weights: Those of each call (B, H, T, S): 0 for keys that are not seen, and for no others.
+            Layers that take masks in turn share one list.
     """
 
-    def __init__(self, mask: AttentionMask) -> None:
+    def __init__(self, mask: AttentionMask, weights: list[Tensor] | None = None) -> None:
         self.mask = mask
-        self.weights: list[Tensor] = []
+        self.weights: list[Tensor] = [] if weights is None else weights
 
     def __call__(
         self, projections: tuple[Tensor, ...], *, dropout: Dropout, bias: Bias | None = None

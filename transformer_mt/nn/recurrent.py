@@ -40,8 +40,13 @@ class TimeOrder:
     num_tail_rows: int
 
     @classmethod
-    def of(cls, segments: Segments) -> "TimeOrder":
-        """Order the tokens of `segments`; the lengths must come to the CPU for that."""
+    def of(cls, segments: Segments, *, from_right: bool = False) -> "TimeOrder":
+        """Order the tokens of `segments`; the lengths must come to the CPU for that.
+
+        Args:
+            segments: Where the sentences lie.
+            from_right: Whether step 0 takes the last token of each sentence.
+        """
         lengths, num_sentences = segments.lengths, segments.num_sentences
         sentences = lengths.argsort(descending=True, stable=True)
         rank = torch.empty_like(sentences)
@@ -50,6 +55,11 @@ class TimeOrder:
         rows = (segments.positions[: segments.num_tokens] * num_sentences + of_token).argsort()
         places = torch.empty_like(rows)
         places[rows] = torch.arange(len(rows), device=rows.device)
+        if from_right:
+            ends = segments.offsets[:num_sentences] + segments.offsets[1 : num_sentences + 1] - 1
+            mirror = ends.long().repeat_interleave(lengths, output_size=len(rows))
+            mirror -= torch.arange(len(rows), device=rows.device)
+            rows, places = mirror[rows], places[mirror]
         ends_after = torch.bincount(lengths.cpu() - 1)
         batch_sizes = num_sentences - ends_after.cumsum(0) + ends_after
         return cls(rows, places, sentences, batch_sizes, segments.num_tail_rows)
@@ -161,12 +171,15 @@ class Bridge(nn.Module):
     the c of an LSTM is what tanh makes h of.
     """
 
-    def __init__(self, d_model: int, num_layers: int, *, cell: Cell, bidirectional: bool) -> None:
+    def __init__(
+        self, d_model: int, num_layers: int, *, cell: Cell, num_forward_channels: int
+    ) -> None:
+        """Take sizes; of the encoder's D channels, the first are those from left to right."""
         super().__init__()
         self.output = nn.Linear(d_model, num_layers * d_model)
         self.num_layers = num_layers
         self.num_states = cell.num_states
-        self.num_forward_channels = d_model // 2 if bidirectional else d_model
+        self.num_forward_channels = num_forward_channels
 
     def forward(self, states: Tensor, segments: Segments) -> list[CellState]:
         """Map packed states of the encoder (N, D) to the states (B, D) of each layer."""

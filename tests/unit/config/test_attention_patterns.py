@@ -30,10 +30,12 @@ model:
     [
         ("{type: full}", None),
         ("{type: local, window: 16}", local(16)),
-        ("{type: strided, stride: 16}", strided(16, split=False)),
-        ("{type: strided, stride: 16, heads: split}", strided(16, split=True)),
-        ("{type: fixed, stride: 16}", fixed(16, 1, split=False)),
-        ("{type: fixed, stride: 16, summary: 2, heads: split}", fixed(16, 2, split=True)),
+        ("{type: strided, stride: 16}", strided(16, heads="merged")),
+        ("{type: strided, stride: 16, heads: split}", strided(16, heads="split")),
+        ("{type: fixed, stride: 16}", fixed(16, 2, heads="merged")),
+        ("{type: fixed, stride: 128}", fixed(128, 16, heads="merged")),
+        ("{type: fixed, stride: 2, summary: 1}", fixed(2, 1, heads="merged")),
+        ("{type: fixed, stride: 16, summary: 2, heads: split}", fixed(16, 2, heads="split")),
     ],
 )
 def test_each_side_gets_the_pattern_of_its_settings(setting: str, pattern: object) -> None:
@@ -66,6 +68,11 @@ def test_each_side_gets_the_pattern_of_its_settings(setting: str, pattern: objec
             "encoder_pattern: {type: fixed, stride: 8, heads: split}\n  num_heads: 1",
             "model.encoder_pattern.heads: split needs an even number of heads, but model.num_heads "
             "is 1: take 2, or heads merged",
+        ),
+        (
+            "decoder_pattern: {type: strided, stride: 8, heads: in_turn}",
+            "model.decoder_pattern.heads: in_turn needs two layers to take turns, but there is 1: "
+            "take merged",
         ),
         (  # one key is at a distance of 255, and within reach
             "encoder_pattern: {type: strided, stride: 255}",

@@ -278,7 +278,10 @@ def test_the_default_type_can_be_changed() -> None:
         ("training.lr=x", "must be a valid number, got 'x'"),
         ("trianing.lr=1", "trianing: unknown setting; did you mean 'training'?"),
         ("warmup_steps=1", "unknown setting; did you mean 'training.schedule.warmup_steps'?"),
-        ("model.type=lstm", "must be one of transformer, recurrent, convolutional, got 'lstm'; "),
+        (
+            "model.type=lstm",
+            "must be one of transformer, recurrent, convolutional, decoder_only, got 'lstm'; ",
+        ),
         ("training.lr", "expected PATH=VALUE, such as training.lr=1e-3"),
         ("training..lr=5", "expected PATH=VALUE, such as training.lr=1e-3"),
         ("training.lr= ", "no value after '='"),

@@ -5,7 +5,7 @@ The sets are written as in Child et al. 2019, section 4.3, with positions from 0
 
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -21,7 +21,7 @@ from transformer_mt.nn.kernels.block_sparse import attend_sparsely, make_sparse_
 from transformer_mt.nn.kernels.dispatch import PackedAttention, attend
 from transformer_mt.nn.kernels.padded import attend_padded
 from transformer_mt.nn.masks import AttentionMask
-from transformer_mt.nn.patterns import Pattern, fixed, local, strided
+from transformer_mt.nn.patterns import Heads, Pattern, fixed, local, strided, turns
 from transformer_mt.packing import Segments
 
 NUM_HEADS, HEAD_DIM = 4, 3
@@ -50,19 +50,19 @@ PATTERNS: dict[str, tuple[Pattern, Seen]] = {
     "local": (local(3), lambda head, i, last: nearby(i, 3, last)),
     "wide": (local(40), lambda head, i, last: nearby(i, 40, last)),
     "strided": (
-        strided(5, split=False),
+        strided(5, heads="merged"),
         lambda head, i, last: nearby(i, 5, last) | column(i, 5, last),
     ),
     "strided-split": (
-        strided(5, split=True),
+        strided(5, heads="split"),
         lambda head, i, last: nearby(i, 5, last) if head < 2 else column(i, 5, last),
     ),
     "fixed": (
-        fixed(6, 2, split=False),
+        fixed(6, 2, heads="merged"),
         lambda head, i, last: row(i, 6, last) | summaries(i, 6, 2, last),
     ),
     "fixed-split": (
-        fixed(6, 2, split=True),
+        fixed(6, 2, heads="split"),
         lambda head, i, last: row(i, 6, last) if head < 2 else summaries(i, 6, 2, last),
     ),
 }
@@ -117,6 +117,47 @@ def test_a_pattern_sees_the_keys_of_its_source(name: str) -> None:
             assert set(found[head, i].nonzero().flatten().tolist()) == seen(head, i, 49)
 
 
+@pytest.mark.parametrize("causal", [False, True], ids=["encoder", "decoder"])
+@pytest.mark.parametrize("heads", get_args(Heads))
+def test_strided_and_fixed_reach_everything_in_two_layers_and_a_window_does_not(
+    heads: Heads, causal: bool
+) -> None:
+    places = torch.arange(49)
+    past = places <= places[:, None] if causal else torch.ones(49, 49, dtype=torch.bool)
+    patterns = {
+        "strided": strided(7, heads=heads),
+        "fixed": fixed(7, 1, heads=heads),
+        "local": local(7),
+    }
+    for name, pattern in patterns.items():
+        reached = reached_in_two_layers(pattern, past)
+        assert torch.equal(reached, past) == (name != "local")
+
+
+def reached_in_two_layers(pattern: Pattern, allowed: Tensor) -> Tensor:
+    places = torch.arange(len(allowed))
+    first, second = [*turns(pattern), *turns(pattern)][:2]
+    below, above = (
+        (turn.seen(places, places, num_heads=2) & allowed).any(0).double()
+        for turn in (first, second)
+    )
+    return (above @ below) > 0
+
+
+def test_nobody_before_a_last_block_that_is_not_full_sees_it_in_an_encoder() -> None:
+    allowed = torch.ones(10, 10, dtype=torch.bool)
+    unseen = ~reached_in_two_layers(fixed(7, 1, heads="merged"), allowed)
+    assert unseen[:7, 7:].all()
+    assert unseen.sum() == 7 * 3
+
+
+def test_layers_take_the_sets_of_a_pattern_in_turn() -> None:
+    split, in_turn = (strided(5, heads=heads) for heads in ("split", "in_turn"))
+    assert turns(split) == (split,)
+    assert turns(None) == (None,)
+    assert [turn.rules for turn in turns(in_turn)] == [(rules,) for rules in split.rules]
+
+
 @pytest.mark.parametrize("name", PATTERNS)
 @pytest.mark.parametrize("causal", [False, True], ids=["encoder", "decoder"])
 @pytest.mark.parametrize("lengths", LENGTHS, ids=["one", "short", "unequal"])
@@ -165,7 +206,7 @@ def test_long_sentences_are_attended_in_blocks_and_short_ones_by_a_mask(
 ) -> None:
     for length, in_blocks in ((40, False), (400, True)):
         segments = Segments.of([length])
-        mask = AttentionMask(segments, segments, causal=True, pattern=strided(20, split=False))
+        mask = AttentionMask(segments, segments, causal=True, pattern=strided(20, heads="merged"))
         attend_packed = PackedAttention(mask)
         attend_packed((torch.randn(length, 3, 1, 4),), dropout=NO_DROPOUT)
         assert ("sparse_plan" in vars(attend_packed)) == in_blocks
@@ -174,7 +215,7 @@ def test_long_sentences_are_attended_in_blocks_and_short_ones_by_a_mask(
 def test_the_gradient_of_blocks_with_attention_dropout_is_exact() -> None:
     torch.manual_seed(3)
     segments = Segments.of([9, 4])
-    mask = AttentionMask(segments, segments, causal=True, pattern=fixed(3, 1, split=False))
+    mask = AttentionMask(segments, segments, causal=True, pattern=fixed(3, 1, heads="merged"))
     qkv = torch.randn(13, 3, 2, 2, dtype=torch.float64, requires_grad=True)
     dropout = Dropout(0.4)
 
@@ -190,7 +231,7 @@ def test_the_gradient_of_blocks_with_attention_dropout_is_exact() -> None:
 def test_blocks_of_bf16_are_attended_in_fp32(enabled: bool) -> None:
     torch.manual_seed(3)
     segments = Segments.of([30, 11])
-    mask = AttentionMask(segments, segments, pattern=strided(5, split=False))
+    mask = AttentionMask(segments, segments, pattern=strided(5, heads="merged"))
     qkv = torch.randn(41, 3, 2, 8).bfloat16()
     expected = sparsely((qkv.double(),), mask, dropout=NO_DROPOUT)
     with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
@@ -261,4 +302,4 @@ def test_flex_attention_is_used_only_where_it_computes_what_it_should(
 def test_heads_that_cannot_be_divided_are_refused() -> None:
     places = torch.arange(4)
     with pytest.raises(ValueError, match="3 heads among 2"):
-        strided(2, split=True).seen(places, places, num_heads=3)
+        strided(2, heads="split").seen(places, places, num_heads=3)

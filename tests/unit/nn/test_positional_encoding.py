@@ -19,6 +19,7 @@ from transformer_mt.nn.positional_encoding import (
     RelativeBiasEncoding,
     RelativeEncoding,
     RotaryEncoding,
+    RowColumnEncoding,
     SinusoidalEncoding,
     alibi_slopes,
     distance_buckets,
@@ -263,3 +264,16 @@ def test_learned_positions_refuse_a_longer_sentence() -> None:
     scheme = LearnedEncoding(6, 4)
     with pytest.raises(DataError, match=r"sentence of 7 tokens.*positions for 6.*max_length"):
         scheme.embed(torch.zeros(1, 4), torch.tensor([0]), longest=7)
+
+
+def test_rows_and_columns_are_those_of_the_text_in_lines() -> None:
+    positions = RowColumnEncoding(10, 4, K)
+    for parameter in positions.parameters():
+        torch.nn.init.normal_(parameter)
+    assert len(positions.rows) == 3
+    found = positions.embed(torch.zeros(10, K), torch.arange(10), longest=10)
+    for place in range(10):
+        expected = positions.rows[place // 4] + positions.columns[place % 4]
+        torch.testing.assert_close(found[place], expected)
+    with pytest.raises(DataError, match="11 tokens, but the model has learned positions for 10"):
+        positions.embed(torch.zeros(11, K), torch.arange(11), longest=11)

@@ -30,6 +30,15 @@ def test_time_order_reads_step_by_step_the_longest_first() -> None:
     assert order.packed(tokens[order.rows])[:, 0].tolist() == [0, 1, 2, 3, 4, 5, 0, 0]
 
 
+def test_from_the_right_a_layer_reads_each_sentence_reversed() -> None:
+    layer = RecurrentLayer(CELLS["gru"], D_IN, D).double()
+    x = torch.randn(sum(LENGTHS), D_IN, dtype=torch.float64)
+    order = TimeOrder.of(Segments.of(LENGTHS, num_tail_rows=1), from_right=True)
+    found = order.packed(layer(x[order.rows], order.batch_sizes))
+    expected = [layer.rnn(sentence.flip(0))[0].flip(0) for sentence in x.split(LENGTHS)]
+    torch.testing.assert_close(found[:-1], torch.cat(expected))
+
+
 @pytest.mark.parametrize("bidirectional", [False, True])
 @pytest.mark.parametrize("name", CELLS)
 def test_a_layer_is_torchs_over_each_sentence_alone(name: str, bidirectional: bool) -> None:
@@ -65,17 +74,16 @@ def test_steps_of_a_layer_are_torchs_from_any_state(name: str, residual: bool) -
         torch.testing.assert_close(y[0], row + token if residual else row)
 
 
-@pytest.mark.parametrize("bidirectional", [False, True])
-def test_the_bridge_sees_what_was_read_last(bidirectional: bool) -> None:
-    bridge = Bridge(D, 3, cell=CELLS["lstm"], bidirectional=bidirectional)
+@pytest.mark.parametrize("num_forward_channels", [D, D // 2, 0])
+def test_the_bridge_sees_what_was_read_last(num_forward_channels: int) -> None:
+    bridge = Bridge(D, 3, cell=CELLS["lstm"], num_forward_channels=num_forward_channels)
     states = torch.randn(sum(LENGTHS), D)
     layers = bridge(states, Segments.of(LENGTHS))
     assert len(layers) == 3
     weight, bias = bridge.output.weight, bridge.output.bias
     for b, sentence in enumerate(states.split(LENGTHS)):
-        summary = sentence[-1]
-        if bidirectional:
-            summary = torch.cat([sentence[-1, : D // 2], sentence[0, D // 2 :]])
+        parts = sentence[-1, :num_forward_channels], sentence[0, num_forward_channels:]
+        summary = torch.cat(parts)
         for number, (h, c) in enumerate(layers):
             rows = slice(number * D, number * D + D)
             torch.testing.assert_close(c[b], weight[rows] @ summary + bias[rows])

@@ -66,7 +66,7 @@ def _compare(
 ) -> None:
     """Raise an error unless values and gradients are near those of `attend_sparsely`."""
     segments = Segments.of(lengths).to(device)
-    pattern = fixed(16, 2, split=True)
+    pattern = fixed(16, 2, heads="split")
     numbers = torch.Generator(device).manual_seed(1)
     shape = sum(lengths), 3, 2, head_dim
     qkv = torch.randn(shape, generator=numbers, device=device).to(dtype).requires_grad_()
