@@ -148,9 +148,24 @@ def corpus_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def run_config(tmp_path: Path, corpus_dir: Path) -> Callable[..., Config]:
+def learning_curves() -> None:
+    """Let runs of `run_config` draw their learning curves, which takes half of their time."""
+
+
+@pytest.fixture
+def run_config(
+    tmp_path: Path,
+    corpus_dir: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+) -> Callable[..., Config]:
     """Make settings of a small run in this test's folder: see `tiny_runs.tiny_config`."""
     from tests.tiny_runs import tiny_config
+
+    if "learning_curves" not in request.fixturenames:
+        monkeypatch.setattr(
+            "transformer_mt.training.reporting.draw_learning_curves", lambda *_: None
+        )
 
     def make(folder: str = "", **changes: Any) -> Config:
         return tiny_config(tmp_path / folder, corpus_dir=corpus_dir, **changes)

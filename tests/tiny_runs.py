@@ -2,16 +2,20 @@
 
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
 from transformer_mt.config.schema import Config
 from transformer_mt.data.batches import Batch
+from transformer_mt.errors import InterruptedRun
 from transformer_mt.log import read_metrics
+from transformer_mt.training.trainer import train
 from transformer_mt.training.update import Updater
 
 
@@ -74,6 +78,13 @@ def weights_at(run: Path, step: int) -> dict[str, Tensor]:
     }
 
 
+def assert_same_weights(found: Path, expected: Path, step: int) -> None:
+    """Compare the checkpoints of two runs to the bit."""
+    tensors, right = weights_at(found, step), weights_at(expected, step)
+    assert tensors.keys() == right.keys()
+    assert [name for name in right if not torch.equal(tensors[name], right[name])] == []
+
+
 def metrics_without_times(run: Path) -> list[dict[str, Any]]:
     """The records of a run without what depends on the speed of the machine."""
     timed = {"seconds", "tokens_per_second"}
@@ -99,3 +110,35 @@ def interrupt_at(
 
     monkeypatch.setattr(Updater, "__call__", update)
     return seen
+
+
+def train_whole(
+    run_config: Callable[..., Config], monkeypatch: pytest.MonkeyPatch, **changes: Any
+) -> tuple[Path, list[Any]]:
+    """Train the run `whole` without interruption; return its folder and its batches."""
+    with monkeypatch.context() as patch:
+        batches = interrupt_at(patch)
+        result = train(run_config("whole", **changes))
+    return Path(result.run_dir), batches
+
+
+def assert_resumes(
+    run_config: Callable[..., Config],
+    monkeypatch: pytest.MonkeyPatch,
+    whole: tuple[Path, list[Any]],
+    *stops: int,
+    **changes: Any,
+) -> Path:
+    """Train the run `parts`, interrupted in these updates: it equals `whole` to the bit."""
+    expected, batches = whole
+    settings = run_config("parts", **changes)
+    with monkeypatch.context() as patch:
+        batches_of_parts = interrupt_at(patch, *stops)
+        for step in stops:
+            with pytest.raises(InterruptedRun, match=rf"SIGTERM; saved at step {step}\. Repeat"):
+                train(settings)
+        run = Path(train(settings).run_dir)
+    assert batches_of_parts == batches
+    assert metrics_without_times(run) == metrics_without_times(expected)
+    assert_same_weights(run, expected, len(batches))
+    return run

@@ -3,6 +3,7 @@
 Nothing is imported for them: torch alone takes seconds.
 """
 
+import functools
 import importlib.metadata
 import platform
 import subprocess
@@ -55,6 +56,7 @@ def source_hash() -> int:
     return digest.intdigest()
 
 
+@functools.cache  # of the program that runs; its files may change meanwhile
 def _commit() -> str | None:
     folder = checkout_dir()
     if folder is None or not (folder / ".git").exists():

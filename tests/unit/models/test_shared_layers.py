@@ -1,21 +1,17 @@
 """One layer of each side, applied again and again."""
 
-from pathlib import Path
-
 import pytest
 import torch
 from pydantic import ValidationError
 
-from tests.tiny_runs import interrupt_at, weights_at
+from tests.tiny_runs import assert_resumes, train_whole, weights_at
 from transformer_mt.bundle import load_bundle, load_weights, save_tensors, weights_of
 from transformer_mt.config.model import TransformerSettings
-from transformer_mt.errors import InterruptedRun
 from transformer_mt.models.build import build_model
 from transformer_mt.models.seq2seq import Seq2Seq
 from transformer_mt.nn.kernels.cpu_linear import prepack
 from transformer_mt.packing import Segments
 from transformer_mt.training.activation_checkpointing import recompute_layers
-from transformer_mt.training.trainer import train
 
 SMALL = {"d_model": 32, "d_ff": 48, "num_heads": 2, "num_encoder_layers": 3}
 LENGTHS = [3, 5]
@@ -88,16 +84,9 @@ def test_a_run_with_all_of_them_resumes_from_its_checkpoint(run_config, monkeypa
         "model__num_kv_heads": 1,
         "model__norm_type": "rms",
     }
-    expected = weights_at(Path(train(run_config("whole", **changes)).run_dir), 6)
-    halves = run_config("halves", **changes)
-    with monkeypatch.context() as patch:
-        interrupt_at(patch, 3)
-        with pytest.raises(InterruptedRun):
-            train(halves)
-    run = Path(train(halves).run_dir)
-    found = weights_at(run, 6)
-    assert all(torch.equal(tensor, found[name]) for name, tensor in expected.items())
-    assert not [name for name in found if ".layers.1." in name]
+    whole = train_whole(run_config, monkeypatch, **changes)
+    run = assert_resumes(run_config, monkeypatch, whole, 3, **changes)
+    assert not [name for name in weights_at(run, 6) if ".layers.1." in name]
     assert load_bundle(run / "best").config.model.share_layers
 
 

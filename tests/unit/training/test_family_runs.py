@@ -1,18 +1,14 @@
 """Every family of models trains, stops, resumes and is averaged as the Transformer does."""
 
-from pathlib import Path
-
 import pytest
 import torch
 
-from tests.tiny_runs import interrupt_at, weights_at
+from tests.tiny_runs import assert_resumes, train_whole
 from tests.updates import fresh_model, some_pairs, updater_for
 from transformer_mt.data.batches import eval_batches
-from transformer_mt.errors import InterruptedRun
 from transformer_mt.nn.kernels.cpu_linear import can_multiply_int8, prepack
 from transformer_mt.packing import Segments
 from transformer_mt.training.activation_checkpointing import recompute_layers
-from transformer_mt.training.trainer import train
 
 SIZES = {"d_model": 16, "num_encoder_layers": 2, "num_decoder_layers": 2, "dropout": 0.1}
 MODELS = {
@@ -38,17 +34,8 @@ def test_a_resumed_run_ends_with_the_same_weights(
         "training__precision": precision,
         "training__optimizer": {"type": optimizer},
     }
-    result = train(run_config("whole", **changes))
-    assert result.scores["loss_nats"] > 0
-    parts = run_config("parts", **changes)
-    with monkeypatch.context() as patch:
-        interrupt_at(patch, 3)
-        with pytest.raises(InterruptedRun):
-            train(parts)
-        resumed = train(parts)
-    expected, found = (weights_at(Path(run.run_dir), 6) for run in (result, resumed))
-    assert found.keys() == expected.keys()
-    assert all(torch.equal(found[key], expected[key]) for key in expected)
+    whole = train_whole(run_config, monkeypatch, **changes)
+    assert_resumes(run_config, monkeypatch, whole, 3, **changes)
 
 
 @pytest.mark.parametrize("name", ["bottleneck", "convolutional"])

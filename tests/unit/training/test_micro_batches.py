@@ -5,7 +5,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.tiny_runs import interrupt_at, metrics_without_times, weights_at
+from tests.tiny_runs import (
+    assert_resumes,
+    assert_same_weights,
+    interrupt_at,
+    metrics_without_times,
+    train_whole,
+)
 from transformer_mt.config.training import BatchWarmupSettings
 from transformer_mt.data.batches import uniform_batch
 from transformer_mt.errors import ConfigError, DataError, InterruptedRun
@@ -66,24 +72,13 @@ def test_a_run_with_warm_up_resumes_to_the_bit_at_any_step(run_config, monkeypat
         "training__micro_batch_tokens": 128,
         "training__batch_warmup": {"start_tokens": 64, "steps": 6},
     }
-    with monkeypatch.context() as patch:
-        batches = interrupt_at(patch)
-        whole = Path(train(run_config("whole", **changes)).run_dir)
+    whole, batches = train_whole(run_config, monkeypatch, **changes)
     sizes = [sum(map(len, micro_batches)) for micro_batches in batches]
     assert all(40 < size <= 64 for size in sizes[:3])
     assert all(100 < size <= 128 for size in sizes[3:6])
     assert all(200 < size <= 256 for size in sizes[6:])
     assert [len(micro_batches) for micro_batches in batches] == [1] * 6 + [2] * 6
-    with monkeypatch.context() as patch:
-        batches_of_parts = interrupt_at(patch, 2, 3, 7)
-        for _ in range(3):
-            with pytest.raises(InterruptedRun):
-                train(run_config("parts", **changes))
-        parts = Path(train(run_config("parts", **changes)).run_dir)
-    assert batches_of_parts == batches
-    assert metrics_without_times(parts) == metrics_without_times(whole)
-    found = weights_at(parts, 12)
-    assert all(torch.equal(tensor, found[name]) for name, tensor in weights_at(whole, 12).items())
+    assert_resumes(run_config, monkeypatch, (whole, batches), 2, 3, 7, **changes)
 
 
 def test_auto_takes_what_fits_and_a_resumed_run_takes_the_same(run_config, monkeypatch, caplog):
@@ -120,12 +115,12 @@ def test_a_try_changes_neither_weights_nor_random_numbers(run_config, monkeypatc
         device.most_tokens = 10**9
         original(self, micro_batches, **arguments)
 
-    expected = weights_at(Path(train(run_config("plain")).run_dir), 6)
+    expected = Path(train(run_config("plain")).run_dir)
     with monkeypatch.context() as patch:
         patch.setattr(Updater, "__call__", update)
-        found = weights_at(Path(train(run_config("tried")).run_dir), 6)
+        found = Path(train(run_config("tried")).run_dir)
     assert seen == [[True, True, False]] * 6
-    assert all(torch.equal(tensor, found[name]) for name, tensor in expected.items())
+    assert_same_weights(found, expected, 6)
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,12 @@ def build(model, *, weight_decay=0.0, adamw_lr_ratio=1.0):
     return build_muon(model, momentum=MOMENTUM, **arguments, **ADAM)
 
 
+def build_kind(kind, model):
+    if kind == "adam":
+        return build_adam(model.parameters(), kind, weight_decay=0.0, **ADAM)
+    return build(model, weight_decay=0.1)
+
+
 def fill_gradients(model, seed):
     generator = torch.Generator().manual_seed(seed)
     for weight in model.parameters():
@@ -110,9 +116,10 @@ def test_all_other_weights_are_updated_as_by_adamw_at_their_share_of_the_rate(ma
         assert torch.equal(model.get_parameter(name), twin.get_parameter(name))
 
 
-def test_an_unusable_update_changes_nothing_to_the_bit(make_model):
+@pytest.mark.parametrize("kind", ["muon", "adam"])
+def test_an_unusable_update_changes_nothing_to_the_bit(make_model, kind):
     model = make_model()
-    optimizer = build(model, weight_decay=0.1)
+    optimizer = build_kind(kind, model)
     step(model, optimizer, seed=1)
     before = weights_of(model)
     state = {name: t.clone() for name, t in optimizer_tensors(optimizer, model).items()}
@@ -126,12 +133,13 @@ def test_an_unusable_update_changes_nothing_to_the_bit(make_model):
     assert not any(torch.equal(weight, before[name]) for name, weight in model.named_parameters())
 
 
-def test_saved_and_loaded_state_continues_to_the_bit(make_model):
+@pytest.mark.parametrize("kind", ["muon", "adam"])
+def test_saved_and_loaded_state_continues_to_the_bit(make_model, kind):
     model, other = make_model(), make_model(seed=2)
-    optimizer = build(model)
+    optimizer = build_kind(kind, model)
     step(model, optimizer, seed=1)
     other.load_state_dict(model.state_dict())
-    other_optimizer = build(other)
+    other_optimizer = build_kind(kind, other)
     tensors = {n: t.clone() for n, t in optimizer_tensors(optimizer, model).items()}
     assert load_optimizer_tensors(other_optimizer, other, tensors) == []
     for seed in (2, 3):

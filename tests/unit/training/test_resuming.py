@@ -13,7 +13,13 @@ import torch
 from safetensors import SafetensorError
 
 from experiments.resume import measure
-from tests.tiny_runs import interrupt_at, metrics_without_times, weights_at
+from tests.tiny_runs import (
+    assert_resumes,
+    interrupt_at,
+    metrics_without_times,
+    train_whole,
+    weights_at,
+)
 from transformer_mt.errors import ConfigError, DataError, InterruptedRun, TmtError
 from transformer_mt.training.run_directory import RunDirectory
 from transformer_mt.training.state import TrainState
@@ -38,15 +44,15 @@ TWO_SOURCES = [
 def test_n_steps_and_n_resumed_steps_equal_2n_steps_to_the_bit(
     run_config, monkeypatch, precision, weights, optimizer, sources
 ):
+    steps = 24 if sources else 16  # more than an epoch
     changes = {
         **({"data__train": sources} if sources else {}),
-        "training__max_steps": 24,
+        "training__max_steps": steps,
         "training__micro_batch_tokens": 128,
         "training__precision": precision,
         "training__weights": weights,
         "training__optimizer": {"type": optimizer},
     }
-    whole = run_config("whole", **changes)
     epochs = []
     advance = TrainState.advance
 
@@ -55,38 +61,22 @@ def test_n_steps_and_n_resumed_steps_equal_2n_steps_to_the_bit(
         advance(state, position, *rest)
 
     with monkeypatch.context() as patch:
-        batches_of_whole = interrupt_at(patch)
         patch.setattr(TrainState, "advance", note)
-        result = train(whole)
+        whole_run, batches = train_whole(run_config, monkeypatch, **changes)
     edge = epochs.index(1) + 1  # the first update that ended in the second epoch
+    assert 4 < edge < len(batches) == steps
+    assert all(len(micro_batches) >= 2 for micro_batches in batches)
     stops = (3, edge - 1, edge)
-    whole_run = Path(result.run_dir)
-    assert len(batches_of_whole) == 24
-    assert all(len(micro_batches) >= 2 for micro_batches in batches_of_whole)
-
-    parts = run_config("parts", **changes)
-    with monkeypatch.context() as patch:
-        batches = interrupt_at(patch, *stops)
-        for step in stops:
-            with pytest.raises(InterruptedRun, match=rf"SIGTERM; saved at step {step}\. Repeat"):
-                train(parts)
-        result = train(parts)
-    run = Path(result.run_dir)
-
-    assert batches == batches_of_whole
-    assert metrics_without_times(run) == metrics_without_times(whole_run)
-    assert 4 < edge < 24
-    expected, found = weights_at(whole_run, 24), weights_at(run, 24)
-    assert expected.keys() == found.keys()
-    assert all(torch.equal(tensor, found[name]) for name, tensor in expected.items())
-    kept = {tensor.dtype for name, tensor in found.items() if name.startswith("model:")}
+    run = assert_resumes(run_config, monkeypatch, (whole_run, batches), *stops, **changes)
+    weights = weights_at(run, steps).items()
+    kept = {tensor.dtype for name, tensor in weights if name.startswith("model:")}
     assert kept == {torch.float32}
     for folder in ("best", "averaged"):
         a, b = (json.loads((r / folder / "manifest.json").read_text()) for r in (run, whole_run))
         assert a["scores"] == b["scores"]
         assert a["files"]["model.safetensors"] == b["files"]["model.safetensors"]
     states = [
-        json.loads((r / "checkpoints" / "step-24" / "state.json").read_text())
+        json.loads((r / "checkpoints" / f"step-{steps}" / "state.json").read_text())
         for r in (run, whole_run)
     ]
     assert states[0].keys() == states[1].keys()

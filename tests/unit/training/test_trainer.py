@@ -55,6 +55,11 @@ def scripted_validations(monkeypatch, *scores, losses=()):
     return left
 
 
+def steps_of_best(result):
+    manifest = json.loads((Path(result.run_dir) / "best" / "manifest.json").read_text())
+    return manifest["scores"]["steps"]
+
+
 @pytest.mark.parametrize(("select_by", "best"), [("loss", 4), ("bleu", 2), ("chrf", 6), ("ter", 8)])
 def test_the_best_has_the_least_loss_or_ter_or_the_most_bleu_or_chrf(
     run_config, monkeypatch, select_by, best
@@ -82,8 +87,7 @@ def test_the_best_has_the_least_loss_or_ter_or_the_most_bleu_or_chrf(
             training__checkpoints={"average": "none"},
         )
     )
-    manifest = json.loads((Path(result.run_dir) / "best" / "manifest.json").read_text())
-    assert manifest["scores"]["steps"] == [best]
+    assert steps_of_best(result) == [best]
 
 
 def test_early_stopping_waits_for_its_patience(run_config, monkeypatch):
@@ -99,8 +103,7 @@ def test_early_stopping_waits_for_its_patience(run_config, monkeypatch):
     assert result.reason == "early stopping: no better BLEU in 2 validations"
     assert result.scores["bleu"] == 12
     assert left == [99]
-    manifest = json.loads((Path(result.run_dir) / "best" / "manifest.json").read_text())
-    assert manifest["scores"]["steps"] == [4]
+    assert steps_of_best(result) == [4]
 
 
 def test_of_equal_scores_the_one_with_less_loss_is_best(run_config, monkeypatch):
@@ -110,8 +113,7 @@ def test_of_equal_scores_the_one_with_less_loss_is_best(run_config, monkeypatch)
             training__validation={"every_steps": 2}, training__checkpoints={"average": "none"}
         )
     )
-    manifest = json.loads((Path(result.run_dir) / "best" / "manifest.json").read_text())
-    assert manifest["scores"]["steps"] == [4]
+    assert steps_of_best(result) == [4]
 
 
 def test_patience_does_not_count_while_the_score_is_zero(run_config, monkeypatch):
@@ -231,6 +233,7 @@ def test_an_average_that_gives_no_numbers_costs_the_average_alone(run_config, mo
     assert events == ["started", "finished"]
 
 
+@pytest.mark.usefixtures("learning_curves")
 def test_a_run_records_its_settings_data_and_versions(run_config, tmp_path):
     run = Path(train(run_config()).run_dir)
     assert {path.name for path in run.iterdir()} >= {
