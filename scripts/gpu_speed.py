@@ -20,13 +20,14 @@ from gpu_workload import (
     time_translations,
     time_updates,
 )
-from peer_models import fresh_hugging_face, save_ctranslate2
+from peer_models import fresh_hugging_face
 from peer_training import Peer, padded_batches
 
 from transformer_mt.benchmarks.machine import reset_peak_memory
 from transformer_mt.benchmarks.training import TrainingBench, Work, num_flops
 from transformer_mt.config.decoding import DecodingSettings
 from transformer_mt.data.mixture import Mixture
+from transformer_mt.exchange.ctranslate2 import write_ctranslate2
 from transformer_mt.models.build import build_model
 from transformer_mt.models.compilation import compile_steps
 from transformer_mt.models.seq2seq import Seq2Seq
@@ -279,9 +280,8 @@ def _peer_engine(check: Check, engine: str) -> tuple[dict[str, Any], Any]:
         ids={name: i for i, name in enumerate(names)}, pieces=lambda ids: [names[i] for i in ids]
     )
     directory = check.out_dir / "peer"
-    save_ctranslate2(
-        _base_model(check), settings, src_pieces=names, tgt_pieces=names, directory=directory
-    )
+    directory.mkdir(parents=True, exist_ok=True)
+    write_ctranslate2(_base_model(check), settings, directory, src_pieces=names, tgt_pieces=names)
     _, ready = decode_engines.ctranslate2(
         directory,
         decoding,

@@ -277,20 +277,13 @@ def _thread_choices(setups: Sequence[Setup], chosen: Setup) -> list[Setup]:
 
 def convert(model: Path, directory: Path) -> Run:
     """Write a bundle in the format of CTranslate2; there is nothing to report."""
-    from peer_models import plain_transformer, save_ctranslate2
-
     from transformer_mt.bundle import load_bundle
+    from transformer_mt.exchange.ctranslate2 import save_ctranslate2
+    from transformer_mt.exchange.settings import CTRANSLATE2, check_exportable
 
-    settings = plain_transformer(load_config(model / "config.yaml").model)
-    bundle = load_bundle(model)
-    src, tgt = bundle.tokenizers.src, bundle.tokenizers.tgt
-    save_ctranslate2(
-        bundle.model,
-        settings,
-        src_pieces=src.pieces(range(src.vocab_size)),
-        tgt_pieces=tgt.pieces(range(tgt.vocab_size)),
-        directory=directory,
-    )
+    check_exportable(load_config(model / "config.yaml"), CTRANSLATE2)
+    directory.mkdir(parents=True, exist_ok=True)
+    save_ctranslate2(load_bundle(model), directory, "float32")
     return {}
 
 

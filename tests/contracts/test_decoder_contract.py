@@ -84,6 +84,7 @@ PARTS = {
         "decoder_pattern": {"type": "fixed", "stride": 3, "heads": "in_turn"},
         "positions": {"type": "row_column", "width": 3, "max_length": 20},
     },
+    "as_marian": {"activation": "swish", "output_bias": True, "decoder_start": "zeros"},
 }
 VARIANTS |= {name: SMALL | changes for name, changes in PARTS.items()}
 SOME += PARTS

@@ -24,7 +24,7 @@ LAYERS = [
     {"translation"},
     {"evaluation", "explain"},
     {"training"},
-    {"benchmarks", "comparison", "api"},
+    {"benchmarks", "comparison", "api", "exchange"},
     {"cli"},
     {"__main__"},
 ]
@@ -80,9 +80,9 @@ FLOORS = {
         "cli": [
             "constraint_inputs input_warnings options output_files streaming",
             "command input_lines model_loading translation_output",
-            "scoring_options",
-            "average bench compare config evaluate explain init inspect main plot rescore score "
-            "shortlist tokenizer train translate verify",
+            "export scoring_options",
+            "average bench compare config evaluate explain import_ init inspect main plot rescore "
+            "score shortlist tokenizer train translate verify",
         ],
     }.items()
 }

@@ -18,6 +18,7 @@ import os
 import sys
 import traceback
 from contextlib import suppress
+from keyword import iskeyword
 from typing import Annotated, Any
 
 import typer
@@ -39,6 +40,8 @@ COMMANDS = {
     "shortlist": "Learn a lexical shortlist, which speeds up translation.",
     "explain": "Write a web page that shows how a sentence is translated.",
     "average": "Average the weights of several checkpoints of a run.",
+    "export": "Export a model to another program's format.",
+    "import": "Import a Marian model of Hugging Face transformers.",
     "verify": "Verify files by their hashes, and models by their scores.",
     "plot": "Plot learning curves of runs.",
     "inspect": "Print parameters, FLOPs and memory of a model, by part.",
@@ -71,11 +74,13 @@ CLOSED_PIPE = 141  # what a shell reports for a program that SIGPIPE ended
 def load_command(name: str) -> Any:
     """Import the module of a command, and make the command."""
     holder = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
-    module = importlib.import_module(f"transformer_mt.cli.{name}")
+    # A word of Python, as `import`, has an underscore as the name of a module and a function.
+    own = f"{name}_" if iskeyword(name) else name
+    module = importlib.import_module(f"transformer_mt.cli.{own}")
     if hasattr(module, "group"):
         holder.add_typer(module.group, name=name)
     else:
-        holder.command(epilog=examples(*module.EXAMPLES))(getattr(module, name))
+        holder.command(name, epilog=examples(*module.EXAMPLES))(getattr(module, own))
     _adopt(holder)
     return typer.main.get_group(holder).commands[name]
 

@@ -136,8 +136,9 @@ class StackSettings(Settings):
     """Post-norm (the paper) or pre-norm."""
     norm_type: Literal["layer", "rms"] = "layer"
     """Layer normalisation or RMSNorm (Zhang and Sennrich 2019)."""
-    activation: Literal["relu", "gelu", "reglu", "geglu", "swiglu"] = "relu"
-    """Activation of the feed-forward sublayers; the glu variants are gated (Shazeer 2020)."""
+    activation: Literal["relu", "gelu", "swish", "reglu", "geglu", "swiglu"] = "relu"
+    """Activation of the feed-forward sublayers; the glu variants are gated (Shazeer 2020), swish is
+    the one of most OPUS-MT models (Ramachandran et al. 2017)."""
     positions: Positions = SinusoidalPositions()
     """Positional encoding."""
     decoder_pattern: Pattern = FullPattern()
@@ -245,6 +246,11 @@ class TransformerSettings(StackSettings):
     sides = ("encoder", "decoder")
 
     type: Literal["transformer"] = "transformer"
+    output_bias: bool = False
+    """Add a trained bias to the logits, as Marian does."""
+    decoder_start: Literal["bos", "zeros"] = "bos"
+    """First input of the decoder: the trained embedding of bos, or a vector of zeros, which Marian
+    and Bergamot take whatever the weights say."""
     num_encoder_layers: PositiveInt = 6
     """Number of encoder layers."""
     encoder_pattern: Pattern = FullPattern()

@@ -43,6 +43,7 @@ from transformer_mt.nn.positional_encoding import (
     RowColumnEncoding,
     SinusoidalEncoding,
 )
+from transformer_mt.text.special_ids import BOS_ID
 
 Side = Literal["source", "target"]
 
@@ -88,7 +89,12 @@ def _transformer(
         pattern=build_pattern(settings.encoder_pattern),
     )
     decoder = TransformerDecoder(
-        _embedding(settings, tgt_vocab_size, tgt_positions),
+        _embedding(
+            settings,
+            tgt_vocab_size,
+            tgt_positions,
+            zero_token=BOS_ID if settings.decoder_start == "zeros" else None,
+        ),
         _stack(
             lambda: _decoder_layer(settings, tgt_positions),
             settings.num_decoder_layers,
@@ -96,7 +102,7 @@ def _transformer(
         ),
         final_norm=_final_norm(settings),
         layer_dropout=settings.layer_dropout,
-        output=OutputProjection(settings.d_model, tgt_vocab_size),
+        output=OutputProjection(settings.d_model, tgt_vocab_size, bias=settings.output_bias),
         pattern=build_pattern(settings.decoder_pattern),
     )
     model = tied(encoder, decoder, which=settings.tie_embeddings)
@@ -132,7 +138,11 @@ def _positions(settings: StackSettings, *, side: Side) -> PositionalEncoding:
 
 
 def _embedding(
-    settings: StackSettings, vocab_size: int, positions: PositionalEncoding
+    settings: StackSettings,
+    vocab_size: int,
+    positions: PositionalEncoding,
+    *,
+    zero_token: int | None = None,
 ) -> TokenEmbedding:
     dropout = settings.embedding_dropout
     return TokenEmbedding(
@@ -140,6 +150,7 @@ def _embedding(
         settings.d_model,
         positions=positions,
         dropout=settings.dropout if dropout is None else dropout,
+        zero_token=zero_token,
     )
 
 
@@ -253,6 +264,7 @@ def _gated(activation: Callable[[Tensor], Tensor]) -> Callable[[int, int, float]
 FEED_FORWARDS: dict[str, Callable[[int, int, float], nn.Module]] = {
     "relu": _plain(F.relu),
     "gelu": _plain(F.gelu),
+    "swish": _plain(F.silu),
     "reglu": _gated(F.relu),
     "geglu": _gated(F.gelu),
     "swiglu": _gated(F.silu),

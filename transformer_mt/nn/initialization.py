@@ -117,7 +117,7 @@ def _fill_all_but_projections(
             for part in layer.modules():
                 places.setdefault(part, (number, num_sublayers))
     for module, _, parameter in _parameters(model):
-        if isinstance(module, _TABLES):
+        if isinstance(module, _TABLES) and parameter.dim() == 2:
             nn.init.normal_(parameter, std=embedding_deviation(parameter.shape[1]))
         elif isinstance(module, nn.Linear) and parameter.dim() == 2:
             depth, num_sublayers = places[module]

@@ -23,6 +23,14 @@ class TokenEmbedding(nn.Module):
     """A trained vector for each token, times sqrt(D) or another `scale`, and its position.
 
     Source: Vaswani et al. 2017, sections 3.4 and 3.5. Dropout acts on the sum (section 5.4).
+
+    Args:
+        vocab_size: Number of tokens V.
+        d_model: Width D of the vectors.
+        positions: The positional encoding.
+        dropout: Share of channels to drop.
+        scale: Factor of the vectors; None: sqrt(D).
+        zero_token: A token whose vector is zero, whatever its row says; None: no such token.
     """
 
     def __init__(
@@ -33,8 +41,10 @@ class TokenEmbedding(nn.Module):
         positions: PositionalEncoding,
         dropout: float = 0.0,
         scale: float | None = None,
+        zero_token: int | None = None,
     ) -> None:
         super().__init__()
+        self.zero_token = zero_token
         self.weight = nn.Parameter(torch.empty(vocab_size, d_model))
         self.scale = math.sqrt(d_model) if scale is None else scale
         self.positions = positions
@@ -43,6 +53,8 @@ class TokenEmbedding(nn.Module):
     def forward(self, tokens: Tensor, positions: Tensor, *, longest: int) -> Tensor:
         """Embed tokens of any shape (..) at `positions`, all less than `longest`: (.., D)."""
         x = F.embedding(tokens, self.weight) * self.scale
+        if self.zero_token is not None:
+            x = x.masked_fill((tokens == self.zero_token)[..., None], 0.0)
         embedded: Tensor = self.dropout(self.positions.embed(x, positions, longest=longest))
         return embedded
 

@@ -22,10 +22,10 @@ class SublayerOutput(nn.Linear):
 
 
 class OutputProjection(nn.Linear):
-    """From states of the decoder to logits; without a bias, as its weight may be an embedding.
+    """From states of the decoder to logits; its weight may be an embedding.
 
-    Source: Vaswani et al. 2017, section 3.4.
+    Source: Vaswani et al. 2017, section 3.4: without a bias, which Marian has.
     """
 
-    def __init__(self, d_model: int, vocab_size: int) -> None:
-        super().__init__(d_model, vocab_size, bias=False)
+    def __init__(self, d_model: int, vocab_size: int, *, bias: bool = False) -> None:
+        super().__init__(d_model, vocab_size, bias=bias)

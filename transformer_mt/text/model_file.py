@@ -9,7 +9,7 @@ An id is the place of a piece in the file, and nothing else in the file depends 
 them is to move pieces.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -23,7 +23,7 @@ _NORMALIZER_CHARACTERS, _NORMALIZER_ADD_SPACE = 2, 3
 _NORMALIZER_REMOVE_SPACES, _NORMALIZER_ESCAPE_SPACES = 4, 5
 _MODEL_TYPES: dict[Value, ModelType] = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
 _PIECE_TEXT, _PIECE_SCORE, _PIECE_TYPE = 1, 2, 3
-_NORMAL, _UNKNOWN, _CONTROL, _USER = 1, 2, 3, 4
+_NORMAL, _UNKNOWN, _CONTROL, _USER, _UNUSED = 1, 2, 3, 4, 5
 _SYMBOLS = ((43, 48, b"<pad>"), (40, 45, b"<unk>"), (41, 46, b"<s>"), (42, 47, b"</s>"))
 """Pad, unk, bos, eos: where the trainer's settings have id and text of each; the usual text."""
 
@@ -113,6 +113,28 @@ def with_own_ids(model: bytes) -> bytes:
     others = [piece for piece in pieces if piece not in first]
     rest = [(n, trainer if n == _TRAINER_SPEC else part) for n, part in rest]
     return b"".join(_field(*field) for field in (*first, *others, *rest))
+
+
+def with_vocabulary(model: bytes, vocabulary: Sequence[str]) -> bytes:
+    """Give a sound model our special symbols, then the pieces of `vocabulary` in this order.
+
+    It segments as before. Pieces that it lacks are in no segmentation, they are only ids that can
+    be joined to text. Pieces that `vocabulary` lacks come last, as text needs them.
+
+    Raises:
+        ValueError: If the model is damaged.
+    """
+    fields = list(_fields(with_own_ids(model)))
+    own = [_bytes(part) for number, part in fields if number == _PIECE]
+    special, others = own[: len(_SYMBOLS)], own[len(_SYMBOLS) :]
+    by_text = {_bytes(dict(_fields(piece)).get(_PIECE_TEXT, b"")): piece for piece in others}
+    zero = _varint_bytes(_PIECE_SCORE * 8 + 5) + bytes(4)
+    for text in map(str.encode, vocabulary):
+        new = _field(_PIECE_TEXT, text) + zero + _field(_PIECE_TYPE, _UNUSED)
+        special.append(by_text.pop(text, new))
+    pieces = [(_PIECE, piece) for piece in (*special, *by_text.values())]
+    rest = [field for field in fields if field[0] != _PIECE]
+    return b"".join(_field(*field) for field in (*pieces, *rest))
 
 
 def _bytes(value: Value) -> bytes:

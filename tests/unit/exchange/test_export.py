@@ -1,0 +1,149 @@
+"""Export: the same model in CTranslate2 and in Hugging Face transformers."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from transformer_mt.bundle import Bundle, load_bundle
+from transformer_mt.errors import ConfigError, TmtError
+from transformer_mt.exchange import ctranslate2 as to_ctranslate2
+from transformer_mt.exchange import export as exporting
+from transformer_mt.exchange.export import Sentences, export
+from transformer_mt.exchange.settings import CTRANSLATE2, HUGGINGFACE, obstacles
+from transformer_mt.models.build import build_model
+
+LEARNED = {"type": "learned", "max_length": 40}
+ROTARY = {"type": "rotary", "base": 500.0}
+FOR_CTRANSLATE2 = {
+    "post": {"tie_embeddings": "all"},
+    "pre-learned": {"norm": "pre", "activation": "gelu", "positions": LEARNED},
+    "as-marian": {"activation": "swish", "output_bias": True, "decoder_start": "zeros"},
+    "no-positions": {"positions": {"type": "none"}, "tie_embeddings": "target"},
+    "rotary": {"positions": ROTARY, "norm": "pre", "norm_type": "rms", "activation": "swiglu"},
+    "relative": {"positions": {"type": "relative", "max_distance": 3}, "activation": "reglu"},
+    "relative-bias": {
+        "positions": {"type": "relative_bias", "num_buckets": 8, "max_distance": 6},
+        "activation": "geglu",
+    },
+    "grouped-query": {"num_kv_heads": 2, "positions": ROTARY},
+    "wide-heads": {"num_kv_heads": 2, "head_dim": 10},
+    "shared-layers": {"share_layers": True, "num_decoder_layers": 3},
+}
+FOR_HUGGINGFACE = {
+    "post": {"tie_embeddings": "all"},
+    "pre-learned": {"norm": "pre", "activation": "gelu", "positions": LEARNED},
+    "bias": {"activation": "swish", "output_bias": True, "norm": "pre"},
+    "shared-layers": {"share_layers": True, "num_decoder_layers": 3},
+}
+CASES = [("ctranslate2", name) for name in FOR_CTRANSLATE2]
+CASES += [("huggingface", name) for name in FOR_HUGGINGFACE]
+
+
+@pytest.fixture(autouse=True)
+def short_translations(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exporting, "MAX_LENGTH", 16)
+
+
+@pytest.fixture
+def sentences(tiny_text) -> Sentences:
+    return Sentences(tiny_text[0][:12], tiny_text[1][:12])
+
+
+def bundle_with(tiny_bundle: Path, **changes: object) -> Bundle:
+    """A random model for the tokenizer of a bundle; no bias or norm is at its first value."""
+    bundle = load_bundle(tiny_bundle)
+    settings = type(bundle.config.model).model_validate(
+        bundle.config.model.model_dump()
+        | {"tie_embeddings": "all", "num_decoder_layers": 1}
+        | changes
+    )
+    torch.manual_seed(1)
+    size = bundle.tokenizers.src.vocab_size
+    model = build_model(settings, src_vocab_size=size, tgt_vocab_size=size).eval()
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if name.endswith("bias") or "norm" in name:
+                weight.add_(torch.randn_like(weight), alpha=0.1)
+            elif "embedding" in name and weight.dim() == 2:
+                weight.mul_(3)  # candidates are then never nearly equal
+    return replace(bundle, config=bundle.config.model_copy(update={"model": settings}), model=model)
+
+
+@pytest.mark.parametrize(("target", "name"), CASES, ids=[f"{t}-{name}" for t, name in CASES])
+def test_an_exported_model_scores_and_translates_as_the_original(
+    target: str, name: str, tiny_bundle: Path, sentences: Sentences, tmp_path: Path
+) -> None:
+    pytest.importorskip({"huggingface": "transformers"}.get(target, target))
+    changes = (FOR_CTRANSLATE2 if target == "ctranslate2" else FOR_HUGGINGFACE)[name]
+    bundle = bundle_with(tiny_bundle, **changes)
+    parity = export(bundle, target, tmp_path / "out", sentences=sentences)
+    assert parity is not None
+    assert parity.max_difference < 1e-5
+    assert parity.greedy_identical == 1
+    written = json.loads((tmp_path / "out" / "parity.json").read_text())
+    assert written["num_sentences"] == 12
+
+
+@pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
+def test_the_tokenizer_goes_along_to_hugging_face(tiny_bundle, tiny_text, tmp_path) -> None:
+    transformers = pytest.importorskip("transformers")
+    bundle = bundle_with(tiny_bundle)
+    export(bundle, "huggingface", tmp_path / "out", sentences=None)
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
+    for line in [*tiny_text[0][:3], "Zürich 🙂  x"]:
+        ids = bundle.tokenizers.src.encode(line)
+        assert theirs(line).input_ids == [*ids, 3]
+        assert theirs.decode(ids, clean_up_tokenization_spaces=False) == line
+
+
+def test_int8_is_small_and_leaves_the_weights_as_they_are(tiny_bundle, sentences, tmp_path) -> None:
+    pytest.importorskip("ctranslate2")
+    bundle = bundle_with(tiny_bundle)
+    before = {name: weight.clone() for name, weight in bundle.model.state_dict().items()}
+    sizes = []
+    for kind in ("float32", "int8"):
+        export(bundle, "ctranslate2", tmp_path / kind, sentences=None, quantization=kind)
+        sizes.append((tmp_path / kind / "model.bin").stat().st_size)
+    assert sizes[1] < 0.7 * sizes[0]
+    for name, weight in bundle.model.state_dict().items():
+        assert torch.equal(weight, before[name]), name
+
+
+def test_a_model_that_computes_otherwise_there_is_not_written(
+    tiny_bundle, sentences, tmp_path, monkeypatch
+) -> None:
+    pytest.importorskip("ctranslate2")
+    monkeypatch.setitem(to_ctranslate2.ACTIVATIONS, "relu", "GELU")
+    with pytest.raises(TmtError, match="does not compute the same, nothing was written"):
+        export(bundle_with(tiny_bundle), "ctranslate2", tmp_path / "out", sentences=sentences)
+    assert not (tmp_path / "out").exists()
+
+
+def test_all_reasons_why_a_target_cannot_hold_a_model_are_listed(tiny_bundle, tmp_path) -> None:
+    bundle = bundle_with(
+        tiny_bundle, positions={"type": "alibi"}, activation="swiglu", norm_type="rms"
+    )
+    assert obstacles(bundle.config, CTRANSLATE2) == [
+        "model.positions alibi: expected sinusoidal or learned or none or rotary or relative or "
+        "relative_bias"
+    ]
+    assert len(obstacles(bundle.config, HUGGINGFACE)) == 3
+    with pytest.raises(ConfigError, match=r"(?s)positions alibi.*norm_type rms.*activation swiglu"):
+        export(bundle, "huggingface", tmp_path / "out", sentences=None)
+
+
+def test_a_folder_that_is_no_export_is_left_untouched(tiny_bundle, tmp_path) -> None:
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious" / "thesis.txt").write_text("years")
+    with pytest.raises(ConfigError, match="left untouched"):
+        export(bundle_with(tiny_bundle), "huggingface", tmp_path / "precious", sentences=None)
+    assert (tmp_path / "precious" / "thesis.txt").read_text() == "years"
+
+
+def test_a_missing_package_is_one_line_with_its_name(tiny_bundle, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=r"transformer_mt\[ct2\]"):
+        export(bundle_with(tiny_bundle), "ctranslate2", tmp_path / "out", sentences=None)

@@ -1,0 +1,146 @@
+"""Import of Marian models in Hugging Face's format."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from transformer_mt.bundle import load_bundle
+from transformer_mt.errors import ModelError
+from transformer_mt.exchange.from_huggingface import import_marian, save_imported
+
+transformers = pytest.importorskip("transformers", reason="it is in the extra `hf`")
+pytestmark = pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
+
+
+@pytest.fixture(scope="module", params=["one vocabulary", "two vocabularies"])
+def checkpoint(request, tmp_path_factory, tiny_text) -> Path:
+    """A random model with two SentencePiece models, as those of OPUS-MT.
+
+    Of one vocabulary a few pieces of either language are missing.
+    """
+    import sentencepiece
+
+    folder = tmp_path_factory.mktemp("opus")
+    shared = request.param == "one vocabulary"
+    pieces: list[str] = []
+    for name, lines in zip(("source", "target"), tiny_text, strict=True):
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(lines * 5),
+            model_prefix=str(folder / name),
+            vocab_size=60,
+            hard_vocab_limit=False,
+            minloglevel=2,
+        )
+        (folder / f"{name}.model").rename(folder / f"{name}.spm")
+        processor = sentencepiece.SentencePieceProcessor(str(folder / f"{name}.spm"))
+        pieces += processor.id_to_piece([*range(3, processor.get_piece_size())])
+    pieces = ["</s>", "<unk>", *[*dict.fromkeys(pieces)][:-3], "<pad>"]
+    names = ["vocab.json"] if shared else ["vocab.json", "target_vocab.json"]
+    for name in names:
+        vocabulary = json.dumps({piece: number for number, piece in enumerate(pieces)})
+        (folder / name).write_text(vocabulary)
+    tokenizing = {"tokenizer_class": "MarianTokenizer", "source_lang": "en", "target_lang": "de"}
+    (folder / "tokenizer_config.json").write_text(
+        json.dumps(tokenizing | {"separate_vocabs": not shared})
+    )
+    size, pad = len(pieces), len(pieces) - 1
+    config = transformers.MarianConfig(
+        vocab_size=size, decoder_vocab_size=size, d_model=32, encoder_layers=2, decoder_layers=1,
+        encoder_attention_heads=4, decoder_attention_heads=4, encoder_ffn_dim=48,
+        decoder_ffn_dim=48, activation_function="swish", scale_embedding=True, pad_token_id=pad,
+        eos_token_id=0, bos_token_id=0, decoder_start_token_id=pad, forced_eos_token_id=0,
+        max_position_embeddings=64, share_encoder_decoder_embeddings=shared,
+    )  # fmt: skip
+    torch.manual_seed(1)
+    model = transformers.MarianMTModel(config)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if "bias" in name or "norm" in name:
+                weight.add_(torch.randn_like(weight), alpha=0.2)
+            elif "positions" not in name:
+                weight.mul_(8)
+        model.final_logits_bias.add_(torch.randn_like(model.final_logits_bias))
+        model.final_logits_bias[0, [1, pad]] = -100
+        model.final_logits_bias[0, 0] += 20  # ends before the maximum length
+    model.save_pretrained(folder)
+    return folder
+
+
+def test_it_translates_as_the_original(checkpoint: Path, tiny_text, tmp_path: Path) -> None:
+    imported = import_marian(checkpoint, src_lang=None, tgt_lang=None)
+    tokenizer = transformers.MarianTokenizer.from_pretrained(checkpoint)
+    for line in [*tiny_text[0][:5], "Zürich 漢字"]:
+        theirs = tokenizer(line).input_ids
+        ours = [*imported.bundle.tokenizers.src.encode(line), 3]
+        assert [imported.rows[0][number] for number in ours] == theirs
+    parity = save_imported(imported, checkpoint, tmp_path / "out", sources=tiny_text[0][:10])
+    assert parity is not None
+    assert parity.max_difference < 1e-5
+    assert parity.greedy_identical == 1
+    again = load_bundle(tmp_path / "out")
+    assert (again.config.data.src_lang, again.config.data.tgt_lang) == ("en", "de")
+    assert torch.equal(again.model.decoder.output.bias, imported.bundle.model.decoder.output.bias)
+
+
+def _copy(checkpoint: Path, folder: Path) -> Path:
+    folder.mkdir()
+    for path in checkpoint.iterdir():
+        (folder / path.name).write_bytes(path.read_bytes())
+    return folder
+
+
+def test_all_tensors_that_do_not_fit_are_listed(checkpoint: Path, tmp_path: Path) -> None:
+    folder = _copy(checkpoint, tmp_path / "copy")
+    weights = load_file(folder / "model.safetensors")
+    del weights["model.encoder.layers.0.fc1.bias"]
+    weights["model.decoder.layers.0.fc2.bias"] = torch.zeros(7)
+    weights["model.extra"] = torch.zeros(1)
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    expected = (
+        r"(?s)missing model.encoder.layers.0.fc1.bias.*expected \(32,\), got \(7,\).*model.extra"
+    )
+    with pytest.raises(ModelError, match=expected):
+        import_marian(folder, src_lang=None, tgt_lang=None)
+
+
+def test_a_pickle_is_read_as_tensors_alone(checkpoint: Path, tmp_path: Path) -> None:
+    class Hostile:
+        def __reduce__(self):
+            return (Path.touch, (tmp_path / "canary",))
+
+    folder = _copy(checkpoint, tmp_path / "copy")
+    weights = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    torch.save(weights, folder / "pytorch_model.bin")
+    import_marian(folder, src_lang=None, tgt_lang=None)
+    torch.save(weights | {"hostile": Hostile()}, folder / "pytorch_model.bin")
+    with pytest.raises(ModelError, match=r"pytorch_model.bin: cannot be read"):
+        import_marian(folder, src_lang=None, tgt_lang=None)
+    assert not (tmp_path / "canary").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("config.json", None, "no such file"),
+        ("config.json", "{", "cannot be read as JSON"),
+        ("config.json", "[]", "expected an object"),
+        ("config.json", '{"model_type": "bart"}', r"(?s)model_type bart: expected marian.*d_model"),
+        ("vocab.json", '{"a": 0, "b": 0}', "each once"),
+        ("source.spm", "no model", "SentencePiece model"),
+        ("target.spm", None, "cannot be read"),
+        ("model.safetensors", None, "no model.safetensors and no pytorch_model.bin"),
+    ],
+)
+def test_a_file_that_is_missing_or_damaged_is_named(
+    checkpoint: Path, tmp_path: Path, name: str, content: str | None, message: str
+) -> None:
+    folder = _copy(checkpoint, tmp_path / "copy")
+    (folder / name).unlink()
+    if content is not None:
+        (folder / name).write_text(content)
+    with pytest.raises(ModelError, match=message):
+        import_marian(folder, src_lang=None, tgt_lang=None)

@@ -1,0 +1,49 @@
+"""`tmt import`: models of other programs."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from transformer_mt.cli.export import CheckFile, NumSentences
+from transformer_mt.cli.input_lines import parallel_lines
+from transformer_mt.errors import ConfigError
+
+EXAMPLES = (
+    "tmt import opus-mt-en-de --output en_de",
+    "tmt import opus-mt-en-de --check test.en --output en_de",
+    "tmt translate --model en_de < input.txt",
+)
+
+
+def import_(
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Model in Hugging Face's format.")
+    ],
+    *,
+    output: Annotated[Path, typer.Option("--output", metavar="DIR", help="Directory to write.")],
+    src_lang: Annotated[
+        str | None,
+        typer.Option(metavar="CODE", help="Source language. Default: the model's."),
+    ] = None,
+    tgt_lang: Annotated[
+        str | None,
+        typer.Option(metavar="CODE", help="Target language. Default: the model's."),
+    ] = None,
+    check: CheckFile = None,
+    num_sentences: NumSentences = 100,
+) -> None:
+    """Import a Marian model of Hugging Face transformers.
+
+    Those of OPUS-MT are such models. With --check, both programs translate sentences and are
+    compared; that needs transformers.
+    """
+    if not directory.is_dir():
+        raise ConfigError(f"{directory}: no such directory")
+    lines = None if check is None else parallel_lines(check)[0]
+
+    from transformer_mt.exchange.from_huggingface import import_marian, save_imported
+
+    imported = import_marian(directory, src_lang=src_lang, tgt_lang=tgt_lang)
+    parity = save_imported(imported, directory, output, sources=lines and lines[:num_sentences])
+    typer.echo(f"{output}: {'not compared' if parity is None else parity.summary()}")

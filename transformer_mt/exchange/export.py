@@ -1,0 +1,178 @@
+"""Export of a model: its files, what belongs to them, and the proof that they compute the same."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from transformer_mt.bundle import CARD, Bundle
+from transformer_mt.config.loading import dump_config
+from transformer_mt.exchange.ctranslate2 import (
+    CTranslate2Twin,
+    Quantization,
+    save_ctranslate2,
+)
+from transformer_mt.exchange.extras import need
+from transformer_mt.exchange.huggingface import (
+    HuggingFaceTwin,
+    generation_config,
+    save_huggingface,
+)
+from transformer_mt.exchange.parity import Parity, Twin, check, compare
+from transformer_mt.exchange.settings import TARGETS, check_exportable
+from transformer_mt.locations import CONFIG
+from transformer_mt.storage.folders import new_directory, refuse_to_replace_others
+from transformer_mt.versions import installed_versions
+
+PARITY = "parity.json"
+KIND = "transformer_mt export to {}"
+FORMAT_VERSION = 1
+MAX_LENGTH = 256
+"""Maximum length of translations in the comparison, in tokens."""
+
+
+@dataclass(frozen=True)
+class Sentences:
+    """Sentences to compare two programs on.
+
+    Attributes:
+        sources: Lines of the source.
+        references: Their translations; None: unknown.
+    """
+
+    sources: Sequence[str]
+    references: Sequence[str] | None
+
+
+def export(
+    bundle: Bundle,
+    target: str,
+    directory: Path,
+    *,
+    sentences: Sentences | None,
+    quantization: Quantization = "float32",
+) -> Parity | None:
+    """Write a model in the format of another program.
+
+    Args:
+        bundle: The model, on the CPU in float32.
+        target: `ctranslate2` or `huggingface`.
+        directory: Folder to create, or an earlier export to replace.
+        sentences: What the two programs are compared on; None: they are not.
+        quantization: Type of the weights in CTranslate2's file.
+
+    Returns:
+        How far they agree, in float32; None without sentences.
+
+    Raises:
+        ConfigError: If the target cannot hold the model, with all reasons, or a package is not
+            installed, or something else is in the folder.
+        TmtError: If the model does not compute the same there, or the disk refuses; nothing is
+            left half-written.
+    """
+    check_exportable(bundle.config, TARGETS[target])
+    kind = KIND.format(target)
+    refuse_to_replace_others(directory, kind)
+    twin: Callable[[Path], Twin]
+    if target == "ctranslate2":
+        need("ctranslate2", extra="ct2")
+        write, final = (partial(save_ctranslate2, bundle, quantization=kind_of_weights)
+                        for kind_of_weights in ("float32", quantization))  # fmt: skip
+        twin = partial(CTranslate2Twin, tokenizers=bundle.tokenizers)
+    else:
+        write = final = partial(save_huggingface, bundle)
+        twin = HuggingFaceTwin
+        if sentences is not None:
+            need("transformers", extra="hf")
+    parity = None if sentences is None else _proved(bundle, write, twin, sentences, target)
+    about = {"kind": kind, "format_version": FORMAT_VERSION, "versions": installed_versions()}
+    with new_directory(directory, about, hash_name="sha256") as folder:
+        final(folder)
+        (folder / CONFIG).write_text(dump_config(bundle.config), encoding="utf-8")
+        if target == "ctranslate2":
+            bundle.tokenizers.save(folder)
+        (folder / CARD).write_text(_card(bundle, target, parity), encoding="utf-8")
+        if parity is not None:
+            _write_json(folder / PARITY, parity.as_json())
+    return parity
+
+
+def _proved(
+    bundle: Bundle,
+    write: Callable[[Path], None],
+    twin: Callable[[Path], Twin],
+    sentences: Sentences,
+    target: str,
+) -> Parity:
+    """Write a model to a temporary folder, and compare it; refuse one that is not the same."""
+    settings = generation_config(bundle.config.decoding)
+    with TemporaryDirectory() as name:
+        write(Path(name))
+        parity = compare(
+            bundle,
+            twin(Path(name)),
+            sentences.sources,
+            sentences.references,
+            beam_size=settings["num_beams"],
+            exponent=settings["length_penalty"],
+            max_length=MAX_LENGTH,
+        )
+    check(parity, target)
+    return parity
+
+
+def _write_json(path: Path, value: Any) -> None:
+    path.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
+
+
+_SNIPPETS = {
+    "ctranslate2": """\
+import ctranslate2, sentencepiece
+
+translator = ctranslate2.Translator(".")
+source = sentencepiece.SentencePieceProcessor("{src}.model")
+target = sentencepiece.SentencePieceProcessor("{tgt}.model")
+pieces = source.encode("..", out_type=str)
+(result,) = translator.translate_batch(
+    [pieces], beam_size={beam}, length_penalty={exponent}, patience=2, disable_unk=True
+)
+print(target.decode(result.hypotheses[0]))""",
+    "huggingface": """\
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained(".")
+model = AutoModelForSeq2SeqLM.from_pretrained(".")
+batch = tokenizer([".."], return_tensors="pt", padding=True)
+print(tokenizer.batch_decode(model.generate(**batch), skip_special_tokens=True))""",
+}
+
+
+def _card(bundle: Bundle, target: str, parity: Parity | None) -> str:
+    config = bundle.config
+    settings = generation_config(config.decoding)
+    names = ("joint", "joint") if bundle.tokenizers.joint else ("src", "tgt")
+    snippet = _SNIPPETS[target].format(
+        src=names[0],
+        tgt=names[1],
+        beam=settings["num_beams"],
+        exponent=settings["length_penalty"],
+    )
+    return "\n".join(
+        [
+            f"# {config.name}: {config.data.src_lang} to {config.data.tgt_lang}, for {target}",
+            "",
+            "```python",
+            snippet,
+            "```",
+            "",
+            "## Compared with the original",
+            "",
+            "Not compared." if parity is None else parity.summary() + ".",
+            "",
+            "Text is not normalised. Lines are single sentences.",
+            "",
+        ]
+    )

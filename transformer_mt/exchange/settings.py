@@ -1,0 +1,95 @@
+"""Model settings that another program can hold."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from transformer_mt.config.families import ModelSettings
+from transformer_mt.config.model import TransformerSettings
+from transformer_mt.config.schema import Config
+from transformer_mt.errors import ConfigError
+
+Held = Mapping[str, tuple[object, ...]]
+"""Settings of a Transformer by name (`positions` by its type), and the values a program has."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A program that models are exported to.
+
+    Attributes:
+        name: As in `tmt export --to NAME`.
+        held: Which values it has of those settings that it does not have in full.
+        shares_vocabulary: Whether source and target must have one vocabulary.
+    """
+
+    name: str
+    held: Held
+    shares_vocabulary: bool = False
+
+
+FULL = {"encoder_pattern": ("full",), "decoder_pattern": ("full",)}
+
+CTRANSLATE2 = Target(
+    "ctranslate2",
+    {
+        **FULL,
+        "positions": ("sinusoidal", "learned", "none", "rotary", "relative", "relative_bias"),
+    },
+)
+HUGGINGFACE = Target(
+    "huggingface",
+    {
+        **FULL,
+        "positions": ("sinusoidal", "learned"),
+        "norm_type": ("layer",),
+        "activation": ("relu", "gelu", "swish"),
+        "head_dim": (None,),
+        "num_kv_heads": (None,),
+        "tie_embeddings": ("all",),
+        "decoder_start": ("bos",),
+    },
+    shares_vocabulary=True,
+)
+TARGETS = {target.name: target for target in (CTRANSLATE2, HUGGINGFACE)}
+
+
+def model_obstacles(model: ModelSettings, target: Target) -> list[str]:
+    """List what keeps a model from going to `target`; empty: nothing."""
+    if not isinstance(model, TransformerSettings):
+        return [f"model.type {model.type}: only transformer can be held"]
+    found = []
+    for name, values in target.held.items():
+        value = getattr(model, name)
+        value = getattr(value, "type", value)
+        if name == "head_dim" and value is not None and value * model.num_heads == model.d_model:
+            value = None
+        if value not in values:
+            held = " or ".join("the default" if one is None else str(one) for one in values)
+            found.append(f"model.{name} {value}: expected {held}")
+    return found
+
+
+def obstacles(config: Config, target: Target) -> list[str]:
+    """List what keeps a run of these settings from going to `target`; empty: nothing."""
+    found = model_obstacles(config.model, target)
+    if target.shares_vocabulary and not config.tokenizer.joint:
+        found.append("tokenizer.joint false: expected one vocabulary for both languages")
+    if config.data.reverse_target:
+        found.append("data.reverse_target: the program writes from left to right only")
+    if config.data.document is not None:
+        found.append("data.document: the program translates single sentences")
+    return found
+
+
+def check_exportable(config: Config, target: Target) -> TransformerSettings:
+    """Return the settings of a model that `target` can hold.
+
+    Raises:
+        ConfigError: With all reasons why it cannot.
+    """
+    found = obstacles(config, target)
+    if found or not isinstance(config.model, TransformerSettings):
+        raise ConfigError(
+            "\n".join([f"{config.name} cannot be exported to {target.name}:", *found])
+        )
+    return config.model
