@@ -106,6 +106,10 @@ class Study:
             valid=mono | {"path": str(self._folder / "val.both")},
         )
 
+    def is_finished(self, pairs: int, start: Start, seed: int) -> bool:
+        """Whether a translator has been scored."""
+        return (self._folder / f"{start}_{pairs}_{seed}.json").exists()
+
     def score(self, pairs: int, start: Start, seed: int) -> Score:
         """Train a translator and score it on the test set."""
         name = f"{start}_{pairs}_{seed}"
@@ -182,7 +186,9 @@ class Study:
         return lines
 
     def _write(self, name: str, lines: Sequence[str]) -> None:
-        (self._folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")
+        path, text = self._folder / name, "".join(f"{line}\n" for line in lines)
+        if not path.exists():  # another process may be reading it
+            path.write_text(text, encoding="utf-8", newline="\n")
 
 
 def table(scores: Sequence[Score]) -> Iterator[str]:
@@ -241,6 +247,9 @@ def run(
     ] = list(STARTS),
     seeds: Annotated[int, typer.Option(min=1, help="Runs of each kind.")] = 3,
     share: Annotated[float, typer.Option(help="Share of all updates, for a trial.")] = 1.0,
+    finished: Annotated[
+        bool, typer.Option("--finished", help="Train nothing; show what is finished.")
+    ] = False,
     output: Folder = DEFAULT_FOLDER,
 ) -> None:
     """Compare translators that begin with a denoiser and from scratch (about an hour of one core).
@@ -250,11 +259,7 @@ def run(
     check_matplotlib()
     study = Study(data, output / "pretraining", share=share)
     chosen = [start for start in STARTS if start in starts]
-    if "pretrained" in chosen:
-        study.pretrain()
-    scores = [
-        study.score(number, start, seed)
-        for number, start, seed in product(pairs, chosen, range(1, seeds + 1))
-    ]
+    runs = list(product(pairs, chosen, range(1, seeds + 1)))
+    scores = [study.score(*run) for run in runs if not finished or study.is_finished(*run)]
     print("\n".join(table(scores)))
     save("pretraining", draw(scores), [asdict(score) for score in scores], output)

@@ -2,6 +2,7 @@
 
 import json
 import logging
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -17,7 +18,8 @@ from transformer_mt.config.loading import (
 )
 from transformer_mt.config.schema import config_schema
 from transformer_mt.config.unused import unused_settings
-from transformer_mt.errors import ConfigError, DataError
+from transformer_mt.errors import ConfigError, DataError, ModelError
+from transformer_mt.locations import find_bundle
 from transformer_mt.log import counted
 
 logger = logging.getLogger(__name__)
@@ -80,7 +82,8 @@ def check(
     """Report every mistake in configs, and data files that are missing.
 
     A config without mistakes is reported as `ok`; settings without effect get a warning. Exit code
-    2: mistakes in a config; 3: missing data files. Devices are not checked.
+    2: mistakes in a config; 3: missing data files, or a missing model to start from. Devices are
+    not checked.
     """
     from transformer_mt.data.sources import check_files
 
@@ -97,7 +100,9 @@ def check(
             logger.warning("%s: %s", name, warning)
         try:
             found = counted(check_files(config.data), "file")
-        except DataError as error:
+            if config.training.init_from is not None:
+                find_bundle(Path(config.training.init_from))
+        except (DataError, ModelError) as error:
             missing += [f"{name}: {line}" for line in str(error).splitlines()]
         else:
             typer.echo(f"{name}: ok; {found} found")

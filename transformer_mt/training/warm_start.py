@@ -238,6 +238,8 @@ def _matches(model: nn.Module, bundle: Bundle, parts: str) -> Iterator[tuple[Ten
         if len(values) > 1:
             wrong.append(f"{' and '.join(wanted)} are one matrix here, but differ there")
         found += [(weight, value) for value in values.values()]
+    if not found and not wrong:
+        raise ConfigError(f"training.init_parts: {parts}: the model has no such weights")
     if wrong:
         raise ModelError(
             f"training.init_from: {bundle.directory}: weights of another architecture: "

@@ -9,9 +9,11 @@ from typer.testing import CliRunner
 from experiments import complexity, memory
 from experiments.__main__ import app
 from experiments.complexity import LAYERS, LayerCost, exponents
+from experiments.finetuning import weight_of_old
 from experiments.lengths import by_mask, encoder_step, fitted_exponent, layer_step, measure
 from experiments.memory import MODELS, MemoryPoint, draw_batch, lengths_of, measure_memory
 from experiments.patterns import CPU, PATTERNS, settings
+from experiments.pretraining import Score, table
 from experiments.scaling import jacobian_norms, measure_scaling
 from experiments.schedules import schedule_curves
 from transformer_mt.config.training import CosineSchedule, NoamSchedule, TrainingSettings
@@ -151,3 +153,14 @@ def test_every_experiment_writes_two_pictures_and_its_numbers(
         assert numbers.with_suffix(suffix).stat().st_size > 2000
     with numbers.open(newline="") as file:
         assert len(list(csv.DictReader(file))) == num_rows
+
+
+def test_the_weight_of_old_text_makes_it_the_share_that_was_asked_for():
+    old_pairs = weight_of_old(0.2, 10_000, 25_000) * 25_000
+    assert old_pairs / (old_pairs + 10_000) == pytest.approx(0.2)
+
+
+def test_a_row_has_the_mean_of_all_seeds_and_the_widest_interval():
+    scores = [Score(5000, "scratch", seed, 400, 10.0 + seed, 0.5 * seed) for seed in (1, 2, 3)]
+    *_, row = table(scores)
+    assert row == "| 5,000 | from scratch | 400 | 12.0 | 11.0, 12.0, 13.0 (± 1.5) |"
