@@ -77,6 +77,7 @@ PARTS = {
     "grouped_query_rotary": {"num_heads": 4, "num_kv_heads": 2, "positions": POSITIONS["rotary"]},
     "multi_query_bias": {"num_kv_heads": 1, "positions": POSITIONS["relative_bias"]},
     "wide_heads": {"head_dim": 10, "positions": POSITIONS["relative"]},
+    "narrow_keys": {"key_dim": 3, "positions": POSITIONS["alibi"]},
     "rms": {"norm_type": "rms", "norm": "pre"},
     "shared": {"share_layers": True, "layer_dropout": 0.5},
     "in_turn": {

@@ -126,6 +126,9 @@ class StackSettings(Settings):
     """Number of attention heads."""
     head_dim: PositiveInt | None = None
     """Dimension of each head. Default: d_model / num_heads."""
+    key_dim: PositiveInt | None = None
+    """Dimension of queries and keys of each head, where less than that of values (Vaswani et al.
+    2017, Table 3, row B). Default: head_dim."""
     num_kv_heads: PositiveInt | None = None
     """Grouped-query attention (Ainslie et al. 2023): number of key and value heads, each shared by
     several query heads, for a smaller KV cache; 1: multi-query attention (Shazeer 2019). Default:
@@ -186,6 +189,7 @@ class StackSettings(Settings):
                 f"{self.num_heads} heads do not divide d_model {self.d_model}: take "
                 f"{_nearest_divisor(self.num_heads, self.d_model)}, or set head_dim",
             )
+        yield from self._misfits_of_keys()
         if self.share_layers and max(self.depths.values()) == 1:
             names = " and ".join(self.depths)
             yield (
@@ -228,6 +232,25 @@ class StackSettings(Settings):
             pattern = getattr(self, f"{side}_pattern")
             for setting, message in misfits(pattern, num_heads=self.num_heads, num_layers=depth):
                 yield f"{side}_pattern.{setting}", message
+
+    def _misfits_of_keys(self) -> Iterator[tuple[str, str]]:
+        """Refuse narrow keys that are no narrower, and beside what needs whole heads."""
+        if self.key_dim is None:
+            return
+        if self.key_dim >= self.channels_of_head:
+            yield (
+                "key_dim",
+                f"{self.key_dim} must be less than the {self.channels_of_head} channels of a head: "
+                "leave it out, or set head_dim",
+            )
+        if self.num_kv_heads is not None:
+            yield "key_dim", "every head needs its own keys, but num_kv_heads is set: leave one out"
+        if self.positions.type in ("rotary", "relative"):
+            yield (
+                "key_dim",
+                f"positions {self.positions.type} act on whole heads: take sinusoidal, learned, "
+                "relative_bias, alibi or none",
+            )
 
     def unfit_for(self, *, longest: int) -> Iterator[tuple[str, str]]:
         """Find settings that do not fit sentences of `longest` tokens: as `contradictions`."""

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Literal, TypeVar
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -187,6 +188,7 @@ def _self_attention(settings: StackSettings, positions: PositionalEncoding) -> S
         settings.num_heads,
         positions=positions,
         head_dim=settings.head_dim,
+        key_dim=settings.key_dim,
         num_kv_heads=settings.num_kv_heads,
         dropout=settings.attention_dropout,
     )
@@ -197,6 +199,7 @@ def _cross_attention(settings: TransformerSettings) -> CrossAttention:
         settings.d_model,
         settings.num_heads,
         head_dim=settings.head_dim,
+        key_dim=settings.key_dim,
         num_kv_heads=settings.num_kv_heads,
         dropout=settings.attention_dropout,
     )

@@ -7,6 +7,7 @@ G heads of keys and values, K head size, W beam.
 import math
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from transformer_mt.nn.decode_cache import KVCache, StepLayout
@@ -46,7 +47,8 @@ class SelfAttention(nn.Module):
     Source: Vaswani et al. 2017, section 3.2.2. The projections to queries, keys and values are one
     matrix (3HK, D). With `num_kv_heads` below `num_heads`, H / G heads in a row share their keys
     and values (Ainslie et al. 2023; with one for all of them, Shazeer 2019), and the projections
-    are two matrices (HK, D) and (2GK, D).
+    are two matrices (HK, D) and (2GK, D). With `key_dim` queries and keys are narrower than values
+    (Table 3, row B), and the projections are three matrices.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class SelfAttention(nn.Module):
         *,
         positions: PositionalEncoding,
         head_dim: int | None = None,
+        key_dim: int | None = None,
         num_kv_heads: int | None = None,
         dropout: float = 0.0,
     ) -> None:
@@ -63,8 +66,11 @@ class SelfAttention(nn.Module):
         super().__init__()
         self.num_heads, self.num_kv_heads = num_heads, _num_kv_heads(num_heads, num_kv_heads)
         self.head_dim = head_dim or _head_dim(d_model, num_heads)
+        self.key_dim = key_dim or self.head_dim
         width = num_heads * self.head_dim
-        if self.num_kv_heads == num_heads:
+        if self.key_dim < self.head_dim:
+            self.query, self.key, self.value = _narrow_keys(d_model, num_heads, self.key_dim, width)
+        elif self.num_kv_heads == num_heads:
             self.qkv = StackedLinear(d_model, 3 * width, num_projections=3)
         else:
             self.query = nn.Linear(d_model, width)
@@ -112,6 +118,11 @@ class SelfAttention(nn.Module):
 
     def _qkv(self, x: Tensor) -> Tensor:
         """Return queries, keys and values (N, 3, H, K) of tokens (N, D)."""
+        if self.key_dim < self.head_dim:
+            q, k = (
+                _widened(part(x), self.num_heads, self.head_dim) for part in (self.query, self.key)
+            )
+            return torch.cat([q, k, self.value(x).view(q.shape)], dim=1)
         if self.num_kv_heads == self.num_heads:
             qkv: Tensor = self.qkv(x)
             return qkv.view(-1, 3, self.num_heads, self.head_dim)
@@ -133,6 +144,7 @@ class CrossAttention(nn.Module):
         num_heads: int,
         *,
         head_dim: int | None = None,
+        key_dim: int | None = None,
         num_kv_heads: int | None = None,
         dropout: float = 0.0,
     ) -> None:
@@ -140,16 +152,20 @@ class CrossAttention(nn.Module):
         super().__init__()
         self.num_heads, self.num_kv_heads = num_heads, _num_kv_heads(num_heads, num_kv_heads)
         self.head_dim = head_dim or _head_dim(d_model, num_heads)
+        self.key_dim = key_dim or self.head_dim
         width = num_heads * self.head_dim
-        self.query = nn.Linear(d_model, width)
-        width_kv = self.num_kv_heads * self.head_dim
-        self.key_value = StackedLinear(d_model, 2 * width_kv, num_projections=2)
+        if self.key_dim < self.head_dim:
+            self.query, self.key, self.value = _narrow_keys(d_model, num_heads, self.key_dim, width)
+        else:
+            self.query = nn.Linear(d_model, width)
+            width_kv = self.num_kv_heads * self.head_dim
+            self.key_value = StackedLinear(d_model, 2 * width_kv, num_projections=2)
         self.output = SublayerOutput(width, d_model)
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor, memory: Tensor, attend: Attend) -> Tensor:
         """Attend from packed target tokens (Nt, D) to packed states (Ns, D) of the source."""
-        q = self.query(x).view(-1, 1, self.num_heads, self.head_dim)
+        q = _widened(self.query(x), self.num_heads, self.head_dim)
         kv = _for_each_head(self._kv(memory), self.num_heads)
         mixed = attend((q, kv), dropout=self.dropout)
         output: Tensor = self.output(mixed.flatten(1))
@@ -162,15 +178,39 @@ class CrossAttention(nn.Module):
 
     def step(self, x: Tensor, layout: StepLayout, *, memory: KVCache) -> Tensor:
         """Attend from the next token of each hypothesis (R, D) to `memory` (B, G, S, K)."""
-        q = layout.block(self.query(x))
+        q = layout.block(_widened(self.query(x), self.num_heads, self.head_dim))
         q = q.view(memory.keys.shape[0], -1, self.num_heads, self.head_dim).transpose(1, 2)
         mixed = attend_step(q, memory.keys, memory.values, layout.memory_bias)
         output: Tensor = self.output(layout.rows(mixed))
         return output
 
     def _kv(self, memory: Tensor) -> Tensor:
+        if self.key_dim < self.head_dim:
+            k = _widened(self.key(memory), self.num_heads, self.head_dim)
+            return torch.cat([k, self.value(memory).view(k.shape)], dim=1)
         kv: Tensor = self.key_value(memory)
         return kv.view(-1, 2, self.num_kv_heads, self.head_dim)
+
+
+def _narrow_keys(
+    d_model: int, num_heads: int, key_dim: int, width: int
+) -> tuple[nn.Linear, nn.Linear, nn.Linear]:
+    """Return projections to queries, keys and values of `key_dim`, `key_dim` and K channels."""
+    narrow = num_heads * key_dim
+    return nn.Linear(d_model, narrow), nn.Linear(d_model, narrow), nn.Linear(d_model, width)
+
+
+def _widened(x: Tensor, num_heads: int, head_dim: int) -> Tensor:
+    """Return queries or keys (N, H * key_dim) as (N, 1, H, K), filled up with zeros.
+
+    Every kernel takes queries, keys and values of one width K and divides the products by sqrt(K):
+    the factor makes of it the sqrt(key_dim) of equation 1.
+    """
+    key_dim = x.shape[-1] // num_heads
+    x = x.view(-1, 1, num_heads, key_dim)
+    if key_dim < head_dim:
+        x = F.pad(x, (0, head_dim - key_dim)) * (head_dim / key_dim) ** 0.25
+    return x
 
 
 def _for_each_head(kv: Tensor, num_heads: int) -> Tensor:

@@ -113,8 +113,8 @@ ABLATIONS = {
     "table3_a_2_heads": {"model.num_heads": 2},
     "table3_a_8_heads": {"model.num_heads": 8},
     "table3_a_16_heads": {"model.num_heads": 16},
-    "table3_b_key_size_8": {"model.head_dim": 8},
-    "table3_b_key_size_16": {"model.head_dim": 16},
+    "table3_b_key_size_8": {"model.key_dim": 8},
+    "table3_b_key_size_16": {"model.key_dim": 16},
     "table3_c_2_layers": {"model.num_encoder_layers": 2, "model.num_decoder_layers": 2},
     "table3_c_6_layers": {"model.num_encoder_layers": 6, "model.num_decoder_layers": 6},
     "table3_c_width_64": {"model.d_model": 64},
@@ -144,6 +144,7 @@ def test_ablations_differ_from_their_base_in_what_their_row_says() -> None:
             | {group: getattr(base, group).model_copy(update=groups[group]) for group in groups}
         )
         assert load_config(folder / f"{name}.yaml") == expected
+    assert base.training.checkpoints.average == "none"  # section 6.2
 
 
 @recipes

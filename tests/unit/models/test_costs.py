@@ -58,6 +58,25 @@ def test_parameters_of_base_by_part() -> None:
     }
 
 
+def test_parameters_are_those_of_table_3_with_a_vocabulary_of_41000() -> None:
+    """Vaswani et al. 2017, Table 3, in millions; 5.1 speaks of about 37,000 pieces."""
+    published = {
+        65: {},
+        58: {"key_dim": 16},
+        60: {"key_dim": 32},
+        36: {"num_encoder_layers": 2, "num_decoder_layers": 2},
+        50: {"num_encoder_layers": 4, "num_decoder_layers": 4},
+        80: {"num_encoder_layers": 8, "num_decoder_layers": 8},
+        28: {"d_model": 256, "head_dim": 32},
+        168: {"d_model": 1024, "head_dim": 128},
+        53: {"d_ff": 1024},
+        90: {"d_ff": 4096},
+    }
+    for millions, changes in published.items():
+        counts = count_parameters(on_meta(TransformerSettings(**changes), 41_000))
+        assert sum(counts.values()) / 1e6 == pytest.approx(millions, abs=0.6), changes
+
+
 @pytest.mark.parametrize("tied", ["all", "target", "none"])
 def test_each_parameter_is_counted_once(tied: str) -> None:
     model = on_meta(

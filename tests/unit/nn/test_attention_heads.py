@@ -75,6 +75,23 @@ def test_cross_attention_equals_the_definition(num_kv_heads: int) -> None:
     torch.testing.assert_close(block(x, memory, attend), expected)
 
 
+def test_queries_and_keys_may_be_narrower_than_values() -> None:
+    """Vaswani et al. 2017, Table 3, row B: d_k alone changes, also in the root of equation 1."""
+    torch.manual_seed(1)
+    sizes = {"head_dim": HEAD_DIM, "key_dim": 2}
+    own = SelfAttention(D_MODEL, NUM_HEADS, positions=PositionalEncoding(), **sizes).double()
+    cross = CrossAttention(D_MODEL, NUM_HEADS, **sizes).double()
+    x, memory = (torch.randn(sum(n), D_MODEL).double() for n in (LENGTHS, SRC_LENGTHS))
+    for block, keys_of, lengths in ((own, x, LENGTHS), (cross, memory, SRC_LENGTHS)):
+        q = block.query(x).view(-1, NUM_HEADS, 2)
+        k = block.key(keys_of).view(-1, NUM_HEADS, 2)
+        v = block.value(keys_of).view(-1, NUM_HEADS, HEAD_DIM)
+        expected = definition(q, k, v, block.output, (LENGTHS, lengths))
+        mask = AttentionMask(Segments.of(LENGTHS), Segments.of(lengths))
+        given = (x,) if block is own else (x, memory)
+        torch.testing.assert_close(block(*given, PackedAttention(mask)), expected)
+
+
 def test_a_decoder_keeps_shared_keys_once() -> None:
     settings = TransformerSettings(
         d_model=24, d_ff=40, num_heads=6, num_kv_heads=2, num_encoder_layers=1, num_decoder_layers=1
@@ -115,6 +132,16 @@ model:
         (
             "num_heads: 7",
             "model.num_heads: 7 heads do not divide d_model 512: take 8, or set head_dim",
+        ),
+        (
+            "key_dim: 64",
+            "model.key_dim: 64 must be less than the 64 channels of a head: leave it out, or set "
+            "head_dim",
+        ),
+        (
+            "positions: {type: rotary}\n  key_dim: 8",
+            "model.key_dim: positions rotary act on whole heads: take sinusoidal, learned, "
+            "relative_bias, alibi or none",
         ),
         (
             "positions: {type: rotary}\n  head_dim: 5",
