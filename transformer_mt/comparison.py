@@ -18,6 +18,8 @@ from transformer_mt.errors import UNREADABLE_JSON, ConfigError, DataError, TmtEr
 from transformer_mt.log import read_metrics
 from transformer_mt.metrics.by_length import Bucket, score_by_length
 from transformer_mt.metrics.significance import SureScore, compare_systems
+from transformer_mt.models.build import build_on_meta
+from transformer_mt.models.costs import count_costs
 from transformer_mt.storage.folders import read_manifest, replace_json
 from transformer_mt.storage.untrusted import read_json
 from transformer_mt.text.tokenizer import Tokenizers
@@ -47,6 +49,8 @@ class RunFacts:
         num_tokens: Target tokens trained on until the last report; None: a run without reports.
         tokens_per_second: Target tokens, the median of all reports.
         seconds: Trained until the last report, validations included.
+        flops: Floating-point operations of the updates, as the model's sizes and the lengths of
+            the corpus give them; recomputation is not counted. None: not known.
     """
 
     name: str
@@ -57,6 +61,7 @@ class RunFacts:
     num_tokens: int | None
     tokens_per_second: float | None
     seconds: float | None
+    flops: float | None
 
 
 @dataclass(frozen=True)
@@ -85,16 +90,41 @@ def read_facts(run: RunDirectory) -> RunFacts:
     reports = [record for record in records if "tokens_per_second" in record]
     last = reports[-1] if reports else {}
     speeds = [float(record["tokens_per_second"]) for record in reports]
+    num_tokens = last.get("num_tokens")
     return RunFacts(
         name=run.root.resolve().name,
         model=load_recorded(run.config_path).model.type,
         num_parameters=count_parameters(run.best_dir),
         valid_nll_nats=result.scores.get("nll_nats"),
         num_updates=result.step,
-        num_tokens=last.get("num_tokens"),
+        num_tokens=num_tokens,
         tokens_per_second=statistics.median(speeds) if speeds else None,
         seconds=last.get("seconds"),
+        flops=None if num_tokens is None else _training_flops(run, num_tokens),
     )
+
+
+def _training_flops(run: RunDirectory, num_tgt_tokens: int) -> float | None:
+    """Return the operations of training on some target tokens and the sources they belong to.
+
+    The number of source tokens and the lengths are those of the whole corpus; a run that kept no
+    record of it has None.
+    """
+    try:
+        parts = read_json(run.preparation_path)["train"]
+        pairs = sum(part["weight"] * part["report"]["kept"] for part in parts)
+        src = sum(part["weight"] * part["src_tokens"] for part in parts)
+        tgt = sum(part["weight"] * part["tgt_tokens"] for part in parts)
+    except UNREADABLE_JSON:
+        return None
+    tokenizers = Tokenizers.load(run.best_dir)
+    model = build_on_meta(
+        load_recorded(run.config_path).model,
+        src_vocab_size=tokenizers.src.vocab_size,
+        tgt_vocab_size=tokenizers.tgt.vocab_size,
+    )
+    costs = count_costs(model, length=round((src + tgt) / (2 * pairs)))
+    return costs.training(num_tgt_tokens * src / tgt, num_tgt_tokens)
 
 
 def common_test_set(runs: Sequence[RunDirectory], name: str | None) -> TestSet:

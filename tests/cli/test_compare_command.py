@@ -62,6 +62,7 @@ def test_scores_are_those_of_evaluate_and_facts_those_of_the_run(runs):
         assert row["num_updates"] == 6
         assert row["num_tokens"] > 100
         assert row["model"] == "transformer"
+        assert 6 * row["num_parameters"] < row["flops"] / row["num_tokens"] < 1e9
     first, second = found["runs"]
     assert [score["p_value"] for score in first["scores"]] == [None, None]
     assert all(0 < score["p_value"] <= 1 for score in second["scores"])
@@ -123,7 +124,7 @@ def test_a_table_is_for_people_or_for_a_page(runs):
     assert [line.split()[0] for line in narrow[:7:4]] == ["run", "run"]
     assert " ".join(narrow).split().count("updates") == 1
     page = tmt("compare", runs / "tiny", runs / "other", "--markdown").stdout.splitlines()
-    assert {line.count("|") for line in page[:4]} == {13}
+    assert {line.count("|") for line in page[:4]} == {14}
 
 
 def test_scores_by_length_stand_side_by_side_and_are_those_of_evaluate(runs, tmp_path):
@@ -159,13 +160,20 @@ def test_only_what_changes_translations_makes_searches_differ(runs, changed, old
     assert ("search differently" in result.stderr) == bool(said)
 
 
+def test_bleu_against_flops_is_drawn(runs, tmp_path):
+    picture = tmp_path / "costs.svg"
+    result = tmt("compare", runs / "tiny", runs / "other", "--figure", picture)
+    assert result.exit_code == 0, result.stderr
+    assert "floating-point operations of training" in picture.read_text()
+
+
 def test_a_run_that_was_too_short_for_a_report_has_no_speed(runs, changed):
     copy = changed()
     lines = (copy / "metrics.jsonl").read_text().splitlines(keepends=True)
     kept = [line for line in lines if "tokens_per_second" not in line]
     (copy / "metrics.jsonl").write_text("".join(kept))
     row = tmt("compare", copy).stdout.splitlines()[1].split()
-    assert row[-4:] == ["-", "6", "-", "-"]
+    assert row[-5:] == ["-", "6", "-", "-", "-"]
 
 
 def test_runs_of_one_name_are_told_apart_by_their_folders(runs, tmp_path):
@@ -195,7 +203,7 @@ def test_own_files_serve_runs_without_a_test_set(runs, tmp_path):
         (["TINY", "--src", "none", "--ref", "none"], 3, "none: no such file"),
         (["TINY", "--json", "--markdown"], 2, "exclude each other"),
         (["TINY", "TINY"], 2, "this run is given twice"),
-        (["TINY", "--figure", "x.svg"], 2, "--figure has no effect without --by-length"),
+        (["TINY", "--figure", "x.bmp"], 2, "expected a name that ends in .png"),
     ],
 )
 def test_mistakes_are_named_in_one_line(runs, arguments, exit_code, words):

@@ -54,6 +54,18 @@ def test_memory_of_a_small_model_is_shown_in_kilobytes(config: Path) -> None:
     assert weights == ["weights", f"{costs['weights_bytes'] / 1000:,.0f}"]
 
 
+def test_the_whole_run_of_the_paper_has_its_flops_and_hours(config: Path) -> None:
+    arguments = ["--config", config, "--set=training.max_steps=100000"]
+    shown = run(*arguments, "--tokens-per-second", 50_000).stdout
+    assert "at most 2,500,000,000 tokens of each side; 13.9 hours at 50,000 target" in shown
+    costs = json.loads(run(*arguments, "--json").stdout)
+    assert costs["run_hours"] is None
+    per_pair = costs["flops_per_pair"] + sum(
+        costs[f"attention_flops_per_{side}_token"] for side in ("source", "target")
+    )
+    assert costs["run_flops"] == 2_500_000_000 * per_pair
+
+
 def test_costs_as_json(config: Path) -> None:
     result = run("--config", config, "--set", "model.num_decoder_layers=1", "--json")
     costs = json.loads(result.stdout)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import logging
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -12,11 +13,10 @@ import typer
 
 from transformer_mt.cli.model_loading import check_one_process
 from transformer_mt.cli.options import AsJson, BeamSize, Device, References, Sources
-from transformer_mt.cli.output_files import progress_bar
+from transformer_mt.cli.output_files import check_output, progress_bar
 from transformer_mt.cli.scoring_options import (
     ByLength,
     LengthEdges,
-    LengthFigure,
     check_length_options,
     compared_lengths,
     draw_lengths,
@@ -27,6 +27,7 @@ from transformer_mt.cli.scoring_options import (
 from transformer_mt.config.loading import load_recorded
 from transformer_mt.errors import ConfigError
 from transformer_mt.locations import run_folder
+from transformer_mt.plots.style import check_figure
 from transformer_mt.translation.load import load_model, make_translator
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from transformer_mt.data.evaluation_sets import TestSet
     from transformer_mt.metrics.by_length import Bucket
     from transformer_mt.metrics.significance import SureScore
+
+logger = logging.getLogger(__name__)
 
 Runs: TypeAlias = Annotated[
     list[Path],
@@ -48,12 +51,21 @@ TestSetName: TypeAlias = Annotated[
         help="Test set of the configs, or `valid`. Default: the first of each config.",
     ),
 ]
+Figure: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Plot BLEU against FLOPs, or with --by-length the scores by length: .png, .svg or "
+        ".pdf (needs matplotlib).",
+    ),
+]
 AsMarkdown: TypeAlias = Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")]
 
 
 EXAMPLES = (
     "tmt compare runs/base runs/rnn",
     "tmt compare runs/a runs/b runs/c --test-set newstest2014 --markdown",
+    "tmt compare runs/base runs/rnn --figure bleu_and_flops.svg",
     "tmt compare runs/base runs/rnn --by-length --figure by_length.svg",
     "tmt compare runs/base runs/rnn --src test.en --ref test.de --json",
 )
@@ -68,7 +80,7 @@ def compare(
     as_markdown: AsMarkdown = False,
     by_length: ByLength = False,
     length_edges: LengthEdges = None,
-    figure: LengthFigure = None,
+    figure: Figure = None,
     beam_size: BeamSize = None,
     device: Device = "auto",
 ) -> None:
@@ -78,7 +90,7 @@ def compare(
     used again by later comparisons. BLEU and chrF are given with half of their 95% confidence
     interval, and with the p-value of the difference to the first run (paired bootstrap, 1000
     samples). Validation loss is the negative log-likelihood in nats per token. Lengths are counted
-    with the tokenizer of the first run.
+    with the tokenizer of the first run. FLOPs are those of all updates, forward and backward.
     """
     if (src is None) != (not ref):
         raise ConfigError("--src and --ref need each other: give both")
@@ -86,7 +98,10 @@ def compare(
         raise ConfigError("--test-set: no effect with --src")
     if as_json and as_markdown:
         raise ConfigError("--json and --markdown exclude each other")
-    edges = check_length_options(by_length, length_edges, figure)
+    edges = check_length_options(by_length, length_edges, figure if by_length else None)
+    if figure is not None and not by_length:
+        check_figure(figure)
+        check_output(figure)
     folders = [run_folder(run) for run in runs]
 
     from transformer_mt.comparison import (
@@ -111,7 +126,10 @@ def compare(
     translate = partial(_translate, search=search, device=device)
     rows = compare_runs(found, test, translate=translate, search=search)
     buckets = {} if edges is None else compare_by_length(rows, found[0], test, edges=edges)
-    draw_lengths(buckets, figure, METRICS)
+    if by_length:
+        draw_lengths(buckets, figure, METRICS)
+    elif figure is not None:
+        _draw_costs(rows, figure)
     if as_json:
         typer.echo(json.dumps(_record(test, rows, buckets), ensure_ascii=False))
         return
@@ -129,10 +147,25 @@ def _translate(
         return [found.text for found in translator.translate(sources, on_progress=on_progress)]
 
 
+def _draw_costs(rows: "Sequence[ComparedRun]", figure: Path) -> None:
+    """Draw BLEU against the FLOPs of training, of the runs whose FLOPs are known."""
+    from transformer_mt.plots.scores_by_cost import draw_scores_by_cost
+
+    known = {
+        row.facts.name: (row.facts.flops, row.scores[0].value, row.scores[0].half_width)
+        for row in rows
+        if row.facts.flops is not None
+    }
+    if not known:
+        raise ConfigError(f"{figure}: no run has known FLOPs: leave --figure out")
+    draw_scores_by_cost(known, figure, metric="BLEU")
+    logger.info("figure: %s", figure)
+
+
 UNLIMITED = 10_000
 HEADINGS = [
     "run", "model", "parameters", "valid nll", "BLEU", "p", "chrF", "p", "tokens/s", "updates",
-    "tokens", "minutes",
+    "tokens", "FLOPs", "minutes",
 ]  # fmt: skip
 
 
@@ -160,7 +193,8 @@ def _cells(row: "ComparedRun") -> list[str]:
         cells += [f"{score.value:.2f} ± {score.half_width:.2f}", _p_value(score)]
     cells += [_number(facts.tokens_per_second, ",.0f"), f"{facts.num_updates:,}"]
     minutes = None if facts.seconds is None else facts.seconds / 60
-    cells += [_number(facts.num_tokens, ","), _number(minutes, ".1f")]
+    cells += [_number(facts.num_tokens, ","), _number(facts.flops, ".2g")]
+    cells.append(_number(minutes, ".1f"))
     return cells
 
 

@@ -1,6 +1,7 @@
 """`tmt inspect`: parameters, floating-point operations and memory of a model."""
 
 import json
+import statistics
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,8 +18,10 @@ from transformer_mt.cli.options import (
 )
 from transformer_mt.config.loading import find_config, load_config
 from transformer_mt.config.schema import Config
+from transformer_mt.config.training import TrainingSettings
 from transformer_mt.errors import ConfigError
-from transformer_mt.locations import find_bundle
+from transformer_mt.locations import METRICS, find_bundle
+from transformer_mt.log import read_metrics
 
 if TYPE_CHECKING:
     from transformer_mt.models.costs import TokenCosts
@@ -29,6 +32,7 @@ EXAMPLES = (
     "tmt inspect base",
     "tmt inspect --config base --set model.d_model=1024 --set model.num_heads=16",
     "tmt inspect --model runs/mine",
+    "tmt inspect --config base --tokens-per-second 50000",
     "tmt inspect --config base --json",
 )
 
@@ -38,6 +42,15 @@ def inspect(
     config: ConfigName = None,
     model: ModelPath = None,
     settings: Overrides = [],
+    tokens_per_second: Annotated[
+        float | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Target tokens/s of training, for the hours of the whole run. Default: those of "
+            "the trained run.",
+        ),
+    ] = None,
     length: Annotated[
         int,
         typer.Option(
@@ -46,14 +59,16 @@ def inspect(
     ] = 28,
     as_json: AsJson = False,
 ) -> None:
-    """Print parameters, FLOPs and memory of a model, by part.
+    """Print parameters, FLOPs and memory of a model, by part, and the cost of its whole training.
 
-    The model is a trained one, or the one that a config describes.
+    The model is a trained one, or the one that a config describes. The whole run is as many
+    updates as the config allows, each of `training.max_tokens` source and target tokens.
     """
     if argument is None and config is None:
         if settings:
             raise ConfigError("--set changes a config: name one with --config")
-        resolved, network = _trained(model)
+        resolved, network, measured = _trained(model)
+        tokens_per_second = tokens_per_second or measured
     elif model is not None:
         raise ConfigError("a config and --model exclude each other")
     else:
@@ -65,9 +80,9 @@ def inspect(
 
     parameters = count_parameters(network)
     num_tokens = resolved.training.largest_batch
-    report = _report(
-        parameters, count_costs(network, length=length), num_tokens=num_tokens, length=length
-    )
+    costs = count_costs(network, length=length)
+    report = _report(parameters, costs, num_tokens=num_tokens, length=length)
+    report |= _whole_run(resolved.training, costs, tokens_per_second)
     if as_json:
         typer.echo(json.dumps(report))
         return
@@ -75,28 +90,29 @@ def inspect(
         typer.echo(line)
 
 
-def _trained(path: Path | None) -> "tuple[Config, Seq2Seq]":
+def _trained(path: Path | None) -> "tuple[Config, Seq2Seq, float | None]":
+    """Return a trained model, and the target tokens/s of its training if they are known."""
     found = find_bundle(path)
 
     from transformer_mt.bundle import load_bundle
 
     bundle = load_bundle(found)
-    return bundle.config, bundle.model
+    metrics = found.parent / METRICS
+    records = read_metrics(metrics) if metrics.is_file() else []
+    speeds = [value for x in records if isinstance(value := x.get("tokens_per_second"), float)]
+    return bundle.config, bundle.model, statistics.median(speeds) if speeds else None
 
 
 def _untrained(config: Config) -> "Seq2Seq":
     """Build a model without memory for its weights."""
-    import torch
-
-    from transformer_mt.models.build import build_model
+    from transformer_mt.models.build import build_on_meta
     from transformer_mt.text.tokenizer import Tokenizers
 
     sizes = [config.tokenizer.vocab_size] * 2
     if config.tokenizer.path is not None:
         tokenizers = Tokenizers.load(Path(config.tokenizer.path))
         sizes = [tokenizers.src.vocab_size, tokenizers.tgt.vocab_size]
-    with torch.device("meta"):
-        return build_model(config.model, src_vocab_size=sizes[0], tgt_vocab_size=sizes[1])
+    return build_on_meta(config.model, src_vocab_size=sizes[0], tgt_vocab_size=sizes[1])
 
 
 def _report(
@@ -121,6 +137,28 @@ def _report(
     }
 
 
+def _whole_run(
+    training: TrainingSettings, costs: "TokenCosts", tokens_per_second: float | None
+) -> dict[str, Any]:
+    """Return the cost of as many updates as the limits of the config allow, None if unknown."""
+    limits = [training.max_total_tokens]
+    if training.max_steps is not None:
+        limits.append(training.max_steps * training.max_tokens)
+    if training.max_minutes is not None and tokens_per_second is not None:
+        limits.append(round(training.max_minutes * 60 * tokens_per_second))
+    num_tokens = min((limit for limit in limits if limit is not None), default=None)
+    flops = hours = None
+    if num_tokens is not None:
+        flops = costs.training(num_tokens, num_tokens)
+        hours = tokens_per_second and num_tokens / tokens_per_second / 3600
+    return {
+        "run_target_tokens": num_tokens,
+        "run_flops": flops,
+        "tokens_per_second": tokens_per_second,
+        "run_hours": hours,
+    }
+
+
 def _table(parameters: dict[str, int], report: dict[str, Any]) -> Iterator[str]:
     total = report["num_parameters"]
     width = max(len(part) for part in parameters)
@@ -141,6 +179,9 @@ def _table(parameters: dict[str, int], report: dict[str, Any]) -> Iterator[str]:
             f"for attention in sentences of {report['sentence_length']} tokens"
         )
     yield ""
+    if report["run_flops"] is not None:
+        yield f"The whole run: {report['run_flops']:.3g} FLOP, {_run_in_words(report)}"
+        yield ""
     sizes = {
         "weights": report["weights_bytes"],
         "gradients": report["gradients_bytes"],
@@ -154,6 +195,14 @@ def _table(parameters: dict[str, int], report: dict[str, Any]) -> Iterator[str]:
     for what, size in sizes.items():
         is_estimate = what in ("activations", "total")
         yield f"  {what:<13} {size / unit:>8,.0f}{'  (estimate)' if is_estimate else ''}"
+
+
+def _run_in_words(report: dict[str, Any]) -> str:
+    words = f"at most {report['run_target_tokens']:,} tokens of each side"
+    if report["run_hours"] is not None:
+        speed = f"{report['tokens_per_second']:,.0f} target tokens/s"
+        words += f"; {_digits(report['run_hours'])} hours at {speed}"
+    return words
 
 
 def _digits(value: float) -> str:

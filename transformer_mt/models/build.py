@@ -111,6 +111,12 @@ def _transformer(
     return model
 
 
+def build_on_meta(settings: ModelSettings, *, src_vocab_size: int, tgt_vocab_size: int) -> Seq2Seq:
+    """Build a model without memory for its weights, to count what it costs."""
+    with torch.device("meta"):
+        return build_model(settings, src_vocab_size=src_vocab_size, tgt_vocab_size=tgt_vocab_size)
+
+
 def _decoder_only(
     settings: DecoderOnlySettings, src_vocab_size: int, tgt_vocab_size: int
 ) -> Seq2Seq:

@@ -47,6 +47,11 @@ class TokenCosts:
         """Operations of the products with weights for one source and one target token."""
         return self.source + self.target
 
+    def training(self, num_src_tokens: float, num_tgt_tokens: float) -> float:
+        """Return the operations of training on so many tokens, attention included."""
+        source = (self.source + self.source_attention) * num_src_tokens
+        return source + (self.target + self.target_attention) * num_tgt_tokens
+
 
 def count_parameters(model: nn.Module) -> dict[str, int]:
     """Return the number of parameters of each part; a matrix with several uses counts once."""
