@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Make the demo corpus: English and French, German or Spanish messages of open-source programs.
+"""Make the demo corpus: messages of open-source programs, English and French, German or others.
 
 Message catalogs are real text translated by people, and pip can bring them to any machine: they lie
 inside the wheels of permissively licensed programs. This script downloads seven wheels without
@@ -30,7 +30,7 @@ VALID_PAIRS = 400
 TEST_PAIRS = 800
 EXIT_DATA = 3
 MANIFEST = "manifest.json"
-LANGUAGES = {"fr": "French", "de": "German", "es": "Spanish"}
+LANGUAGES = {"fr": "French", "de": "German", "es": "Spanish", "ko": "Korean"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,9 +99,14 @@ JUPYTERLAB = {
         "8b315de006bc48d5798988cff6141f00694e411265011ea21570b4f459070381",
         "BSD-3-Clause",
     ),
+    "ko": Wheel(
+        "jupyterlab-language-pack-ko-KR==4.5.post3",
+        "a7ca15848e6fc47ecf35e83a791e2ae9dd26bbfdbc8503567593f908f86c51f4",
+        "BSD-3-Clause",
+    ),
 }
 # Regional variants (es_AR, fr_CA) would be other translations of the same text: not read.
-FOLDERS = {"fr": "fr|fr_FR", "de": "de|de_DE", "es": "es|es_ES"}
+FOLDERS = {"fr": "fr|fr_FR", "de": "de|de_DE", "es": "es|es_ES", "ko": "ko|ko_KR"}
 
 
 class CorpusError(Exception):
