@@ -61,7 +61,14 @@ def exists(path: str) -> bool:
 
 @pytest.mark.parametrize(
     "name",
-    ["docs/paper.md", "docs/overview.md", "docs/reading.md", "docs/glossary.md", "README.ko.md"],
+    [
+        "docs/paper.md",
+        "docs/stations.md",
+        "docs/overview.md",
+        "docs/reading.md",
+        "docs/glossary.md",
+        "README.ko.md",
+    ],
 )
 def test_every_path_that_a_page_names_exists(name):
     paths = paths_in(ROOT / name)
@@ -69,8 +76,9 @@ def test_every_path_that_a_page_names_exists(name):
     assert [path for path in paths if not exists(path)] == []
 
 
-def test_every_place_in_the_code_that_the_page_on_the_paper_names_is_there():
-    text = (ROOT / "docs/paper.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize("name", ["docs/paper.md", "docs/stations.md"])
+def test_every_place_in_the_code_that_a_page_names_is_there(name):
+    text = (ROOT / name).read_text(encoding="utf-8")
     places = re.findall(r"`((?:\w+/)+\w+\.py)(?:: ([\w.]+))?`", text)
     assert len(places) > 50
     for path, name in places:
@@ -78,9 +86,22 @@ def test_every_place_in_the_code_that_the_page_on_the_paper_names_is_there():
         (file,) = (ROOT / folder / path for folder in FOLDERS if (ROOT / folder / path).exists())
         body = ast.parse(file.read_text(encoding="utf-8")).body
         for part in filter(None, name.split(".")):
-            found = [node for node in body if getattr(node, "name", None) == part]
+            found = [node for node in body if part in names_of(node)]
             assert found, f"{path} has no {name}"
-            body = found[0].body
+            body = getattr(found[0], "body", [])
+
+
+def names_of(node: ast.stmt) -> list[str]:
+    """What a statement names: a function, a class, a variable."""
+    if isinstance(node, ast.Assign):
+        return [target.id for target in node.targets if isinstance(target, ast.Name)]
+    return [getattr(node, "name", "")]
+
+
+def test_the_map_of_the_story_has_all_66_stations_in_order():
+    text = (ROOT / "docs/stations.md").read_text(encoding="utf-8")
+    numbers = [int(number) for number in re.findall(r"^\| (\d+) \|", text, flags=re.MULTILINE)]
+    assert numbers == [*range(1, 67)]
 
 
 def test_the_tree_of_the_overview_is_the_tree():
