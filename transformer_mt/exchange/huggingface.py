@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from transformer_mt.bundle import Bundle, save_tensors
-from transformer_mt.config.decoding import DecodingSettings
+from transformer_mt.config.decoding import DecodingSettings, LengthPenaltyKind
 from transformer_mt.config.model import TransformerSettings
 from transformer_mt.exchange.settings import HUGGINGFACE, check_exportable
 from transformer_mt.locations import WEIGHTS
@@ -123,17 +123,12 @@ def huggingface_config(
 def generation_config(decoding: DecodingSettings) -> dict[str, Any]:
     """Return the settings of `generate` that are nearest to ours.
 
-    Its length penalty divides by length^strength; the exponent with the same slope at
-    25 tokens stands in for `gnmt`'s (5 + length)^strength.
+    See `length_exponent`.
     """
-    strength = decoding.length_penalty
-    if decoding.length_penalty_kind == "gnmt":
-        strength *= 25 / (5 + 25)
-    elif decoding.length_penalty_kind == "reward":
-        strength = 1.0
+    exponent = length_exponent(decoding.length_penalty_kind, decoding.length_penalty)
     return {
         "num_beams": decoding.beam_size,
-        "length_penalty": round(strength, 3),
+        "length_penalty": round(exponent, 3),
         "early_stopping": False,
         "max_length": MAX_POSITIONS,
         "pad_token_id": PAD_ID,
@@ -142,6 +137,14 @@ def generation_config(decoding: DecodingSettings) -> dict[str, Any]:
         "decoder_start_token_id": BOS_ID,
         "suppress_tokens": [PAD_ID, UNK_ID, BOS_ID],
     }
+
+
+def length_exponent(kind: LengthPenaltyKind, strength: float) -> float:
+    """Return the exponent of the length that is nearest to one of our length penalties.
+
+    `gnmt` divides by (5 + length)^strength: the exponent has the same slope at 25 tokens.
+    """
+    return {"average": strength, "gnmt": strength * 25 / (5 + 25), "reward": 1.0}[kind]
 
 
 def huggingface_weights(

@@ -1,0 +1,173 @@
+"""CTranslate2 as the engine of beam search: our options in, our hypotheses out.
+
+Its search stops when enough hypotheses have ended and divides scores by a power of the length. With
+`PATIENCE` and the whole beam returned, ranking by our length penalty gives the translations of
+`translation.batch_search`, up to ties and sentences that run to their maximum length.
+"""
+
+import importlib
+import logging
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import torch
+
+from transformer_mt.bundle import Bundle, load_bundle
+from transformer_mt.data.lexicon import Lexicon
+from transformer_mt.errors import ConfigError
+from transformer_mt.exchange.ctranslate2 import PATIENCE, save_ctranslate2
+from transformer_mt.exchange.extras import need
+from transformer_mt.exchange.huggingface import length_exponent
+from transformer_mt.exchange.settings import CTRANSLATE2, check_exportable
+from transformer_mt.models.transformer import TransformerEncoder
+from transformer_mt.search.beams import Hypothesis
+from transformer_mt.text.special_ids import EOS_ID
+from transformer_mt.translation.options import SearchOptions
+from transformer_mt.translation.requests import Request
+
+logger = logging.getLogger(__name__)
+
+COMPUTE_TYPES = {"fp32": "float32", "bf16": "bfloat16", "int8": "int8"}
+SENTENCES_AT_ONCE = 32
+CANNOT = (
+    "sample", "beam_groups", "coverage_penalty", "min_length", "min_length_ratio",
+    "no_repeat_ngram", "repetition_penalty", "suppress",
+)  # fmt: skip
+"""Options of a search that it does not have, or means otherwise: what it forbids gives its
+probability to all other tokens; here it keeps it."""
+
+
+class CTranslate2Search:
+    """Searches for the translations of a batch with CTranslate2: see `BatchSearch`.
+
+    Args:
+        bundle: A single model, read from a folder.
+        options: How to search.
+        lexicon: Must be None: it has no shortlist.
+        precision: `fp32`, `bf16` or `int8`.
+
+    Raises:
+        ConfigError: If CTranslate2 is not installed, or cannot hold the model, or do what the
+            options ask for: all reasons.
+    """
+
+    def __init__(
+        self, bundle: Bundle, options: SearchOptions, lexicon: Lexicon | None, *, precision: str
+    ) -> None:
+        need("ctranslate2", extra="ct2")
+        check_exportable(bundle.config, CTRANSLATE2)
+        if found := unsupported(bundle, options, lexicon, precision=precision):
+            raise ConfigError(
+                f"engine ctranslate2 cannot do this: {', '.join(found)}: take engine torch"
+            )
+        self._options = options
+        self._src, self._tgt = bundle.tokenizers.src, bundle.tokenizers.tgt
+        self._exponent = length_exponent(options.length_penalty_kind, options.length_penalty)
+        self._translator = _translator(bundle, COMPUTE_TYPES[precision])
+
+    def __call__(self, requests: Sequence[Request]) -> list[list[Hypothesis]]:
+        """Return the best hypotheses of each sentence, best first.
+
+        Raises:
+            ConfigError: If a request has phrases, as of a glossary.
+        """
+        if any(request.phrases for request in requests):
+            raise ConfigError("engine ctranslate2 cannot enforce phrases: take engine torch")
+        lengths = torch.tensor([len(request.source) + 1 for request in requests])
+        limits = self._options.max_lengths(lengths, longest=None).tolist()
+        found = self._search(requests, max(limits))
+        for place, (own, limit) in enumerate(zip(found, limits, strict=True)):
+            if not own or len(own[0].tokens) >= limit:  # the limit of a longer sentence, or unk
+                (found[place],) = self._search([requests[place]], limit, without_special=True)
+        return found
+
+    def _search(
+        self, requests: Sequence[Request], limit: int, *, without_special: bool = False
+    ) -> list[list[Hypothesis]]:
+        options = self._options
+        sources = [self._src.pieces(request.source) for request in requests]
+        prefixes = [self._tgt.pieces(request.prefix) for request in requests]
+        special = [[piece] for piece in self._tgt.pieces(range(EOS_ID))]
+        results = self._translator.translate_batch(
+            sources,
+            target_prefix=prefixes if any(prefixes) else None,
+            max_batch_size=SENTENCES_AT_ONCE,
+            beam_size=options.beam_size,
+            num_hypotheses=options.beam_size,
+            patience=PATIENCE,
+            length_penalty=self._exponent,
+            min_decoding_length=0,
+            max_decoding_length=limit - 1,
+            suppress_sequences=special if without_special else None,
+            return_scores=True,
+        )
+        of_prefixes = [0.0] * len(requests)
+        if any(prefixes):
+            scored = self._translator.score_batch(sources, prefixes)
+            of_prefixes = [sum(one.log_probs[:-1]) for one in scored]
+        return [
+            self._ranked(result, of_prefix)
+            for result, of_prefix in zip(results, of_prefixes, strict=True)
+        ]
+
+    def _ranked(self, result: Any, of_prefix: float) -> list[Hypothesis]:
+        """Rank a beam by our length penalty; its scores are divided by a power of the length."""
+        found = []
+        for pieces, scaled in zip(result.hypotheses, result.scores, strict=True):
+            tokens = [self._tgt.ids[piece] for piece in pieces]
+            if min(tokens, default=EOS_ID) < EOS_ID:  # never generated here
+                continue
+            length = len(tokens) + 1
+            log_prob = scaled * length**self._exponent + of_prefix
+            ranked = float(self._options.ranking.scores(np.array(log_prob), length))
+            found.append(Hypothesis(tokens, log_prob, ranked))
+        found.sort(key=lambda hypothesis: -hypothesis.score)
+        return found[: self._options.n_best]
+
+
+def unsupported(
+    bundle: Bundle, options: SearchOptions, lexicon: Lexicon | None, *, precision: str
+) -> list[str]:
+    """List what CTranslate2 cannot do of what is asked for; empty: all can be done."""
+    defaults = {field.name: field.default for field in fields(SearchOptions)}
+    found = [
+        f"decoding.{name} {getattr(options, name)}"
+        for name in CANNOT
+        if getattr(options, name) != defaults[name]
+    ]
+    if options.length_penalty_kind == "reward":
+        found.append("decoding.length_penalty_kind reward")
+    if lexicon is not None:
+        found.append("decoding.shortlist")
+    if not isinstance(bundle.model.encoder, TransformerEncoder) or bundle.directory is None:
+        found.append("an ensemble of models")
+    if precision not in COMPUTE_TYPES:
+        found.append(f"precision {precision}")
+    if next(bundle.model.parameters()).device.type != "cpu":
+        found.append("a device other than the CPU")
+    return found
+
+
+def _translator(bundle: Bundle, compute_type: str) -> Any:
+    """Convert a model in a temporary folder, and load it; each thread takes batches of its own."""
+    ctranslate2 = importlib.import_module("ctranslate2")
+    assert bundle.directory is not None
+    # The model in memory may have been packed for its own engine.
+    original = load_bundle(bundle.directory)
+    with TemporaryDirectory() as name:
+        save_ctranslate2(replace(original, config=bundle.config), Path(name), "float32")
+        try:
+            translator = ctranslate2.Translator(
+                name,
+                compute_type=compute_type,
+                inter_threads=torch.get_num_threads(),
+                intra_threads=1,
+            )
+        except ValueError as error:
+            raise ConfigError(f"engine ctranslate2: {error}") from error
+    logger.info("engine: ctranslate2 %s, %s", ctranslate2.__version__, compute_type)
+    return translator
