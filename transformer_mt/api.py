@@ -47,6 +47,7 @@ def load(
     weights: Sequence[float] | None = None,
     device: str = "auto",
     precision: Precision = "fp32",
+    engine: Literal["torch", "ctranslate2", "auto"] = "torch",
     threads: int | None = None,
 ) -> "Model":
     """Load a model.
@@ -58,6 +59,8 @@ def load(
             None: equally.
         device: `cuda`, `cuda:N`, `mps`, `cpu`, or `auto`: the first that is there.
         precision: Type of weights and activations: `fp16` is for GPUs, `int8` for CPUs.
+        engine: What searches on the CPU: `ctranslate2` must be installed; `auto` takes it where it
+            is and can do what is asked, in float32.
         threads: Threads of torch on the CPU, for the whole process. None: as torch has it.
 
     Returns:
@@ -75,13 +78,17 @@ def load(
         raise ValueError(f"expected at least one thread, got {threads}")
     set_thread_limit()
     folders = [Path(os.path.expanduser(name)) for name in paths]
-    model = Model(load_models(folders, weights, device=device, precision=precision))
+    bundle = load_models(folders, weights, device=device, precision=precision)
     import torch
 
     if threads is not None:
         torch.set_num_threads(threads)
     _keep_forks_alive()
-    return model
+    if engine != "torch":
+        from transformer_mt.exchange.engine import with_engine
+
+        bundle = with_engine(bundle, engine, precision=precision)
+    return Model(bundle)
 
 
 class Model:

@@ -8,7 +8,7 @@ see `training.checkpoint`.
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,6 +50,8 @@ class Bundle:
         model: The network, in evaluation mode.
         fingerprint: Sizes and hashes of the files that it was read from; empty without files.
         directory: Folder of these files.
+        search: Makes the search of another engine, as `translation.batch_search.BatchSearch` is
+            made; None: that one.
     """
 
     config: Config
@@ -57,6 +59,7 @@ class Bundle:
     model: Seq2Seq
     fingerprint: str = ""
     directory: Path | None = None
+    search: Callable[..., Callable[..., Any]] | None = None
 
 
 def save_bundle(

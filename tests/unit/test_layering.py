@@ -23,8 +23,8 @@ LAYERS = [
     {"bundle", "search"},
     {"translation"},
     {"evaluation", "explain"},
-    {"training"},
-    {"benchmarks", "comparison", "api", "exchange"},
+    {"training", "exchange"},
+    {"benchmarks", "comparison", "api"},
     {"cli"},
     {"__main__"},
 ]

@@ -14,6 +14,7 @@ from transformer_mt.cli.options import (
     BeamSize,
     DecodingOverrides,
     Devices,
+    Engine,
     EnsembleWeights,
     LengthPenalty,
     ModelPaths,
@@ -131,6 +132,7 @@ def evaluate(
     batch_tokens: BatchTokens = None,
     device: Devices = "auto",
     precision: Precision = "fp32",
+    engine: Engine = "torch",
     num_workers: NumWorkers = None,
     settings: DecodingOverrides = [],
 ) -> None:
@@ -150,7 +152,12 @@ def evaluate(
 
     named = None if src is None else named_test_set(src, ref)  # before the model is loaded
     bundle, copies = load_on_devices(
-        model, ensemble_weights, device=device, num_workers=num_workers, precision=precision
+        model,
+        ensemble_weights,
+        device=device,
+        num_workers=num_workers,
+        precision=precision,
+        engine=engine,
     )
     test_sets = [named] if named else _test_sets_of(bundle, test_set)
     _check_kept(output, test_sets, src, *ref)

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import typer
 
@@ -68,6 +68,7 @@ def load_on_devices(
     device: str,
     num_workers: int | None,
     precision: str,
+    engine: Literal["torch", "ctranslate2", "auto"] = "torch",
 ) -> tuple["Bundle", Copies]:
     """Load models on the first of the devices, and say how others load them.
 
@@ -77,6 +78,7 @@ def load_on_devices(
         device: Value of --device.
         num_workers: Value of --workers.
         precision: Value of --precision.
+        engine: Value of --engine.
 
     Returns:
         The model, and what `make_translator` takes as copies: none for a single device.
@@ -92,7 +94,15 @@ def load_on_devices(
         device = _devices_of_torchrun(device)
     weights = read_ensemble_weights(ensemble_weights)
     if not several:
-        return load_models(models or [], weights, device=device, precision=precision), ()
+        bundle = load_models(models or [], weights, device=device, precision=precision)
+        if engine == "torch":
+            return bundle, ()
+
+        from transformer_mt.exchange.engine import with_engine
+
+        return with_engine(bundle, engine, precision=precision), ()
+    if engine != "torch":
+        raise ConfigError(f"--engine {engine} does not go with several devices: drop one")
     if num_workers is not None:
         raise ConfigError(
             "--workers does not go with several devices, each of which gets a process: drop one"

@@ -94,6 +94,13 @@ Precision: TypeAlias = Annotated[
     Literal["fp32", "bf16", "fp16", "int8"],
     typer.Option(help="Type of weights and activations; fp16 is for GPUs, int8 for CPUs."),
 ]
+Engine: TypeAlias = Annotated[
+    Literal["torch", "ctranslate2", "auto"],
+    typer.Option(
+        help="Program that searches, on the CPU; auto: ctranslate2 where it is installed and can "
+        "do what is asked."
+    ),
+]
 BeamSize: TypeAlias = Annotated[
     int | None,
     typer.Option(

@@ -29,6 +29,7 @@ from transformer_mt.cli.options import (
     BeamSize,
     DecodingOverrides,
     Devices,
+    Engine,
     EnsembleWeights,
     LengthPenalty,
     ModelPaths,
@@ -249,6 +250,7 @@ def translate(
     batch_tokens: BatchTokens = None,
     device: Devices = "auto",
     precision: Precision = "fp32",
+    engine: Engine = "torch",
     num_workers: NumWorkers = None,
     errors: BadBytes = "strict",
     settings: DecodingOverrides = [],
@@ -284,7 +286,12 @@ def translate(
     )  # fmt: skip
     chunks = with_constraints(texts, prefix=prefix, phrases=constraints, tab=tab)
     bundle, copies = load_on_devices(
-        model, ensemble_weights, device=device, num_workers=num_workers, precision=precision
+        model,
+        ensemble_weights,
+        device=device,
+        num_workers=num_workers,
+        precision=precision,
+        engine=engine,
     )
     job = _job(ctx, bundle, copies, given, inputs)
     if at_terminal:

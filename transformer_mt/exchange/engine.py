@@ -7,11 +7,13 @@ Its search stops when enough hypotheses have ended and divides scores by a power
 
 import importlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -22,15 +24,17 @@ from transformer_mt.errors import ConfigError
 from transformer_mt.exchange.ctranslate2 import PATIENCE, save_ctranslate2
 from transformer_mt.exchange.extras import need
 from transformer_mt.exchange.huggingface import length_exponent
-from transformer_mt.exchange.settings import CTRANSLATE2, check_exportable
+from transformer_mt.exchange.settings import CTRANSLATE2, check_exportable, obstacles
 from transformer_mt.models.transformer import TransformerEncoder
 from transformer_mt.search.beams import Hypothesis
 from transformer_mt.text.special_ids import EOS_ID
+from transformer_mt.translation.batch_search import BatchSearch
 from transformer_mt.translation.options import SearchOptions
 from transformer_mt.translation.requests import Request
 
 logger = logging.getLogger(__name__)
 
+Engine: TypeAlias = Literal["torch", "ctranslate2", "auto"]
 COMPUTE_TYPES = {"fp32": "float32", "bf16": "bfloat16", "int8": "int8"}
 SENTENCES_AT_ONCE = 32
 CANNOT = (
@@ -109,24 +113,68 @@ class CTranslate2Search:
         if any(prefixes):
             scored = self._translator.score_batch(sources, prefixes)
             of_prefixes = [sum(one.log_probs[:-1]) for one in scored]
-        return [
-            self._ranked(result, of_prefix)
-            for result, of_prefix in zip(results, of_prefixes, strict=True)
-        ]
-
-    def _ranked(self, result: Any, of_prefix: float) -> list[Hypothesis]:
-        """Rank a beam by our length penalty; its scores are divided by a power of the length."""
         found = []
-        for pieces, scaled in zip(result.hypotheses, result.scores, strict=True):
+        for source, result, of_prefix in zip(sources, results, of_prefixes, strict=True):
+            beam = []
+            for pieces, score in zip(result.hypotheses, result.scores, strict=True):
+                log_prob = score * (len(pieces) + 1) ** self._exponent + of_prefix
+                if len(pieces) == limit - 1:  # cut off there; here eos follows
+                    (whole,) = self._translator.score_batch([source], [pieces])
+                    log_prob = sum(whole.log_probs)
+                beam.append((pieces, log_prob))
+            found.append(self._ranked(beam))
+        return found
+
+    def _ranked(self, beam: Sequence[tuple[Sequence[str], float]]) -> list[Hypothesis]:
+        """Rank pieces and their log-probabilities by our length penalty."""
+        found = []
+        for pieces, log_prob in beam:
             tokens = [self._tgt.ids[piece] for piece in pieces]
-            if min(tokens, default=EOS_ID) < EOS_ID:  # never generated here
-                continue
-            length = len(tokens) + 1
-            log_prob = scaled * length**self._exponent + of_prefix
-            ranked = float(self._options.ranking.scores(np.array(log_prob), length))
-            found.append(Hypothesis(tokens, log_prob, ranked))
+            if min(tokens, default=EOS_ID) >= EOS_ID:  # others are never generated here
+                score = float(self._options.ranking.scores(np.array(log_prob), len(tokens) + 1))
+                found.append(Hypothesis(tokens, log_prob, score))
         found.sort(key=lambda hypothesis: -hypothesis.score)
         return found[: self._options.n_best]
+
+
+def with_engine(bundle: Bundle, engine: Engine, *, precision: str) -> Bundle:
+    """Return a bundle that is searched by an engine.
+
+    Args:
+        bundle: As `translation.load.load_models` returns it.
+        engine: `auto` is CTranslate2 where it is installed and holds the model, in float32.
+        precision: See `CTranslate2Search`.
+
+    Raises:
+        ConfigError: See `CTranslate2Search`, for `ctranslate2`.
+    """
+    if engine == "torch":
+        return bundle
+    if engine == "auto":
+        found = obstacles(bundle.config, CTRANSLATE2)
+        if find_spec("ctranslate2") is None or found or precision != "fp32":
+            return bundle
+        return replace(bundle, search=partial(_search_by_either, precision=precision))
+    need("ctranslate2", extra="ct2")
+    check_exportable(bundle.config, CTRANSLATE2)
+    return replace(bundle, search=partial(CTranslate2Search, precision=precision))
+
+
+def _search_by_either(
+    bundle: Bundle, options: SearchOptions, lexicon: Lexicon | None, *, precision: str
+) -> Callable[..., list[list[Hypothesis]]]:
+    """Search with CTranslate2 what it can do, and the rest as without it."""
+    ours = BatchSearch(bundle, options, lexicon)
+    if found := unsupported(bundle, options, lexicon, precision=precision):
+        logger.info("engine: torch, as ctranslate2 cannot do %s", ", ".join(found))
+        return ours
+    theirs = CTranslate2Search(bundle, options, lexicon, precision=precision)
+
+    def search(requests: Sequence[Request]) -> list[list[Hypothesis]]:
+        has_phrases = any(request.phrases for request in requests)
+        return ours(requests) if has_phrases else theirs(requests)
+
+    return search
 
 
 def unsupported(

@@ -146,7 +146,9 @@ def make_translator(
 
     settings = decoding_settings(bundle, given)
     device = next(bundle.model.parameters()).device
-    more: dict[str, Any] = {"num_workers": _num_workers(given, device, num_copies=len(copies))}
+    more: dict[str, Any] = {"num_workers": 1}
+    if bundle.search is None:  # another engine has threads of its own
+        more["num_workers"] = _num_workers(given, device, num_copies=len(copies))
     if "n_best" in given:
         more["n_best"] = given["n_best"]
     if settings.compile and device.type == "cpu":

@@ -103,7 +103,7 @@ class Translator:
         self._languages = bundle.config.data.src_lang, bundle.config.data.tgt_lang
         separator = None if self._document is None else self._document.separator
         self._detokenizer = Detokenizer(bundle.tokenizers, separator, choose)
-        self._search = BatchSearch(bundle, options, lexicon)
+        self._search = (bundle.search or BatchSearch)(bundle, options, lexicon)
         self._workers = Workers(
             partial(halving, self._search),
             options.num_workers,
