@@ -67,6 +67,7 @@ def show(
     epilog=examples(
         "tmt config check base.yaml",
         "tmt config check *.yaml --set training.max_steps=1000",
+        "tmt config check base.yaml --for ctranslate2 --for huggingface",
     ),
 )
 def check(
@@ -78,6 +79,14 @@ def check(
         typer.Option("--config", metavar="CONFIG", help="Config file or recipe name; repeatable."),
     ] = [],
     settings: Overrides = [],
+    targets: Annotated[
+        list[str],
+        typer.Option(
+            "--for",
+            metavar="ctranslate2|huggingface",
+            help="Also report what keeps the model from being exported there; repeatable.",
+        ),
+    ] = [],
 ) -> None:
     """Report every mistake in configs, and data files that are missing.
 
@@ -86,7 +95,11 @@ def check(
     not checked.
     """
     from transformer_mt.data.sources import check_files
+    from transformer_mt.exchange.settings import TARGETS, obstacles
 
+    for target in targets:
+        if target not in TARGETS:
+            raise ConfigError(f"--for {target}: expected {' or '.join(TARGETS)}")
     if not (names := [*arguments, *configs]):
         raise ConfigError("missing argument: give configs, as arguments or with --config")
     mistakes, missing = [], []
@@ -98,6 +111,11 @@ def check(
             continue
         for warning in unused_settings(config):
             logger.warning("%s: %s", name, warning)
+        mistakes += [
+            f"{name}: for {target}: {reason}"
+            for target in targets
+            for reason in obstacles(config, TARGETS[target])
+        ]
         try:
             found = counted(check_files(config.data), "file")
             if config.training.init_from is not None:

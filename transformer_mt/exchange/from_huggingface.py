@@ -19,7 +19,7 @@ from transformer_mt.config.loading import read_config
 from transformer_mt.config.schema import Config
 from transformer_mt.errors import UNREADABLE_JSON, ModelError, reason_of
 from transformer_mt.exchange.extras import need
-from transformer_mt.exchange.huggingface import BLOCKS, HuggingFaceTwin
+from transformer_mt.exchange.huggingface import BLOCKS, NEVER, HuggingFaceTwin
 from transformer_mt.exchange.parity import Parity, check, compare
 from transformer_mt.locations import WEIGHTS
 from transformer_mt.models.build import build_model
@@ -28,8 +28,6 @@ from transformer_mt.storage.untrusted import read_json
 from transformer_mt.text.model_file import with_vocabulary
 from transformer_mt.text.tokenizer import Tokenizer, Tokenizers
 
-NEVER = -1e4
-"""Bias of a token that is never generated; small enough for float16."""
 PICKLED_WEIGHTS = "pytorch_model.bin"
 
 FIXED = {

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from transformer_mt.bundle import Bundle, save_tensors
@@ -26,6 +27,11 @@ from transformer_mt.text.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from transformer_mt.translation.scoring import Pair
 
 MAX_POSITIONS = 512
+ZERO_START = "<start>"
+"""Piece of their vocabulary, after all of ours, whose embedding is the vector of zeros that the
+decoder of a model with `decoder_start: zeros` begins with."""
+NEVER = -1e4
+"""Bias of a token that is never generated; small enough for float16."""
 
 BLOCKS = {
     "self_attention.qkv": ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"],
@@ -55,14 +61,24 @@ def save_huggingface(bundle: Bundle, directory: Path) -> None:
     """
     settings = check_exportable(bundle.config, HUGGINGFACE)
     tokenizer = bundle.tokenizers.src
+    starts_from_zeros = settings.decoder_start == "zeros"
     # Copies: layers that share their weights here have their own there.
     weights = {name: weight.clone() for name, weight in bundle.model.state_dict().items()}
-    save_tensors(directory / WEIGHTS, huggingface_weights(weights))
+    save_tensors(
+        directory / WEIGHTS,
+        huggingface_weights(weights, starts_from_zeros=starts_from_zeros),
+    )
     pieces = tokenizer.pieces(range(tokenizer.vocab_size))
+    config = huggingface_config(settings, tokenizer.vocab_size)
     contents: dict[str, Any] = {
-        "config.json": huggingface_config(settings, tokenizer.vocab_size),
-        "generation_config.json": generation_config(bundle.config.decoding),
-        "vocab.json": {piece: number for number, piece in enumerate(pieces)},
+        "config.json": config,
+        "generation_config.json": generation_config(
+            bundle.config.decoding, start=config["decoder_start_token_id"]
+        ),
+        "vocab.json": {
+            piece: number
+            for number, piece in enumerate([*pieces, *[ZERO_START] * starts_from_zeros])
+        },
         "tokenizer_config.json": {
             "tokenizer_class": "MarianTokenizer",
             "source_lang": bundle.config.data.src_lang,
@@ -86,6 +102,9 @@ def huggingface_config(
 ) -> dict[str, Any]:
     """Return `config.json` of a model that `HUGGINGFACE` can hold."""
     positions = settings.positions
+    start = BOS_ID
+    if settings.decoder_start == "zeros":
+        start, vocab_size = vocab_size, vocab_size + 1
     kind, architecture = {
         "post": ("marian", "MarianMTModel"),
         "pre": ("pegasus", "PegasusForConditionalGeneration"),
@@ -113,14 +132,14 @@ def huggingface_config(
         "pad_token_id": PAD_ID,
         "bos_token_id": BOS_ID,
         "eos_token_id": EOS_ID,
-        "decoder_start_token_id": BOS_ID,
+        "decoder_start_token_id": start,
         "forced_eos_token_id": None,
         "tie_word_embeddings": True,
         "share_encoder_decoder_embeddings": True,
     }
 
 
-def generation_config(decoding: DecodingSettings) -> dict[str, Any]:
+def generation_config(decoding: DecodingSettings, *, start: int = BOS_ID) -> dict[str, Any]:
     """Return the settings of `generate` that are nearest to ours.
 
     See `length_exponent`.
@@ -134,8 +153,8 @@ def generation_config(decoding: DecodingSettings) -> dict[str, Any]:
         "pad_token_id": PAD_ID,
         "bos_token_id": BOS_ID,
         "eos_token_id": EOS_ID,
-        "decoder_start_token_id": BOS_ID,
-        "suppress_tokens": [PAD_ID, UNK_ID, BOS_ID],
+        "decoder_start_token_id": start,
+        "suppress_tokens": sorted({PAD_ID, UNK_ID, BOS_ID, start}),
     }
 
 
@@ -148,11 +167,16 @@ def length_exponent(kind: LengthPenaltyKind, strength: float) -> float:
 
 
 def huggingface_weights(
-    weights: Mapping[str, Tensor], *, max_positions: int = MAX_POSITIONS
+    weights: Mapping[str, Tensor],
+    *,
+    max_positions: int = MAX_POSITIONS,
+    starts_from_zeros: bool = False,
 ) -> dict[str, Tensor]:
     """Give weights of one vocabulary the names of Marian and Pegasus."""
     embedding = weights["encoder.embedding.weight"]
     bias = weights.get("decoder.output.bias", torch.zeros(len(embedding)))
+    if starts_from_zeros:
+        embedding, bias = F.pad(embedding, (0, 0, 0, 1)), F.pad(bias, (0, 1), value=NEVER)
     renamed = {"model.shared.weight": embedding, "final_logits_bias": bias[None]}
     for side in ("encoder", "decoder"):
         learned = weights.get(f"{side}.embedding.positions.weight")

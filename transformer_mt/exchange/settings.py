@@ -46,7 +46,6 @@ HUGGINGFACE = Target(
         "head_dim": (None,),
         "num_kv_heads": (None,),
         "tie_embeddings": ("all",),
-        "decoder_start": ("bos",),
     },
     shares_vocabulary=True,
 )

@@ -33,6 +33,7 @@ def test_all_recipes_are_found() -> None:
         "demo",
         "own_data",
         "own_data_small",
+        "deploy_small",
         "reverse",
         "multi30k_tiny",
         "multi30k_small",

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.commands import run
 from transformer_mt.bundle import Bundle, load_bundle
 from transformer_mt.errors import ConfigError, TmtError
 from transformer_mt.exchange import ctranslate2 as to_ctranslate2
@@ -36,6 +37,7 @@ FOR_HUGGINGFACE = {
     "post": {"tie_embeddings": "all"},
     "pre-learned": {"norm": "pre", "activation": "gelu", "positions": LEARNED},
     "bias": {"activation": "swish", "output_bias": True, "norm": "pre"},
+    "zeros": {"output_bias": True, "decoder_start": "zeros"},
     "shared-layers": {"share_layers": True, "num_decoder_layers": 3},
 }
 CASES = [("ctranslate2", name) for name in FOR_CTRANSLATE2]
@@ -147,3 +149,17 @@ def test_a_missing_package_is_one_line_with_its_name(tiny_bundle, tmp_path, monk
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"transformer_mt\[ct2\]"):
         export(bundle_with(tiny_bundle), "ctranslate2", tmp_path / "out", sentences=None)
+
+
+def test_config_check_names_what_keeps_a_model_from_a_target() -> None:
+    code, out, err = run("config", "check", "base", "--for", "ctranslate2", "--for", "huggingface")
+    assert (code, "base: ok" in out) == (0, True)
+    code, out, err = run(
+        "config", "check", "base", "--set", "model.positions.type=alibi", "--for", "ctranslate2"
+    )
+    assert code == 2
+    assert "base: for ctranslate2: model.positions alibi: expected" in err
+    assert (
+        "--for fairseq: expected ctranslate2 or huggingface"
+        in run("config", "check", "base", "--for", "fairseq")[2]
+    )
