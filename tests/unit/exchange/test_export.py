@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.commands import run
+from tests.commands import tmt
 from transformer_mt.bundle import Bundle, load_bundle
 from transformer_mt.errors import ConfigError, TmtError
 from transformer_mt.exchange import ctranslate2 as to_ctranslate2
@@ -152,14 +152,11 @@ def test_a_missing_package_is_one_line_with_its_name(tiny_bundle, tmp_path, monk
 
 
 def test_config_check_names_what_keeps_a_model_from_a_target() -> None:
-    code, out, err = run("config", "check", "base", "--for", "ctranslate2", "--for", "huggingface")
-    assert (code, "base: ok" in out) == (0, True)
-    code, out, err = run(
-        "config", "check", "base", "--set", "model.positions.type=alibi", "--for", "ctranslate2"
-    )
-    assert code == 2
-    assert "base: for ctranslate2: model.positions alibi: expected" in err
-    assert (
-        "--for fairseq: expected ctranslate2 or huggingface"
-        in run("config", "check", "base", "--for", "fairseq")[2]
-    )
+    fine = tmt("config", "check", "base", "--for", "ctranslate2", "--for", "huggingface")
+    assert (fine.exit_code, "base: ok" in fine.stdout) == (0, True)
+    alibi = ["base", "--set", "model.positions.type=alibi"]
+    refused = tmt("config", "check", *alibi, "--for", "ctranslate2")
+    assert refused.exit_code == 2
+    assert "base: for ctranslate2: model.positions alibi: expected" in refused.stderr
+    unknown = tmt("config", "check", "base", "--for", "fairseq")
+    assert "--for fairseq: expected ctranslate2 or huggingface" in unknown.stderr
