@@ -4,7 +4,16 @@ import sys
 
 import typer
 
-from experiments import complexity, finetuning, memory, patterns, pretraining, scaling, schedules
+from experiments import (
+    agreement,
+    complexity,
+    finetuning,
+    memory,
+    patterns,
+    pretraining,
+    scaling,
+    schedules,
+)
 from transformer_mt.errors import TmtError
 
 app = typer.Typer(
@@ -19,6 +28,7 @@ app.command("scaling")(scaling.run)
 app.command("complexity")(complexity.run)
 app.command("patterns")(patterns.run)
 app.command("memory")(memory.run)
+app.command("agreement")(agreement.run)
 app.command("finetuning")(finetuning.run)
 app.command("pretraining")(pretraining.run)
 

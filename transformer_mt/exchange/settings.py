@@ -27,19 +27,19 @@ class Target:
     shares_vocabulary: bool = False
 
 
-FULL = {"encoder_pattern": ("full",), "decoder_pattern": ("full",)}
+COMMON = {"encoder_pattern": ("full",), "decoder_pattern": ("full",), "key_dim": (None,)}
 
 CTRANSLATE2 = Target(
     "ctranslate2",
     {
-        **FULL,
+        **COMMON,
         "positions": ("sinusoidal", "learned", "none", "rotary", "relative", "relative_bias"),
     },
 )
 HUGGINGFACE = Target(
     "huggingface",
     {
-        **FULL,
+        **COMMON,
         "positions": ("sinusoidal", "learned"),
         "norm_type": ("layer",),
         "activation": ("relu", "gelu", "swish"),

@@ -6,7 +6,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from experiments import complexity, memory
+from experiments import agreement, complexity, memory
 from experiments.__main__ import app
 from experiments.complexity import LAYERS, LayerCost, exponents
 from experiments.finetuning import weight_of_old
@@ -164,3 +164,16 @@ def test_a_row_has_the_mean_of_all_seeds_and_the_widest_interval():
     scores = [Score(5000, "scratch", seed, 400, 10.0 + seed, 0.5 * seed) for seed in (1, 2, 3)]
     *_, row = table(scores)
     assert row == "| 5,000 | from scratch | 400 | 12.0 | 11.0, 12.0, 13.0 (± 1.5) |"
+
+
+def test_contrasts_differ_in_the_verb_alone_and_nouns_between_have_the_other_number() -> None:
+    rows = list(agreement.contrasts())
+    assert len(rows) == len({row.src + row.right for row in rows}) == 240
+    for row in rows:
+        right, wrong = row.right.split(), row.wrong.split()
+        assert right[:-1] == wrong[:-1]
+        assert right[-1] != wrong[-1]
+        assert row.num_between == sum(word in ("dem", "der", "den") for word in right)
+        is_plural = right[0] == "Die" and right[1] != "Frau"
+        assert (right[-1].rstrip(".").endswith("en")) == is_plural
+        assert ("den" in right) == (row.num_between > 0 and not is_plural)

@@ -9,6 +9,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "scripts"))
 
 import task_corpora
+import task_scores
 from task_corpora import Example, Task
 
 TASK = Task(("x", "y"), lambda _: [], "none", num_valid=3, num_test=4, num_references=2)
@@ -30,6 +31,26 @@ def test_a_tree_is_that_of_the_expression_and_names_are_letters() -> None:
     )
     assert tree("x") is None, "too small"
     assert tree("f(x, key=1)") is None, "of a rare kind"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("(Call (Attribute a b) c (BinOp d Add 's'))", True),
+        ("a", True),
+        ("(Tuple)", True),
+        ("(Call (Attribute a b) c", False),
+        ("(Call a))", False),
+        ("(BinOp a Add)", False),
+        ("(Bin a Add b)", False),
+        ("a b", False),
+        ("", False),
+    ],
+)
+def test_a_line_is_a_tree_if_its_brackets_close_and_its_nodes_are_whole(
+    text: str, expected: bool
+) -> None:
+    assert task_scores.is_tree(text) == expected
 
 
 def test_splits_share_no_group_and_have_one_of_each_in_valid_and_test() -> None:
