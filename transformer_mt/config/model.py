@@ -24,14 +24,18 @@ class LearnedPositions(Settings):
 
 
 def too_few_positions(
-    positions: "LearnedPositions | RowColumnPositions", *, longest: int
+    positions: "LearnedPositions | RowColumnPositions", *, longest: int, num_sides: int = 1
 ) -> Iterator[tuple[str, str]]:
-    """Find that sentences of `longest` tokens have more positions than there are vectors."""
-    if positions.max_length < longest:
+    """Find that sentences of `longest` tokens have more positions than there are vectors.
+
+    Of source and target as one sequence, each has half of the positions.
+    """
+    if positions.max_length < num_sides * longest:
+        twice = "twice " if num_sides > 1 else ""
         yield (
             "positions.max_length",
-            f"{positions.max_length} is less than data.filters.max_length {longest}: take "
-            f"{longest}, or filters.max_length {positions.max_length}",
+            f"{positions.max_length} is less than {twice}data.filters.max_length {longest}: take "
+            f"{num_sides * longest}, or filters.max_length {positions.max_length // num_sides}",
         )
 
 
@@ -170,6 +174,8 @@ class StackSettings(Settings):
 
     sides: ClassVar[tuple[str, ...]] = ("decoder",)
     """The stacks."""
+    num_sides_joined: ClassVar[int] = 1
+    """Sides of a pair that a stack reads as one sequence."""
 
     @property
     def channels_of_head(self) -> int:
@@ -255,10 +261,14 @@ class StackSettings(Settings):
     def unfit_for(self, *, longest: int) -> Iterator[tuple[str, str]]:
         """Find settings that do not fit sentences of `longest` tokens: as `contradictions`."""
         if self.positions.type in ("learned", "row_column"):
-            yield from too_few_positions(self.positions, longest=longest)
+            yield from too_few_positions(
+                self.positions, longest=longest, num_sides=self.num_sides_joined
+            )
         for side in self.sides:
             pattern = getattr(self, f"{side}_pattern")
-            for setting, message in hides_nothing(pattern, longest=longest):
+            for setting, message in hides_nothing(
+                pattern, longest=longest, num_sides=self.num_sides_joined
+            ):
                 yield f"{side}_pattern.{setting}", message
 
 
@@ -288,6 +298,8 @@ class TransformerSettings(StackSettings):
 class DecoderOnlySettings(StackSettings):
     """Decoder-only Transformer: source and target are one sequence, as in a language model."""
 
+    num_sides_joined = 2
+
     type: Literal["decoder_only"]
     decoder_pattern: Pattern = FullPattern()
     """Attention pattern of the stack, over source and target as one sequence."""
@@ -312,10 +324,6 @@ class DecoderOnlySettings(StackSettings):
                 "both would predict source tokens that are seen already, as source_mask is full: "
                 "take target, or source_mask causal",
             )
-
-    def unfit_for(self, *, longest: int) -> Iterator[tuple[str, str]]:
-        """Find settings that do not fit a source and a target of `longest` tokens each."""
-        yield from super().unfit_for(longest=2 * longest)
 
 
 def _nearest_divisor(number: int, of: int) -> int:

@@ -92,20 +92,24 @@ def misfits(pattern: Pattern, *, num_heads: int, num_layers: int) -> Iterator[tu
         )
 
 
-def hides_nothing(pattern: Pattern, *, longest: int) -> Iterator[tuple[str, str]]:
+def hides_nothing(
+    pattern: Pattern, *, longest: int, num_sides: int = 1
+) -> Iterator[tuple[str, str]]:
     """Find a window or stride that is too large to hide any key, and say how to mend it.
 
     Args:
         pattern: Of the encoder or decoder.
         longest: Greatest length of a sentence in training, in tokens.
+        num_sides: Sentences of a pair that are one sequence.
     """
+    twice, longest_sequence = "twice " if num_sides > 1 else "", num_sides * longest
     # A window reaches that far from a token, and a block of `fixed` holds as many.
-    least = longest if pattern.type == "fixed" else longest - 1
+    least = longest_sequence if pattern.type == "fixed" else longest_sequence - 1
     for name in ("window", "stride"):
         size = getattr(pattern, name, 0)
         if size >= least:
             yield (
                 name,
-                f"{size} hides nothing in sentences of at most data.filters.max_length {longest} "
-                f"tokens: take {round(longest**0.5)}, or pattern full",
+                f"{size} hides nothing in sentences of at most {twice}data.filters.max_length "
+                f"{longest} tokens: take {round(longest_sequence**0.5)}, or pattern full",
             )

@@ -69,7 +69,7 @@ def _unused_model(config: Config) -> Iterator[str]:
                 f"model.{name} {pattern.type} saves no time and no memory with model.positions "
                 f"{positions.type}, which adds to the scores: take rotary to have both"
             )
-    longest = config.data.filters.max_length
+    longest = getattr(config.model, "num_sides_joined", 1) * config.data.filters.max_length
     if _changed(positions, "max_distance") and positions.max_distance >= longest:
         yield (
             f"model.positions.max_distance {positions.max_distance} is more than the distance of "

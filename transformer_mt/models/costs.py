@@ -30,7 +30,8 @@ class TokenCosts:
         target: The same for a target token: decoder and output projection.
         source_attention: Operations of attention in the encoder for a source token; grows with the
             length. Masked scores count, as they are computed.
-        target_attention: The same in the decoder for a target token.
+        target_attention: The same in the decoder for a target token; a decoder-only model has all
+            of its attention here.
         activations: Bytes in fp32 that the forward pass keeps for the backward pass, for one token
             of either side together. Attention computes as on a CPU, but padded; the loss keeps
             little and is not counted.

@@ -93,6 +93,23 @@ def test_a_pattern_that_makes_no_sense_is_one_line(setting: str, message: str) -
     assert "\n" not in str(caught.value)
 
 
+def test_a_stack_for_both_sides_is_twice_as_long() -> None:
+    text = GOOD.replace("  num_encoder_layers: 1\n", "  type: decoder_only\n")
+    text += "  decoder_pattern: {type: local, window: 400}\n"
+    parse_config(text, "x.yaml")
+    with pytest.raises(ConfigError) as caught:
+        parse_config(text, "x.yaml", ["model.decoder_pattern.window=511"])
+    assert str(caught.value).endswith(
+        "511 hides nothing in sentences of at most twice data.filters.max_length 256 tokens: take "
+        "23, or pattern full"
+    )
+    with pytest.raises(ConfigError) as caught:
+        parse_config(text, "x.yaml", ["model.positions={type: learned, max_length: 256}"])
+    assert str(caught.value).endswith(
+        "256 is less than twice data.filters.max_length 256: take 512, or filters.max_length 128"
+    )
+
+
 def test_layers_with_a_pattern_are_not_compiled() -> None:
     pattern = "  encoder_pattern: {type: local, window: 8}\n"
     with pytest.raises(ConfigError) as caught:
