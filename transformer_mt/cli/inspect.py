@@ -59,7 +59,7 @@ def inspect(
     ] = 28,
     as_json: AsJson = False,
 ) -> None:
-    """Print parameters, FLOPs and memory of a model, by part, and the cost of its whole training.
+    """Print parameters, FLOPs and memory of a model, and the cost of its training.
 
     The model is a trained one, or the one that a config describes. The whole run is as many
     updates as the config allows, each of `training.max_tokens` source and target tokens.

@@ -44,7 +44,7 @@ COMMANDS = {
     "import": "Import a Marian model of Hugging Face transformers.",
     "verify": "Verify files by their hashes, and models by their scores.",
     "plot": "Plot learning curves of runs.",
-    "inspect": "Print parameters, FLOPs and memory of a model, by part, and the cost of its whole training.",
+    "inspect": "Print parameters, FLOPs and memory of a model, and the cost of its training.",
     "bench": "Measure speed and memory of training and translation.",
     "tokenizer": "Train, apply and inspect tokenizers.",
     "config": "Show, check and describe configs.",
