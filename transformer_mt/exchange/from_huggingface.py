@@ -2,7 +2,6 @@
 
 A bundle has the ids pad 0, unk 1, bos 2 and eos 3, so the vocabulary is sorted anew. Their decoder
 starts from the row of pad: `bos` gets a copy of it, and an output bias that makes it impossible.
-The one vocabulary lies over two SentencePiece models, which segment as they did.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,16 +16,20 @@ from torch import Tensor
 from transformer_mt.bundle import KIND, Bundle, save_bundle, weights_of
 from transformer_mt.config.loading import read_config
 from transformer_mt.config.schema import Config
-from transformer_mt.errors import UNREADABLE_JSON, ModelError, reason_of
+from transformer_mt.errors import ModelError
 from transformer_mt.exchange.extras import need
 from transformer_mt.exchange.huggingface import BLOCKS, NEVER, HuggingFaceTwin
+from transformer_mt.exchange.marian_vocabulary import (
+    MarianVocabulary,
+    laid_over,
+    read_object,
+    read_vocabulary,
+)
 from transformer_mt.exchange.parity import Parity, check, compare
 from transformer_mt.locations import WEIGHTS
 from transformer_mt.models.build import build_model
 from transformer_mt.storage.folders import refuse_to_replace_others
-from transformer_mt.storage.untrusted import read_json
-from transformer_mt.text.model_file import with_vocabulary
-from transformer_mt.text.tokenizer import Tokenizer, Tokenizers
+from transformer_mt.text.tokenizer import Tokenizers
 
 PICKLED_WEIGHTS = "pytorch_model.bin"
 
@@ -40,21 +43,6 @@ FIXED = {
     "activation_function": ("swish", "silu", "relu", "gelu"),
 }
 """Settings of theirs, and the values that a model here can have."""
-
-
-@dataclass(frozen=True)
-class _Vocabulary:
-    """Pieces in our order, and for each the row of theirs.
-
-    Attributes:
-        pieces: Beginning with pad, unk, bos, eos.
-        rows: As many; bos has the row that their decoder starts from.
-        num_known: How many are theirs; the others only cut text, and are unknown to the model.
-    """
-
-    pieces: list[str]
-    rows: list[int]
-    num_known: int
 
 
 @dataclass(frozen=True)
@@ -85,22 +73,22 @@ def import_marian(directory: Path, *, src_lang: str | None, tgt_lang: str | None
         ModelError: If a file is missing or damaged, tensors are missing, unexpected or of another
             shape (all are listed), or the model has parts that there are not here.
     """
-    theirs = _read(directory, "config.json")
+    theirs = read_object(directory, "config.json")
     _check(directory, theirs)
-    tokenizing = _read(directory, "tokenizer_config.json")
+    tokenizing = read_object(directory, "tokenizer_config.json")
     generation = theirs
     if (directory / "generation_config.json").exists():
-        generation = theirs | _read(directory, "generation_config.json")
+        generation = theirs | read_object(directory, "generation_config.json")
     shared = theirs.get("share_encoder_decoder_embeddings", True)
     start = theirs.get("decoder_start_token_id", theirs["pad_token_id"])
-    src = tgt = _vocabulary(directory / "vocab.json", theirs, start)
+    src = tgt = read_vocabulary(directory / "vocab.json", theirs, start)
     if not shared:
-        tgt = _vocabulary(directory / "target_vocab.json", theirs, start)
+        tgt = read_vocabulary(directory / "target_vocab.json", theirs, start)
     source_model, target_model = directory / "source.spm", directory / "target.spm"
-    src_tokenizer, src = _tokenizer(source_model, src)
-    tgt_tokenizer, tgt = _tokenizer(target_model, src if shared else tgt)
+    src_tokenizer, src = laid_over(source_model, src)
+    tgt_tokenizer, tgt = laid_over(target_model, src if shared else tgt)
     if shared:
-        src_tokenizer, src = _tokenizer(source_model, tgt)
+        src_tokenizer, src = laid_over(source_model, tgt)
     config = _config(
         directory.resolve().name,
         theirs,
@@ -117,19 +105,6 @@ def import_marian(directory: Path, *, src_lang: str | None, tgt_lang: str | None
     _fill(directory, weights_of(model), _tensors(directory), vocabularies, shared=shared)
     tokenizers = Tokenizers(src_tokenizer, tgt_tokenizer)
     return Imported(Bundle(config, tokenizers, model.eval()), (src.rows, tgt.rows))
-
-
-def _read(directory: Path, name: str) -> dict[str, Any]:
-    path = directory / name
-    try:
-        content = read_json(path)
-    except FileNotFoundError as error:
-        raise ModelError(f"{path}: no such file, which a Marian model has") from error
-    except UNREADABLE_JSON as error:
-        raise ModelError(f"{path}: cannot be read as JSON: {error}") from error
-    if not isinstance(content, dict):
-        raise ModelError(f"{path}: expected an object")
-    return content
 
 
 def _check(directory: Path, theirs: Mapping[str, Any]) -> None:
@@ -151,35 +126,6 @@ def _check(directory: Path, theirs: Mapping[str, Any]) -> None:
         raise ModelError(
             "\n".join([f"{directory / 'config.json'}: a model that cannot be imported:", *wrong])
         )
-
-
-def _vocabulary(path: Path, theirs: Mapping[str, Any], start: int) -> _Vocabulary:
-    """Sort a vocabulary anew."""
-    ids = _read(path.parent, path.name)
-    pieces = {number: piece for piece, number in ids.items()}
-    pad, eos = theirs["pad_token_id"], theirs["eos_token_id"]
-    if sorted(pieces) != list(range(len(ids))) or max(pad, eos, start) >= len(ids):
-        raise ModelError(f"{path}: expected the ids 0 to {len(ids) - 1}, each once, with the "
-                         f"pad_token_id {pad} and eos_token_id {eos} of config.json")  # fmt: skip
-    unk = ids.get("<unk>", pad)
-    others = [number for number in range(len(ids)) if number not in (pad, unk, eos)]
-    special = ["<pad>", "<unk>", "<s>", "</s>"]
-    # A piece "<s>", which may be there for no purpose, keeps its row under another name.
-    texts = [f"<{text}>" if text in special else text for text in map(pieces.__getitem__, others)]
-    return _Vocabulary(special + texts, [pad, unk, start, eos, *others], len(ids) + 1)
-
-
-def _tokenizer(path: Path, vocabulary: _Vocabulary) -> tuple[Tokenizer, _Vocabulary]:
-    """Lay a vocabulary over a SentencePiece model, and add the pieces that it lacks."""
-    try:
-        tokenizer = Tokenizer(with_vocabulary(path.read_bytes(), vocabulary.pieces[4:]))
-    except OSError as error:
-        raise ModelError(f"{path}: cannot be read: {reason_of(error)}") from error
-    except ValueError as error:
-        raise ModelError(f"{path}: {error}") from error
-    unknown = [vocabulary.rows[1]] * (tokenizer.vocab_size - len(vocabulary.pieces))
-    pieces = tokenizer.pieces(range(tokenizer.vocab_size))
-    return tokenizer, _Vocabulary(pieces, vocabulary.rows + unknown, vocabulary.num_known)
 
 
 def _config(
@@ -251,7 +197,7 @@ def _fill(
     directory: Path,
     ours: Mapping[str, Tensor],
     theirs: dict[str, Tensor],
-    vocabularies: Mapping[str, _Vocabulary],
+    vocabularies: Mapping[str, MarianVocabulary],
     *,
     shared: bool,
 ) -> None:
@@ -268,7 +214,7 @@ def _fill(
             wrong.append(f"missing {name}")
         return left.pop(name, None)
 
-    def take_rows(name: str, vocabulary: _Vocabulary) -> Tensor | None:
+    def take_rows(name: str, vocabulary: MarianVocabulary) -> Tensor | None:
         found, num_rows = take(name), max(vocabulary.rows) + 1
         if found is not None and num_rows not in (len(found), found.numel()):
             wrong.append(f"{name}: expected {num_rows} tokens, got {tuple(found.shape)}")
@@ -313,7 +259,7 @@ def _is_copy(name: str, theirs: Mapping[str, Tensor]) -> bool:
     return name in tied and first is not None and torch.equal(theirs[name], first)
 
 
-def _bias(bias: Tensor, vocabulary: _Vocabulary) -> Tensor:
+def _bias(bias: Tensor, vocabulary: MarianVocabulary) -> Tensor:
     """Sort a bias (1, V) anew; what is only read gets none of the probability."""
     found = bias.flatten()[vocabulary.rows]
     found[2] = NEVER

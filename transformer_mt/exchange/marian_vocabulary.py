@@ -1,0 +1,89 @@
+"""Vocabularies of Marian models in Hugging Face's format, sorted as ours.
+
+One vocabulary lies over two SentencePiece models, which segment as they did.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from transformer_mt.errors import UNREADABLE_JSON, ModelError, reason_of
+from transformer_mt.storage.untrusted import read_json
+from transformer_mt.text.model_file import with_vocabulary
+from transformer_mt.text.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class MarianVocabulary:
+    """Pieces in our order, and for each the row of theirs.
+
+    Attributes:
+        pieces: Beginning with pad, unk, bos, eos.
+        rows: As many; bos has the row that their decoder starts from.
+        num_known: How many are theirs; the others only cut text, and are unknown to the model.
+    """
+
+    pieces: list[str]
+    rows: list[int]
+    num_known: int
+
+
+def read_vocabulary(path: Path, theirs: Mapping[str, Any], start: int) -> MarianVocabulary:
+    """Read and sort a vocabulary.
+
+    Args:
+        path: Numbers of pieces, as JSON.
+        theirs: The config of the model.
+        start: Number of the token that their decoder starts from.
+
+    Raises:
+        ModelError: If the numbers are not 0, 1, 2 .., or do not fit the config.
+    """
+    ids = read_object(path.parent, path.name)
+    pieces = {number: piece for piece, number in ids.items()}
+    pad, eos = theirs["pad_token_id"], theirs["eos_token_id"]
+    if sorted(pieces) != list(range(len(ids))) or max(pad, eos, start) >= len(ids):
+        raise ModelError(f"{path}: expected the ids 0 to {len(ids) - 1}, each once, with the "
+                         f"pad_token_id {pad} and eos_token_id {eos} of config.json")  # fmt: skip
+    unk = ids.get("<unk>", pad)
+    others = [number for number in range(len(ids)) if number not in (pad, unk, eos)]
+    special = ["<pad>", "<unk>", "<s>", "</s>"]
+    # A piece "<s>", which may be there for no purpose, keeps its row under another name.
+    texts = [f"<{text}>" if text in special else text for text in map(pieces.__getitem__, others)]
+    return MarianVocabulary(special + texts, [pad, unk, start, eos, *others], len(ids) + 1)
+
+
+def laid_over(path: Path, vocabulary: MarianVocabulary) -> tuple[Tokenizer, MarianVocabulary]:
+    """Lay a vocabulary over a SentencePiece model, and add the pieces that it lacks.
+
+    Raises:
+        ModelError: If the model cannot be read.
+    """
+    try:
+        tokenizer = Tokenizer(with_vocabulary(path.read_bytes(), vocabulary.pieces[4:]))
+    except OSError as error:
+        raise ModelError(f"{path}: cannot be read: {reason_of(error)}") from error
+    except ValueError as error:
+        raise ModelError(f"{path}: {error}") from error
+    unknown = [vocabulary.rows[1]] * (tokenizer.vocab_size - len(vocabulary.pieces))
+    pieces = tokenizer.pieces(range(tokenizer.vocab_size))
+    return tokenizer, MarianVocabulary(pieces, vocabulary.rows + unknown, vocabulary.num_known)
+
+
+def read_object(directory: Path, name: str) -> dict[str, Any]:
+    """Read a JSON object.
+
+    Raises:
+        ModelError: If it is missing, or something else.
+    """
+    path = directory / name
+    try:
+        content = read_json(path)
+    except FileNotFoundError as error:
+        raise ModelError(f"{path}: no such file, which a Marian model has") from error
+    except UNREADABLE_JSON as error:
+        raise ModelError(f"{path}: cannot be read as JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise ModelError(f"{path}: expected an object")
+    return content
