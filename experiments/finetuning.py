@@ -16,10 +16,12 @@ if TYPE_CHECKING:
 
 UPDATES = 300
 """Of 1,024 target tokens."""
+LR, LOW_RANK_LR = 0.002, 0.006
 VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "new text alone": {"share": 0.0},
     "a fifth of old text": {"share": 0.2},
     "a fifth of old text, encoder frozen": {"share": 0.2, "freeze": ["encoder"]},
+    "a fifth of old text, low rank": {"share": 0.2, "lora_rank": 8},
 }
 
 Pair = tuple[Path, Path]
@@ -61,11 +63,11 @@ class Adaptation:
         """Score the model as it is."""
         return self._scores("before", lambda: self._model)
 
-    def after(self, name: str, *, share: float, freeze: Sequence[str] = ()) -> list[str]:
+    def after(self, name: str, *, share: float, **settings: Any) -> list[str]:
         """Train it on new text, of which a share is old, and score it."""
-        return self._scores(name, lambda: self._train(name, share, freeze))
+        return self._scores(name, lambda: self._train(name, share, settings))
 
-    def _train(self, name: str, share: float, freeze: Sequence[str]) -> Path:
+    def _train(self, name: str, share: float, settings: Mapping[str, Any]) -> Path:
         train = [self._text(self._new / "train")]
         if share:
             sizes = [
@@ -87,18 +89,18 @@ class Adaptation:
                 },
                 "training": {
                     "init_from": str(self._model),
-                    "freeze": list(freeze),
                     "runs_dir": str(self._folder / "runs"),
                     "device": "cpu",
                     "max_tokens": 1024,
                     "max_steps": self._updates,
-                    "lr": 0.002,
+                    "lr": LOW_RANK_LR if "lora_rank" in settings else LR,
                     "schedule": {"type": "linear", "warmup_steps": max(1, self._updates // 10)},
                     "validation": {
                         "every_steps": max(1, self._updates // 3),
                         "metrics": ["bleu"],
                         "beam_size": 1,
                     },
+                    **settings,
                 },
             }
         )

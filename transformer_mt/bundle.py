@@ -25,6 +25,7 @@ from transformer_mt.errors import UNREADABLE_JSON, ModelError, TmtError
 from transformer_mt.locations import CONFIG, WEIGHTS
 from transformer_mt.models.build import build_model
 from transformer_mt.models.seq2seq import Seq2Seq
+from transformer_mt.nn.low_rank import merged
 from transformer_mt.storage.folders import (
     MANIFEST,
     new_directory,
@@ -76,7 +77,8 @@ def save_bundle(
         directory: The bundle's folder.
         config: Settings of the run.
         tokenizers: Tokenizers of the model.
-        state_dict: Weights by name, tied ones once, as from `weights_of`.
+        state_dict: Weights by name, tied ones once, as from `weights_of`; low-rank products are
+            added to what they adapt.
         scores: Quality of the model, as JSON values, for the manifest and the model card.
 
     Raises:
@@ -88,6 +90,7 @@ def save_bundle(
         "versions": installed_versions(),
         "scores": dict(scores),
     }
+    state_dict = merged(state_dict)
     with new_directory(directory, about, hash_name="sha256") as folder:
         save_tensors(folder / WEIGHTS, state_dict)
         tokenizers.save(folder)

@@ -68,7 +68,7 @@ FLOORS = {
         "nn": [
             "decode_cache dropout kernels.capability kernels.expensive_operators "
             "kernels.foreach kernels.kernel_check kernels.length_groups kernels.short_tiles "
-            "kernels.step_attention linear loss patterns positional_encoding",
+            "kernels.step_attention linear loss low_rank patterns positional_encoding",
             "kernels.block_sparse kernels.cpu_linear masks recurrent",
             "attention kernels.cpu_attention kernels.flex kernels.short_attention "
             "recurrent_attention",

@@ -77,6 +77,11 @@ class Config(Settings):
                     "training.compile",
                     f"layers does not go with model.{name} {pattern.type}: take auto or none",
                 )
+        if self.training.lora_rank is not None and getattr(self.model, "layer_dropout", 0.0) > 0:
+            yield (
+                "training.lora_rank",
+                "not with model.layer_dropout: where all layers are left out, nothing is trained",
+            )
         if self.training.parallel == "fsdp":  # which knows one forward pass of each layer
             for name in ("share_layers", "input_feeding"):
                 if getattr(self.model, name, False):

@@ -246,6 +246,9 @@ class TrainingSettings(Settings):
     """Which weights are taken from `init_from`; the others are random."""
     freeze: list[str] = Field(default=[])
     """Weights that are not trained: names or patterns such as `encoder` or `*.embedding`."""
+    lora_rank: PositiveInt | None = None
+    """Low-rank adaptation (Hu et al. 2022): train products of this rank, added to the matrices of
+    the layers, and nothing else; the model has ordinary weights. Default: train all weights."""
     max_steps: PositiveInt | None = None
     """Maximum number of updates."""
     max_epochs: Annotated[float, Field(gt=0)] | None = None
@@ -270,6 +273,8 @@ class TrainingSettings(Settings):
 
     def contradictions(self) -> Iterator[tuple[str, str]]:
         """Refuse schedules without their rate, runs without an end, parts beyond the whole."""
+        if self.lora_rank is not None and self.init_from is None:
+            yield "lora_rank", "adapts a finished model, but there is none: set init_from"
         schedule = self.schedule.type
         if schedule == "noam" and self.lr is not None:
             yield (

@@ -12,6 +12,7 @@ from transformer_mt.config.training import TrainingSettings
 from transformer_mt.devices import choose_precision
 from transformer_mt.models.build import build_model
 from transformer_mt.models.seq2seq import Seq2Seq
+from transformer_mt.nn.low_rank import adapt_layers
 from transformer_mt.training.activation_checkpointing import recompute_layers
 from transformer_mt.training.attention import choose_attention
 from transformer_mt.training.distributed import World
@@ -46,6 +47,8 @@ def build_first_model(
     ).to(device)
     if start is not None:
         start.apply(model)
+    if config.training.lora_rank is not None:
+        adapt_layers(model, rank=config.training.lora_rank)
     freeze(model, config.training.freeze)
     seed_dropout(config, world, step=0)
     return model

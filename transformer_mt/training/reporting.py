@@ -281,7 +281,11 @@ def introduce(session: Session, *, model: nn.Module, updates: Updates, step: int
     num_parameters = sum(weight.numel() for weight in model.parameters())
     is_cpu = session.device.type == "cpu"
     threads = f", {counted(torch.get_num_threads(), 'thread')}" if is_cpu else ""
-    logger.info("model: %s parameters; %s%s", f"{num_parameters:,}", session.device, threads)
+    num_trained = sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
+    trained = f", {num_trained:,} of them trained" if num_trained < num_parameters else ""
+    logger.info(
+        "model: %s parameters%s; %s%s", f"{num_parameters:,}", trained, session.device, threads
+    )
     if settings.batch_warmup is not None:
         logger.info(
             "updates grow from %s target tokens in the first %s updates; the learning rate does "

@@ -65,16 +65,13 @@ def test_a_run_begins_with_the_weights_tokenizer_and_sizes_of_a_model(child, par
     assert f"started from the weights of `{parent}`" in card
 
 
-@pytest.mark.parametrize("optimizer", [{"type": "adam"}, {"type": "muon"}])
-def test_a_resumed_warm_start_needs_no_model_and_is_exact(
-    child, parent, tmp_path, monkeypatch, optimizer
-):
+def test_a_resumed_warm_start_needs_no_model_and_is_exact(child, parent, tmp_path, monkeypatch):
     moved = tmp_path / "parent"
     shutil.copytree(parent, moved)
     config = child(
         training__init_from=str(moved),
         training__freeze=["encoder", "*.embedding"],
-        training__optimizer=optimizer,
+        training__optimizer={"type": "muon"},
     )
     straight = Path(train(config).run_dir).rename(tmp_path / "straight")
     interrupt_at(monkeypatch, 3)
@@ -124,6 +121,35 @@ def test_what_cannot_be_started_from_is_refused_at_once(child, parent, changes, 
         train(config, fresh="name" in changes)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_low_rank_products_are_all_that_is_trained_and_the_model_has_ordinary_weights(
+    child, parent, monkeypatch
+):
+    config = child(training__lora_rank=2, training__freeze=["decoder"], training__lr=0.03)
+    interrupt_at(monkeypatch, 3)
+    with pytest.raises(InterruptedRun):
+        train(config)
+    run = Path(train(config).run_dir)
+    old, new = best(parent), best(run)
+    assert {name: w.shape for name, w in new.items()} == {name: w.shape for name, w in old.items()}
+    changed = {
+        name: (new[name] - old[name]) for name in old if not torch.equal(old[name], new[name])
+    }
+    assert set(changed) == {
+        f"encoder.layers.0.{part}.weight"
+        for part in (
+            "self_attention.qkv",
+            "self_attention.output",
+            "feed_forward.input",
+            "feed_forward.output",
+        )
+    }
+    for difference in changed.values():
+        assert (torch.linalg.svdvals(difference) > 1e-5).sum() == 2
+    checkpoint = load_file(run / "checkpoints" / "step-6" / "model.safetensors")
+    trained = sum(w.numel() for name, w in checkpoint.items() if name.endswith((".up", ".down")))
+    assert 0 < trained < sum(w.numel() for w in new.values()) / 2
 
 
 def test_a_tied_weight_is_frozen_by_any_of_its_names():
