@@ -126,6 +126,7 @@ FAMILY = {
     "lstm_fed": RECURRENT | {"cell": "lstm", "attention": "dot", "input_feeding": True},
     "convolutional": CONVOLUTIONAL,
     "convolutional_wide": CONVOLUTIONAL | {"kernel_size": 5, "tie_embeddings": "none"},
+    "convolutional_dilated": CONVOLUTIONAL | {"dilations": [2, 1]},
     "gru_fed": RECURRENT | {"attention": "additive", "input_feeding": True, "residual": True},
 }
 V = 30

@@ -35,6 +35,7 @@ def build_convolutional(
         embedding(src_vocab_size),
         [ConvolutionalEncoderLayer(convolution()) for _ in range(settings.num_encoder_layers)],
         kernel_size=kernel_size,
+        dilations=settings.dilations,
     )
     decoder = ConvolutionalDecoder(
         embedding(tgt_vocab_size),
@@ -43,6 +44,7 @@ def build_convolutional(
             for _ in range(settings.num_decoder_layers)
         ],
         kernel_size=kernel_size,
+        dilations=settings.dilations,
         output=OutputProjection(d_model, tgt_vocab_size),
     )
     model = tied(encoder, decoder, which=settings.tie_embeddings)

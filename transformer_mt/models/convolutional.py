@@ -1,6 +1,7 @@
 """Encoder and decoder of gated convolutions.
 
-Source: Gehring et al. 2017.
+Source: Gehring et al. 2017. With dilations the receptive field grows exponentially with the layers
+(Kalchbrenner et al. 2016, ByteNet, section 3.3).
 """
 
 from collections.abc import Sequence
@@ -40,11 +41,15 @@ class ConvolutionalEncoder(nn.Module):
         layers: Sequence[ConvolutionalEncoderLayer],
         *,
         kernel_size: int,
+        dilations: Sequence[int] = (1,),
     ) -> None:
         super().__init__()
         self.embedding = embedding
         self.layers = nn.ModuleList(layers)  # type: ignore[assignment]
-        self.offsets = range(-(kernel_size // 2), kernel_size // 2 + 1)
+        self.offsets = [
+            range(-(kernel_size // 2) * d, kernel_size // 2 * d + 1, d)
+            for d in _in_turn(dilations, len(layers))
+        ]
 
     @property
     def max_length(self) -> int | None:
@@ -57,10 +62,9 @@ class ConvolutionalEncoder(nn.Module):
         Values hold the embeddings too. They are multiplied by sqrt(S), as the mean of S values of
         equal weight has the variance of one value divided by S (section 3.5).
         """
-        windows = Windows.of(segments, self.offsets)
         embedded = self.embedding(src, segments.positions, longest=segments.max_length)
         x = embedded
-        for layer in self.layers:
+        for layer, windows in zip(self.layers, windows_of(segments, self.offsets), strict=True):
             x = layer(x, windows)
         lengths = segments.lengths.repeat_interleave(
             segments.lengths, output_size=segments.num_tokens
@@ -86,12 +90,15 @@ class ConvolutionalDecoder(ProjectingDecoder):
         layers: Sequence[ConvolutionalDecoderLayer],
         *,
         kernel_size: int,
+        dilations: Sequence[int] = (1,),
         output: nn.Linear,
     ) -> None:
         super().__init__()
         self.embedding = embedding
         self.layers = nn.ModuleList(layers)  # type: ignore[assignment]
-        self.offsets = range(1 - kernel_size, 1)
+        self.offsets = [
+            range((1 - kernel_size) * d, 1, d) for d in _in_turn(dilations, len(layers))
+        ]
         self.output = output
 
     @property
@@ -105,10 +112,9 @@ class ConvolutionalDecoder(ProjectingDecoder):
         return self._states(tgt_in, segments, memory, attend)
 
     def _states(self, tgt_in: Tensor, segments: Segments, memory: Memory, attend: Attend) -> Tensor:
-        windows = Windows.of(segments, self.offsets)
         embedded = self.embedding(tgt_in, segments.positions, longest=segments.max_length)
         x: Tensor = embedded
-        for layer in self.layers:
+        for layer, windows in zip(self.layers, windows_of(segments, self.offsets), strict=True):
             x = layer(x, embedded, windows, memory=memory.states, attend=attend)
         return x
 
@@ -125,9 +131,8 @@ class ConvolutionalDecoder(ProjectingDecoder):
         """Return the state before the first token; see `models.interfaces.Decoder`."""
         source = source_of(memory.states, memory.segments)
         num_sentences, _, d_model = source.keys.shape
-        past = source.keys.new_zeros(
-            num_sentences, 1, len(self.layers), len(self.offsets) - 1, d_model
-        )
+        farthest = max(-offsets[0] for offsets in self.offsets)
+        past = source.keys.new_zeros(num_sentences, 1, len(self.layers), farthest, d_model)
         return ConvolutionalState(past=past, memories=[source], position=0)
 
     def step(
@@ -138,10 +143,13 @@ class ConvolutionalDecoder(ProjectingDecoder):
         embedded = self.embedding(tokens, here, longest=state.position + 1)
         (source,) = state.memories
         x, windows = embedded, []
-        for layer, past in zip(self.layers, state.past.unbind(2), strict=True):
+        for layer, offsets, past in zip(
+            self.layers, self.offsets, state.past.unbind(2), strict=True
+        ):
             window = torch.cat([past, x[:, :, None]], dim=2)
             windows.append(window)
-            x = layer.step(x, embedded, window, source)
+            seen = window[:, :, past.shape[2] + offsets[0] :: offsets.step]
+            x = layer.step(x, embedded, seen, source)
         past = torch.stack(windows, dim=2)[:, :, :, 1:]
         return self.project(x), replace(state, past=past, position=state.position + 1)
 
@@ -151,8 +159,8 @@ class ConvolutionalState:
     """What the decoder remembers between steps.
 
     Attributes:
-        past: The last inputs of each layer's convolution (B, W, L, K - 1, D): when a new one comes,
-            the oldest leaves.
+        past: The last inputs of each layer's convolution (B, W, L, P, D), as many as the widest of
+            them sees: K - 1 without dilation. When a new one comes, the oldest leaves.
         memories: The source.
         position: How many tokens each hypothesis has read.
     """
@@ -168,3 +176,13 @@ class ConvolutionalState:
         if sentences is not None:
             memories = [memory.select(sentences) for memory in memories]
         return replace(self, past=chosen.view(*rows.shape, *chosen.shape[1:]), memories=memories)
+
+
+def windows_of(segments: Segments, offsets: Sequence[range]) -> list[Windows]:
+    """Return what tokens see in each layer; layers with equal offsets share it."""
+    found = {own: Windows.of(segments, own) for own in set(offsets)}
+    return [found[own] for own in offsets]
+
+
+def _in_turn(dilations: Sequence[int], num_layers: int) -> list[int]:
+    return [dilations[layer % len(dilations)] for layer in range(num_layers)]

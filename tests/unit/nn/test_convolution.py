@@ -28,7 +28,9 @@ def model(**changes: object):
     return build_model(built, src_vocab_size=300, tgt_vocab_size=300)
 
 
-@pytest.mark.parametrize("offsets", [range(-1, 2), range(-2, 3), range(-2, 1), range(1)])
+@pytest.mark.parametrize(
+    "offsets", [range(-1, 2), range(-2, 3), range(-2, 1), range(-6, 1, 3), range(1)]
+)
 def test_a_convolution_is_torchs_over_each_sentence_alone(offsets: range) -> None:
     block = GatedConvolution(D, len(offsets), dropout=0.0).double()
     x = torch.randn(sum(LENGTHS) + 2, D, dtype=torch.float64)
@@ -37,7 +39,8 @@ def test_a_convolution_is_torchs_over_each_sentence_alone(offsets: range) -> Non
     kernel = block.convolution.weight.view(2 * D, len(offsets), D).transpose(1, 2)
     for sentence, y in zip(x[:-2].split(LENGTHS), found[:-2].split(LENGTHS), strict=True):
         padded = F.pad(sentence.T, (-offsets[0], offsets[-1]))
-        a, gate = F.conv1d(padded[None], kernel, block.convolution.bias)[0].T.chunk(2, dim=1)
+        both = F.conv1d(padded[None], kernel, block.convolution.bias, dilation=offsets.step)
+        a, gate = both[0].T.chunk(2, dim=1)
         torch.testing.assert_close(y, a * gate.sigmoid())
 
 
@@ -87,6 +90,20 @@ def test_a_token_sees_as_far_as_the_layers_reach() -> None:
     other[5] = 4 + (src[5] - 3) % 296
     differs = (encoder(src, segments).states != encoder(other, segments).states).any(1)
     assert differs.tolist() == [2 <= place <= 8 for place in range(11)]
+
+
+@torch.no_grad()
+def test_with_dilations_a_token_sees_exponentially_far() -> None:
+    network = model(num_encoder_layers=3, num_decoder_layers=2, dilations=[1, 3, 9]).eval()
+    assert [list(own) for own in network.encoder.offsets] == [[-1, 0, 1], [-3, 0, 3], [-9, 0, 9]]
+    assert [list(own) for own in network.decoder.offsets] == [[-2, -1, 0], [-6, -3, 0]]
+    segments = Segments.of([4, 31])  # 27 tokens see the one in the middle of the second
+    src = torch.randint(4, 300, (35,))
+    other = src.clone()
+    other[20] = 4 + (src[20] - 3) % 296
+    encoder = network.encoder
+    differs = (encoder(src, segments).states != encoder(other, segments).states).any(1)
+    assert differs.tolist() == [7 <= place <= 33 for place in range(35)]
 
 
 @torch.no_grad()
