@@ -8,8 +8,12 @@ from experiments import (
     agreement,
     complexity,
     finetuning,
+    gradients,
+    heads,
     memory,
+    parts,
     patterns,
+    positions,
     pretraining,
     scaling,
     schedules,
@@ -31,6 +35,10 @@ app.command("memory")(memory.run)
 app.command("agreement")(agreement.run)
 app.command("finetuning")(finetuning.run)
 app.command("pretraining")(pretraining.run)
+app.command("gradients")(gradients.run)
+app.command("heads")(heads.run)
+app.command("positions")(positions.run)
+app.command("parts")(parts.run)
 
 
 if __name__ == "__main__":

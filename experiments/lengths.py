@@ -81,21 +81,30 @@ def layer_step(
         device: Where to compute.
         way: Function that attends: `nn.kernels.dispatch.attend`, or one with the same arguments.
     """
+    layer = attention_layer(settings, length, device=device, way=way)
+    x = torch.randn(length, settings.d_model, device=device)
+    return lambda: torch.autograd.backward(layer(x).sum())
+
+
+def attention_layer(
+    settings: TransformerSettings, length: int, *, device: torch.device, way: Way = attend
+) -> Callable[[Tensor], Tensor]:
+    """Return the self-attention of a decoder, with its projections: see `layer_step`."""
     model = build_model(settings, src_vocab_size=4, tgt_vocab_size=4)
     decoder = model.decoder
     assert isinstance(decoder, TransformerDecoder)
     layer = decoder.layers[0].self_attention.to(device)
     segments = one_sentence(length, device)
-    x = torch.randn(length, settings.d_model, device=device)
 
-    def step() -> None:
-        """Go through the layer, forward and backward."""
+    def forward(x: Tensor) -> Tensor:
+        """Map (n, D) to (n, D)."""
         mask = AttentionMask(segments, segments, causal=True, pattern=decoder.pattern)
         qkv = layer.qkv(x).view(length, 3, settings.num_heads, -1)
         mixed = way((qkv,), mask, dropout=Dropout(0.0))
-        torch.autograd.backward(layer.output(mixed.flatten(1)).sum())
+        output: Tensor = layer.output(mixed.flatten(1))
+        return output
 
-    return step
+    return forward
 
 
 def encoder_step(
