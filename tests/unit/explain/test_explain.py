@@ -20,6 +20,7 @@ from tests.commands import tmt
 from transformer_mt.bundle import Bundle, load_bundle
 from transformer_mt.errors import DataError
 from transformer_mt.explain import gather as gathering
+from transformer_mt.explain import picture
 from transformer_mt.explain.gather import Facts, gather, packed
 from transformer_mt.explain.page import page
 from transformer_mt.text.special_ids import EOS_ID
@@ -270,9 +271,39 @@ def test_the_command_writes_a_page_and_says_where(tiny_bundle, tmp_path, monkeyp
     assert (tmp_path / "explain.html").read_bytes() == first
 
 
+@pytest.mark.parametrize("kind", ["encoder", "decoder", "source"])
+def test_a_picture_is_the_attention_of_the_model(bundle, tiny_bundle, tmp_path, monkeypatch, kind):
+    pytest.importorskip("matplotlib")
+    drawn = {}
+    monkeypatch.setattr(picture, "_draw", lambda *facts, **_: drawn.update(enumerate(facts)))
+    path = tmp_path / "a.png"
+    result = run("The dog.", "--kind", kind, "--layer", 2, "-o", path, "--model", tiny_bundle)
+    assert result.exit_code == 0, result.stderr
+    translator = Translator(bundle, SearchOptions(max_length_offset=8))
+    (part,) = translator.translate(["The dog."])[0].n_best[0].parts
+    weights = getattr(all_attention(bundle.model, (part.source, part.target)), kind)
+    matrix, rows, columns, _ = drawn.values()
+    np.testing.assert_allclose(matrix, weights[1].mean(0), rtol=1e-5)
+    assert matrix.shape == (len(rows), len(columns))
+    assert (rows[0] == "<s>") == (kind == "decoder") == (rows[-1] != "</s>")
+    assert (columns[-1] == "</s>") == (kind != "decoder")
+
+
+def test_a_picture_is_written_with_letters_that_its_font_lacks(tiny_bundle, tmp_path):
+    pytest.importorskip("matplotlib")
+    path = tmp_path / "a.svg"
+    result = run("A $dog$ \u4e2d.", "--kind", "encoder", "-o", path, "--model", tiny_bundle)
+    assert result.exit_code == 0, result.stderr
+    assert f"wrote {path}" in result.stderr
+    assert path.stat().st_size > 2000
+
+
 @pytest.mark.parametrize(
     ("arguments", "exit_code", "words"),
     [
+        (["dog", "--head", 2], 2, "name one with --kind"),
+        (["dog", "--kind", "source", "-o", "a.html"], 2, "expected a name that ends in .png"),
+        (["dog", "--kind", "source", "--layer", 3], 2, "--layer: 3, but there are 2"),
         (["dog", "-o", "/dev/null/a.html"], 2, "/dev/null is no folder"),
         (["dog", "-o", "."], 2, "it is a folder; name a file"),
         ([" \t"], 3, "it is empty or blank"),
