@@ -1,6 +1,8 @@
 """The pages under docs/, README and recipes: what they name exists, what they show can be typed."""
 
 import ast
+import doctest
+import io
 import itertools
 import re
 import shlex
@@ -159,6 +161,15 @@ def test_every_command_line_that_a_page_shows_is_one():
 def test_a_wrong_command_line_is_seen(line):
     with pytest.raises(AssertionError, match=r"no (command|option)"):
         check(line.split())
+
+
+def test_every_line_of_attention_by_hand_prints_what_the_page_shows():
+    page = ROOT / "docs" / "attention_by_hand.md"
+    blocks = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    examples = doctest.DocTestParser().get_doctest("\n".join(blocks), {}, page.name, None, 0)
+    assert len(examples.examples) > 30
+    found = io.StringIO()
+    assert doctest.DocTestRunner().run(examples, out=found.write).failed == 0, found.getvalue()
 
 
 def test_every_recipe_with_its_settings_that_a_page_shows_is_a_good_config(monkeypatch):
