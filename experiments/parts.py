@@ -24,9 +24,11 @@ from transformer_mt.config.schema import Config
 from transformer_mt.data.evaluation_sets import read_test_sets
 from transformer_mt.errors import DivergedError
 from transformer_mt.models.build import MODELS
+from transformer_mt.models.interfaces import Memory
 from transformer_mt.models.seq2seq import Seq2Seq
-from transformer_mt.models.transformer import TransformerDecoder, TransformerEncoder
+from transformer_mt.models.transformer import TransformerDecoder, TransformerEncoder, in_turn
 from transformer_mt.nn.dropout import Dropout
+from transformer_mt.nn.kernels.dispatch import PackedAttention
 from transformer_mt.nn.layers import Sublayer
 from transformer_mt.nn.masks import AttentionMask
 from transformer_mt.nn.positional_encoding import PositionalEncoding
@@ -93,12 +95,16 @@ def with_one_projection(model: Seq2Seq) -> None:
 
 def without_mask(model: Seq2Seq) -> None:
     """Let the decoder see the whole target in training; a search has no future to show."""
+    decoder: Any = model.decoder
 
-    def all_seen(segments: Segments) -> AttentionMask:
-        """Return the mask of an encoder."""
-        return AttentionMask(segments, segments)
+    def forward(tgt_in: Tensor, segments: Segments, memory: Memory) -> Tensor:
+        """Return the states (N, D) with the mask of an encoder."""
+        attends = in_turn(PackedAttention, segments, decoder.pattern, causal=False)
+        attend_source = PackedAttention(AttentionMask(segments, memory.segments))
+        states: Tensor = decoder._states(tgt_in, segments, memory, attends, attend_source)
+        return states
 
-    cast(Any, model.decoder)._own_mask = all_seen
+    decoder.forward = forward
 
 
 def without_positions(model: Seq2Seq) -> None:

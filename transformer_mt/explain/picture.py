@@ -106,8 +106,9 @@ def _draw(
     axes.set_xticks(range(len(columns)), plain[1], rotation=90, fontsize=size)
     axes.tick_params(top=True, labeltop=True, bottom=False, labelbottom=False, length=2)
     axes.set_title(title, fontsize=9)
-    for label, text in zip((axes.set_ylabel, axes.set_xlabel), _AXES[kind], strict=True):
-        label(text, fontsize=8)
+    of_rows, of_columns = _AXES[kind]
+    axes.set_ylabel(of_rows, fontsize=8)
+    axes.set_xlabel(of_columns, fontsize=8)
     figure.colorbar(image, ax=axes, shrink=0.6, label="weight")
     with warnings.catch_warnings(record=True) as caught:
         warnings.filterwarnings("always", message="Glyph .* missing from font")
