@@ -52,10 +52,12 @@ class Imported:
     Attributes:
         bundle: The model.
         rows: For each source and each target token of ours the number of theirs.
+        max_positions: Longest sentence that it takes there, in tokens.
     """
 
     bundle: Bundle
     rows: tuple[list[int], list[int]]
+    max_positions: int
 
 
 def import_marian(directory: Path, *, src_lang: str | None, tgt_lang: str | None) -> Imported:
@@ -104,7 +106,11 @@ def import_marian(directory: Path, *, src_lang: str | None, tgt_lang: str | None
     vocabularies = {"encoder": src, "decoder": tgt}
     _fill(directory, weights_of(model), _tensors(directory), vocabularies, shared=shared)
     tokenizers = Tokenizers(src_tokenizer, tgt_tokenizer)
-    return Imported(Bundle(config, tokenizers, model.eval()), (src.rows, tgt.rows))
+    return Imported(
+        Bundle(config, tokenizers, model.eval()),
+        (src.rows, tgt.rows),
+        theirs["max_position_embeddings"],
+    )
 
 
 def _check(directory: Path, theirs: Mapping[str, Any]) -> None:
@@ -113,7 +119,7 @@ def _check(directory: Path, theirs: Mapping[str, Any]) -> None:
         for name, values in FIXED.items()
         if theirs.get(name) not in values
     ]
-    sizes = ("d_model", "vocab_size", "pad_token_id", "eos_token_id")
+    sizes = ("d_model", "vocab_size", "pad_token_id", "eos_token_id", "max_position_embeddings")
     sides = ("layers", "attention_heads", "ffn_dim")
     for name in (*sizes, *(f"{side}_{part}" for side in ("encoder", "decoder") for part in sides)):
         if type(theirs.get(name)) is not int:
@@ -149,7 +155,7 @@ def _config(
             "clean_source": False,
             "train": [{"type": "text", "src": f"train.{src}", "tgt": f"train.{tgt}"}],
             "valid": {"type": "text", "src": f"valid.{src}", "tgt": f"valid.{tgt}"},
-            "filters": {"max_length": min(longest, 512)},
+            "filters": {"max_length": min(longest, theirs["max_position_embeddings"])},
         },
         "tokenizer": {"type": "unigram", "vocab_size": vocab_size, "joint": shared},
         "model": {
@@ -295,7 +301,7 @@ def save_imported(
             None,
             beam_size=decoding.beam_size,
             exponent=decoding.length_penalty,
-            max_length=min(decoding.max_length_offset, 256),
+            max_length=min(decoding.max_length_offset, imported.max_positions - 1, 256),
         )
         check(parity, str(directory))
     save_bundle(
