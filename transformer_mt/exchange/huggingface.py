@@ -93,8 +93,8 @@ def save_huggingface(bundle: Bundle, directory: Path) -> None:
     for name, content in contents.items():
         text = json.dumps(content, ensure_ascii=False, indent=2) + "\n"
         (directory / name).write_text(text, encoding="utf-8")
-    for name in ("source.spm", "target.spm"):
-        tokenizer.save(directory / name)
+    tokenizer.save(directory / "source.spm")
+    bundle.tokenizers.tgt.save(directory / "target.spm")
 
 
 def huggingface_config(

@@ -284,8 +284,16 @@ class Tokenizers:
 
     @property
     def joint(self) -> bool:
-        """Whether both sides have one vocabulary."""
+        """Whether one tokenizer serves both sides."""
         return self.src is self.tgt
+
+    @property
+    def one_vocabulary(self) -> bool:
+        """Whether each id is the same piece on both sides.
+
+        Imported models may have one vocabulary over two tokenizers.
+        """
+        return self.joint or self.src.ids == self.tgt.ids
 
     def save(self, directory: Path) -> None:
         """Write `joint.model`, or `src.model` and `tgt.model`, in place of any that are there.

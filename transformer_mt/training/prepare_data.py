@@ -235,11 +235,11 @@ def find_tokenizers(config: Config, run: RunDirectory, sources: Sequence[PairSou
         return load_tokenizers(run.tokenizer_dir)
     if settings.path is not None:
         tokenizers = Tokenizers.load(Path(settings.path))
-        if tokenizers.joint != settings.joint:
-            has = "one vocabulary" if tokenizers.joint else "two vocabularies"
+        if tokenizers.one_vocabulary != settings.joint:
+            has = "one vocabulary" if tokenizers.one_vocabulary else "two vocabularies"
             raise ConfigError(
                 f"tokenizer.path: {settings.path} has {has} but tokenizer.joint is "
-                f"{str(settings.joint).lower()}: set it to {str(tokenizers.joint).lower()}"
+                f"{str(settings.joint).lower()}: set it to {str(tokenizers.one_vocabulary).lower()}"
             )
         if not (tokenizers.src.keeps_text and tokenizers.tgt.keeps_text):
             logger.info(

@@ -150,7 +150,7 @@ def _started(config: Config, bundle: Bundle, run: RunDirectory) -> tuple[Config,
     _check_tokenizer(config.tokenizer, bundle.tokenizers, directory)
     tokenizer = TokenizerSettings(
         path=config.tokenizer.path or str(directory),
-        joint=bundle.tokenizers.joint,
+        joint=bundle.tokenizers.one_vocabulary,
         sampling=config.tokenizer.sampling,
     )
     config = _completed(config, bundle.config, tokenizer)
@@ -195,7 +195,7 @@ def _check_tokenizer(settings: TokenizerSettings, theirs: Tokenizers, directory:
     actual = {
         "type": src.type,
         "vocab_size": src.vocab_size,
-        "joint": theirs.joint,
+        "joint": theirs.one_vocabulary,
         "byte_fallback": bool(src.byte_ids),
         "user_symbols": src.user_symbols,
     }

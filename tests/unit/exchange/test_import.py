@@ -76,6 +76,9 @@ def test_it_translates_as_the_original(checkpoint: Path, tiny_text, tmp_path: Pa
         theirs = tokenizer(line).input_ids
         ours = [*imported.bundle.tokenizers.src.encode(line), 3]
         assert [imported.rows[0][number] for number in ours] == theirs
+    shared = not (checkpoint / "target_vocab.json").exists()
+    assert imported.bundle.config.tokenizer.joint == shared
+    assert imported.bundle.tokenizers.one_vocabulary or not shared  # as training asks for it
     parity = save_imported(imported, checkpoint, tmp_path / "out", sources=tiny_text[0][:10])
     assert parity is not None
     assert parity.max_difference < 1e-5
