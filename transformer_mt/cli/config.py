@@ -83,7 +83,7 @@ def check(
         list[str],
         typer.Option(
             "--for",
-            metavar="ctranslate2|huggingface",
+            metavar="ctranslate2|huggingface|argos",
             help="Also report what keeps the model from being exported there; repeatable.",
         ),
     ] = [],

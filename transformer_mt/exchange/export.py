@@ -3,13 +3,14 @@
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from transformer_mt.bundle import CARD, Bundle
+from transformer_mt.config.language_codes import plain_code
 from transformer_mt.config.loading import dump_config
+from transformer_mt.exchange.argos import argos_twin, save_argos
 from transformer_mt.exchange.ctranslate2 import (
     CTranslate2Twin,
     Quantization,
@@ -25,6 +26,7 @@ from transformer_mt.exchange.parity import Parity, Twin, check, compare
 from transformer_mt.exchange.settings import TARGETS, check_exportable
 from transformer_mt.locations import CONFIG
 from transformer_mt.storage.folders import new_directory, refuse_to_replace_others
+from transformer_mt.text.tokenizer import Tokenizers
 from transformer_mt.versions import installed_versions
 
 PARITY = "parity.json"
@@ -47,6 +49,75 @@ class Sentences:
     references: Sequence[str] | None
 
 
+@dataclass(frozen=True)
+class Exporter:
+    """How a model goes to another program.
+
+    Attributes:
+        write: Writes it into an empty folder.
+        twin: Loads what was written.
+        package: What the comparison needs, and its extra.
+        extra: See `package`.
+        needed_to_write: Whether writing needs the package, too.
+        program: A program that runs the model, for the model card.
+    """
+
+    write: Callable[[Bundle, Path, Quantization], None]
+    twin: Callable[[Path, Tokenizers], Twin]
+    package: str
+    extra: str
+    needed_to_write: bool
+    program: str
+
+
+EXPORTERS = {
+    "ctranslate2": Exporter(
+        save_ctranslate2,
+        CTranslate2Twin,
+        package="ctranslate2",
+        extra="ct2",
+        needed_to_write=True,
+        program="""\
+import ctranslate2, sentencepiece
+
+translator = ctranslate2.Translator(".")
+source = sentencepiece.SentencePieceProcessor("{src}.model")
+target = sentencepiece.SentencePieceProcessor("{tgt}.model")
+pieces = source.encode("..", out_type=str)
+(result,) = translator.translate_batch(
+    [pieces], beam_size={beam}, length_penalty={exponent}, patience=2, disable_unk=True
+)
+print(target.decode(result.hypotheses[0]))""",
+    ),
+    "huggingface": Exporter(
+        lambda bundle, directory, _: save_huggingface(bundle, directory),
+        lambda directory, _: HuggingFaceTwin(directory),
+        package="transformers",
+        extra="hf",
+        needed_to_write=False,
+        program="""\
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained(".")
+model = AutoModelForSeq2SeqLM.from_pretrained(".")
+batch = tokenizer([".."], return_tensors="pt", padding=True)
+print(tokenizer.batch_decode(model.generate(**batch), skip_special_tokens=True))""",
+    ),
+    "argos": Exporter(
+        save_argos,
+        argos_twin,
+        package="ctranslate2",
+        extra="ct2",
+        needed_to_write=True,
+        program="""\
+import argostranslate.package, argostranslate.translate
+
+argostranslate.package.install_from_path("translate-{from_code}_{to_code}-1_0.argosmodel")
+print(argostranslate.translate.translate("..", "{from_code}", "{to_code}"))""",
+    ),
+}
+
+
 def export(
     bundle: Bundle,
     target: str,
@@ -59,7 +130,7 @@ def export(
 
     Args:
         bundle: The model, on the CPU in float32.
-        target: `ctranslate2` or `huggingface`.
+        target: A name in `EXPORTERS`.
         directory: Folder to create, or an earlier export to replace.
         sentences: What the two programs are compared on; None: they are not.
         quantization: Type of the weights in CTranslate2's file.
@@ -74,23 +145,15 @@ def export(
             left half-written.
     """
     check_exportable(bundle.config, TARGETS[target])
+    exporter = EXPORTERS[target]
+    if exporter.needed_to_write or sentences is not None:
+        need(exporter.package, extra=exporter.extra)
     kind = KIND.format(target)
     refuse_to_replace_others(directory, kind)
-    twin: Callable[[Path], Twin]
-    if target == "ctranslate2":
-        need("ctranslate2", extra="ct2")
-        write, final = (partial(save_ctranslate2, bundle, quantization=kind_of_weights)
-                        for kind_of_weights in ("float32", quantization))  # fmt: skip
-        twin = partial(CTranslate2Twin, tokenizers=bundle.tokenizers)
-    else:
-        write = final = partial(save_huggingface, bundle)
-        twin = HuggingFaceTwin
-        if sentences is not None:
-            need("transformers", extra="hf")
-    parity = None if sentences is None else _proved(bundle, write, twin, sentences, target)
+    parity = None if sentences is None else _proved(bundle, exporter, sentences, target)
     about = {"kind": kind, "format_version": FORMAT_VERSION, "versions": installed_versions()}
     with new_directory(directory, about, hash_name="sha256") as folder:
-        final(folder)
+        exporter.write(bundle, folder, quantization)
         (folder / CONFIG).write_text(dump_config(bundle.config), encoding="utf-8")
         if target == "ctranslate2":
             bundle.tokenizers.save(folder)
@@ -100,20 +163,14 @@ def export(
     return parity
 
 
-def _proved(
-    bundle: Bundle,
-    write: Callable[[Path], None],
-    twin: Callable[[Path], Twin],
-    sentences: Sentences,
-    target: str,
-) -> Parity:
+def _proved(bundle: Bundle, exporter: Exporter, sentences: Sentences, target: str) -> Parity:
     """Write a model to a temporary folder, and compare it; refuse one that is not the same."""
     settings = generation_config(bundle.config.decoding)
     with TemporaryDirectory() as name:
-        write(Path(name))
+        exporter.write(bundle, Path(name), "float32")
         parity = compare(
             bundle,
-            twin(Path(name)),
+            exporter.twin(Path(name), bundle.tokenizers),
             sentences.sources,
             sentences.references,
             beam_size=settings["num_beams"],
@@ -128,33 +185,13 @@ def _write_json(path: Path, value: Any) -> None:
     path.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
 
 
-_SNIPPETS = {
-    "ctranslate2": """\
-import ctranslate2, sentencepiece
-
-translator = ctranslate2.Translator(".")
-source = sentencepiece.SentencePieceProcessor("{src}.model")
-target = sentencepiece.SentencePieceProcessor("{tgt}.model")
-pieces = source.encode("..", out_type=str)
-(result,) = translator.translate_batch(
-    [pieces], beam_size={beam}, length_penalty={exponent}, patience=2, disable_unk=True
-)
-print(target.decode(result.hypotheses[0]))""",
-    "huggingface": """\
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
-
-tokenizer = AutoTokenizer.from_pretrained(".")
-model = AutoModelForSeq2SeqLM.from_pretrained(".")
-batch = tokenizer([".."], return_tensors="pt", padding=True)
-print(tokenizer.batch_decode(model.generate(**batch), skip_special_tokens=True))""",
-}
-
-
 def _card(bundle: Bundle, target: str, parity: Parity | None) -> str:
     config = bundle.config
     settings = generation_config(config.decoding)
     names = ("joint", "joint") if bundle.tokenizers.joint else ("src", "tgt")
-    snippet = _SNIPPETS[target].format(
+    program = EXPORTERS[target].program.format(
+        from_code=plain_code(config.data.src_lang),
+        to_code=plain_code(config.data.tgt_lang),
         src=names[0],
         tgt=names[1],
         beam=settings["num_beams"],
@@ -165,7 +202,7 @@ def _card(bundle: Bundle, target: str, parity: Parity | None) -> str:
             f"# {config.name}: {config.data.src_lang} to {config.data.tgt_lang}, for {target}",
             "",
             "```python",
-            snippet,
+            program,
             "```",
             "",
             "## Compared with the original",

@@ -49,7 +49,8 @@ HUGGINGFACE = Target(
     },
     shares_vocabulary=True,
 )
-TARGETS = {target.name: target for target in (CTRANSLATE2, HUGGINGFACE)}
+ARGOS = Target("argos", CTRANSLATE2.held, shares_vocabulary=True)
+TARGETS = {target.name: target for target in (CTRANSLATE2, HUGGINGFACE, ARGOS)}
 
 
 def model_obstacles(model: ModelSettings, target: Target) -> list[str]:
