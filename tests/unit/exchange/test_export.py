@@ -1,6 +1,7 @@
 """Export: the same model in CTranslate2 and in Hugging Face transformers."""
 
 import json
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from transformer_mt.bundle import Bundle, load_bundle
 from transformer_mt.errors import ConfigError, TmtError
 from transformer_mt.exchange import ctranslate2 as to_ctranslate2
 from transformer_mt.exchange import export as exporting
-from transformer_mt.exchange.export import Sentences, export
+from transformer_mt.exchange.export import EXPORTERS, Sentences, export
 from transformer_mt.exchange.settings import CTRANSLATE2, HUGGINGFACE, obstacles
 from transformer_mt.models.build import build_model
 
@@ -42,6 +43,7 @@ FOR_HUGGINGFACE = {
 }
 CASES = [("ctranslate2", name) for name in FOR_CTRANSLATE2]
 CASES += [("huggingface", name) for name in FOR_HUGGINGFACE]
+CASES += [("argos", "post")]
 
 
 @pytest.fixture(autouse=True)
@@ -78,8 +80,8 @@ def bundle_with(tiny_bundle: Path, **changes: object) -> Bundle:
 def test_an_exported_model_scores_and_translates_as_the_original(
     target: str, name: str, tiny_bundle: Path, sentences: Sentences, tmp_path: Path
 ) -> None:
-    pytest.importorskip({"huggingface": "transformers"}.get(target, target))
-    changes = (FOR_CTRANSLATE2 if target == "ctranslate2" else FOR_HUGGINGFACE)[name]
+    pytest.importorskip(EXPORTERS[target].package)
+    changes = (FOR_HUGGINGFACE if target == "huggingface" else FOR_CTRANSLATE2)[name]
     bundle = bundle_with(tiny_bundle, **changes)
     parity = export(bundle, target, tmp_path / "out", sentences=sentences)
     assert parity is not None
@@ -99,6 +101,16 @@ def test_the_tokenizer_goes_along_to_hugging_face(tiny_bundle, tiny_text, tmp_pa
         ids = bundle.tokenizers.src.encode(line)
         assert theirs(line).input_ids == [*ids, 3]
         assert theirs.decode(ids, clean_up_tokenization_spaces=False) == line
+
+
+def test_a_package_for_argos_translate_has_its_layout(tiny_bundle: Path, tmp_path: Path) -> None:
+    pytest.importorskip("ctranslate2")
+    export(bundle_with(tiny_bundle), "argos", tmp_path / "out", sentences=None)
+    with zipfile.ZipFile(tmp_path / "out" / "translate-en_de-1_0.argosmodel") as package:
+        about = json.loads(package.read("en_de/metadata.json"))
+        names = set(package.namelist())
+    assert (about["from_code"], about["to_name"], about["type"]) == ("en", "German", "translate")
+    assert {"en_de/model/model.bin", "en_de/sentencepiece.model", "en_de/README.md"} <= names
 
 
 def test_int8_is_small_and_leaves_the_weights_as_they_are(tiny_bundle, sentences, tmp_path) -> None:
@@ -159,4 +171,4 @@ def test_config_check_names_what_keeps_a_model_from_a_target() -> None:
     assert refused.exit_code == 2
     assert "base: for ctranslate2: model.positions alibi: expected" in refused.stderr
     unknown = tmt("config", "check", "base", "--for", "fairseq")
-    assert "--for fairseq: expected ctranslate2 or huggingface" in unknown.stderr
+    assert "--for fairseq: expected ctranslate2 or huggingface or argos" in unknown.stderr
