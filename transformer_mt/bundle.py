@@ -34,6 +34,7 @@ from transformer_mt.storage.folders import (
 )
 from transformer_mt.storage.untrusted import read_json
 from transformer_mt.text.tokenizer import Tokenizers
+from transformer_mt.text.tokenizer_directory import read_tokenizers
 from transformer_mt.versions import installed_versions
 
 CARD = "README.md"
@@ -129,7 +130,7 @@ def _read_bundle(
     manifest = read_manifest(directory, KIND, newest_version=FORMAT_VERSION, needs=needed)
     try:
         config = load_recorded(directory / CONFIG)
-        tokenizers = Tokenizers.load(directory)
+        tokenizers = read_tokenizers(directory)
     except TmtError as error:
         raise ModelError(str(error)) from error
     # The random initial weights are overwritten: leave the caller's random state as it is.

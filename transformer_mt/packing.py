@@ -187,6 +187,13 @@ def pack_tokens(
     return tokens.to(device), Segments.of([len(sentence) for sentence in sentences]).to(device)
 
 
+def blank_rows(num_rows: int, patch_size: int | None, device: torch.device | str) -> Tensor:
+    """Return sources without content, for trials: tokens (N,), or patches (N, P) of white."""
+    if patch_size is None:
+        return torch.zeros(num_rows, dtype=torch.int64, device=device)
+    return torch.zeros(num_rows, patch_size, dtype=torch.uint8, device=device)
+
+
 def unpack(x: Tensor, segments: Segments) -> Tensor:
     """Pad (N, ..) to (B, max_length, ..), zeros after the end of each sentence; drop the tail."""
     num_rows, index = segments.num_sentences * segments.max_length, segments.index

@@ -72,7 +72,7 @@ FLOORS = {
             "kernels.block_sparse kernels.cpu_linear masks recurrent",
             "attention kernels.cpu_attention kernels.flex kernels.short_attention "
             "recurrent_attention",
-            "convolution kernels.padded layers",
+            "convolution kernels.padded layers patches",
             "initialization kernels.varlen recorded_attention",
             "kernels.dispatch",
             "kernels.choice",

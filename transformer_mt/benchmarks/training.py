@@ -284,7 +284,7 @@ def work_of(micro_batches: Iterable[Batch]) -> Work:
             Work(
                 src_tokens=batch.src_segments.num_tokens,
                 tgt_tokens=batch.num_tgt_tokens,
-                positions=batch.src.numel() + batch.tgt_in.numel(),
+                positions=len(batch.src) + len(batch.tgt_in),
             )
             for batch in micro_batches
         ),

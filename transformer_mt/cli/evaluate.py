@@ -53,6 +53,13 @@ Chrf: TypeAlias = Annotated[bool, typer.Option("--chrf", help="chrF (Popović 20
 Ter: TypeAlias = Annotated[
     bool, typer.Option("--ter", help="TER (Snover et al. 2006); lower is better.")
 ]
+Cer: TypeAlias = Annotated[
+    bool,
+    typer.Option("--cer", help="Character error rate; lower is better (needs the extra images)."),
+]
+Exact: TypeAlias = Annotated[
+    bool, typer.Option("--exact", help="Percentage of lines that equal their reference.")
+]
 TestSetNames: TypeAlias = Annotated[
     list[str],
     typer.Option(
@@ -94,7 +101,8 @@ Confidence: TypeAlias = Annotated[
 ]
 
 WITH_HYPOTHESES = {
-    "--hyp", "--ref", "--tgt-lang", "--bleu", "--chrf", "--ter", "--confidence", "--json",
+    "--hyp", "--ref", "--tgt-lang", "--bleu", "--chrf", "--ter", "--cer", "--exact",
+    "--confidence", "--json",
 }  # fmt: skip
 """Options that have an effect with --hyp."""
 
@@ -102,6 +110,7 @@ WITH_HYPOTHESES = {
 EXAMPLES = (
     "tmt evaluate --bleu",
     "tmt evaluate --model runs/base --bleu --chrf --test-set newstest2014",
+    "tmt evaluate --cer --exact",
     "tmt evaluate --src test.en --ref test.de --output test.hyp",
     "tmt evaluate --hyp test.hyp --ref test.de --tgt-lang de --json",
     "tmt evaluate --hyp test.hyp --ref first.de --ref second.de --confidence",
@@ -114,6 +123,8 @@ def evaluate(
     bleu: Bleu = False,
     chrf: Chrf = False,
     ter: Ter = False,
+    cer: Cer = False,
+    exact: Exact = False,
     confidence: Confidence = False,
     model: ModelPaths = None,
     ensemble_weights: EnsembleWeights = None,
@@ -140,7 +151,7 @@ def evaluate(
 
     The default metrics are BLEU and chrF. Each score is printed with its sacreBLEU signature.
     """
-    chosen = {"bleu": bleu, "chrf": chrf, "ter": ter}
+    chosen = {"bleu": bleu, "chrf": chrf, "ter": ter, "cer": cer, "exact": exact}
     metrics: list[MetricName] = [name for name in METRIC_LABELS if chosen[name]] or ["bleu", "chrf"]
     if hyp is not None:
         _check_files("--hyp", ref, set(given_options(ctx)) - WITH_HYPOTHESES)

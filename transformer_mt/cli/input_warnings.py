@@ -143,7 +143,7 @@ class UnseenCharacters:
         """Count those among some lines; what is not translated, such as marks, does not count."""
         for source, translation in zip(sources, translations, strict=True):
             parts = translation.n_best[0].parts
-            if any(not self._tokenizer.makeshift_ids.isdisjoint(part.source) for part in parts):
+            if any(self._tokenizer.has_unseen(part.source) for part in parts):
                 self._num_lines += 1
                 self._named |= dict.fromkeys(
                     c for c in source if c not in self._tokenizer.alphabet and not c.isspace()

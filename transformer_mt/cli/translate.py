@@ -321,7 +321,8 @@ def _job(
         bundle, given, glossary=glossary, split_sentences=is_split, copies=copies
     )
     notes: list[LineNote] = [UnseenCharacters(translator.tokenizers.src)]
-    if options["split_sentences"] is None and not translator.reads_documents:
+    is_text = not (translator.reads_documents or translator.tokenizers.src.names_pictures)
+    if options["split_sentences"] is None and is_text:
         notes.append(SeveralSentences(bundle.config.data.src_lang, is_split=is_split))
     if glossary is not None:
         plain = {**given, "n_best": 1, "num_workers": 1}
@@ -335,6 +336,8 @@ def _splits_sentences(ctx: typer.Context, bundle: "Bundle") -> bool:
     wanted: bool | None = ctx.params["split_sentences"]
     if wanted is not None:
         return wanted
+    if bundle.tokenizers.src.names_pictures:
+        return False
     concerns_lines = any(ctx.params[name] is not None for name in ("prefix", "constraints", "tab"))
     return bundle.config.data.document is None and not concerns_lines
 

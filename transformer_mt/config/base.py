@@ -18,6 +18,14 @@ PositiveInt = Annotated[int, Field(gt=0)]
 PathText = Annotated[str, AfterValidator(os.path.expanduser)]
 """A path, where `~` is the home folder."""
 Share = Annotated[float, Field(ge=0, lt=1)]
+Weight = Annotated[
+    float,
+    Field(
+        gt=0,
+        description="Times per epoch that each pair of this source is seen; 0.5: in every second "
+        "epoch.",
+    ),
+]
 
 
 class Settings(BaseModel):

@@ -6,8 +6,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, Tag
 
-from transformer_mt.config.base import PathText, PositiveInt, Settings, Share
+from transformer_mt.config.base import PathText, PositiveInt, Settings, Share, Weight
 from transformer_mt.config.noise import NoiseSettings
+from transformer_mt.config.pictures import PICTURES, ImagesSource, RenderedSource
 
 SPLIT_NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 LANGUAGE_PATTERN = re.compile(r"[A-Za-z]{1,8}([-_@][A-Za-z0-9]{1,8})*")
@@ -20,14 +21,6 @@ def _check_language(code: str) -> str:
 
 
 LanguageCode = Annotated[str, AfterValidator(_check_language)]
-Weight = Annotated[
-    float,
-    Field(
-        gt=0,
-        description="Times per epoch that each pair of this source is seen; 0.5: in every second "
-        "epoch.",
-    ),
-]
 TextFile = Annotated[PathText, Field(description="File, UTF-8; plain, .gz, .bz2, .xz or .zst.")]
 SrcField = Annotated[
     str | None,
@@ -169,7 +162,9 @@ Source = Annotated[
     | ParquetSource
     | HubSource
     | ReverseSource
-    | MonolingualSource,
+    | MonolingualSource
+    | ImagesSource
+    | RenderedSource,
     Field(discriminator="type"),
 ]
 
@@ -204,6 +199,8 @@ HeldOutSource = Annotated[
     | Annotated[HubSource, Tag("hub")]
     | Annotated[ReverseSource, Tag("reverse")]
     | Annotated[MonolingualSource, Tag("monolingual")]
+    | Annotated[ImagesSource, Tag("images")]
+    | Annotated[RenderedSource, Tag("rendered")]
     | Annotated[SplitSource, Tag("split")],
     Discriminator(_kind_of_source),
 ]
@@ -291,6 +288,14 @@ class DataSettings(Settings):
                     yield f"{path}.noise.symbol", source.noise.symbol
                 if source.tag is not None:
                     yield f"{path}.tag", source.tag
+
+    def kinds(self) -> set[str]:
+        """Return the types of all sources."""
+        return {source.type for source in (*self.train, self.valid, *self.test.values())}
+
+    def names_pictures(self) -> bool:
+        """Whether source lines name pictures; otherwise they are text."""
+        return not self.kinds().isdisjoint(PICTURES)
 
     def drops_copies(self) -> bool:
         """Whether training drops pairs whose target is their source.

@@ -6,6 +6,7 @@ from pydantic import Discriminator, Tag
 
 from transformer_mt.config.convolutional import ConvolutionalSettings
 from transformer_mt.config.model import DecoderOnlySettings, TransformerSettings
+from transformer_mt.config.pictures import PatchInput
 from transformer_mt.config.recurrent import RecurrentSettings
 
 
@@ -23,3 +24,9 @@ ModelSettings = Annotated[
     | Annotated[DecoderOnlySettings, Tag("decoder_only")],
     Discriminator(_type_of),
 ]
+
+
+def patch_input(settings: ModelSettings) -> PatchInput | None:
+    """Return how a model reads pictures; None: it reads tokens."""
+    given = getattr(settings, "encoder_input", None)
+    return given if isinstance(given, PatchInput) else None

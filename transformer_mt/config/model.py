@@ -7,6 +7,7 @@ from pydantic import Field
 
 from transformer_mt.config.base import PositiveInt, Settings, Share
 from transformer_mt.config.patterns import FullPattern, Pattern, hides_nothing, misfits
+from transformer_mt.config.pictures import EncoderInput, TokenInput
 
 
 class SinusoidalPositions(Settings):
@@ -286,6 +287,8 @@ class TransformerSettings(StackSettings):
     and Bergamot take whatever the weights say."""
     num_encoder_layers: PositiveInt = 6
     """Number of encoder layers."""
+    encoder_input: EncoderInput = TokenInput()
+    """What the encoder reads."""
     encoder_pattern: Pattern = FullPattern()
     """Attention pattern of the encoder."""
 

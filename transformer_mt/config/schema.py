@@ -14,9 +14,10 @@ from pydantic_core import core_schema
 from transformer_mt.config.base import Settings
 from transformer_mt.config.data import DataSettings, TokenizerSettings
 from transformer_mt.config.decoding import DecodingSettings
-from transformer_mt.config.families import ModelSettings
+from transformer_mt.config.families import ModelSettings, patch_input
 from transformer_mt.config.model import TransformerSettings
 from transformer_mt.config.patterns import patterns_of
+from transformer_mt.config.pictures import misfits
 from transformer_mt.config.training import TrainingSettings
 
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -65,6 +66,12 @@ class Config(Settings):
                         f"data.{name}",
                         f"'{symbol}' must be one piece: add it to tokenizer.user_symbols",
                     )
+        yield from misfits(
+            self.data.kinds(),
+            patches=patch_input(self.model) is not None,
+            tied=self.model.tie_embeddings == "all",
+            document=self.data.document is not None,
+        )
         if self.model.tie_embeddings == "all" and not self.tokenizer.joint:
             yield (
                 "model.tie_embeddings",

@@ -129,8 +129,14 @@ class BatchWarmupSettings(Settings):
     """Updates until the full size; it doubles at equal intervals."""
 
 
-MetricName = Literal["bleu", "chrf", "ter"]
-METRIC_LABELS: Mapping[MetricName, str] = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER"}
+MetricName = Literal["bleu", "chrf", "ter", "cer", "exact"]
+METRIC_LABELS: Mapping[MetricName, str] = {
+    "bleu": "BLEU",
+    "chrf": "chrF",
+    "ter": "TER",
+    "cer": "CER",
+    "exact": "exact",
+}
 """How metrics are written."""
 
 

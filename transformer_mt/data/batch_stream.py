@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from transformer_mt.data.batches import Batch, check_budget, collate, cuts
+from transformer_mt.data.batches import Batch, Draw, check_budget, collate, cuts, drawn
 from transformer_mt.data.mixture import Mixture, Rows
 from transformer_mt.data.pair_sampler import PairSampler
 from transformer_mt.data.pairs import Ints, pack_pairs
@@ -75,6 +75,8 @@ class BatchStream:
         sampler: Samples each pair of the mixture anew in each epoch; None takes the stored tokens.
         reverse_target: See `collate`.
         row_multiple: See `collate`.
+        draw: See `drawn`; the noise of a picture depends on the seed of the mixture, the epoch and
+            the place in it.
 
     Raises:
         DataError: If a pair is longer than the budget.
@@ -91,6 +93,7 @@ class BatchStream:
         sampler: PairSampler | None = None,
         reverse_target: bool = False,
         row_multiple: int | None = None,
+        draw: Draw | None = None,
     ) -> None:
         if not 0 <= rank < world_size:
             raise ValueError(f"rank {rank} of {world_size}")
@@ -98,7 +101,7 @@ class BatchStream:
             check_budget(pairs, max_tokens)
         self._mixture, self._max_tokens, self._start = mixture, max_tokens, start
         self._rank, self._world_size = rank, world_size
-        self._sampler = sampler
+        self._sampler, self._draw = sampler, draw
         self._collate = partial(collate, reverse_target=reverse_target, row_multiple=row_multiple)
         self._budget = np.array([max_tokens, max_tokens])
         if row_multiple is not None:
@@ -168,10 +171,14 @@ class BatchStream:
             rows = np.arange(len(pairs))
             order = np.argsort(pairs.lengths(rows)[:, 1], kind="stable")
             src, tgt = pairs.gather(order)
-            return self._collate(src, tgt, pairs.lengths(order))
-        order = np.argsort(plan.lengths[:, 1], kind="stable")
-        src, tgt = self._mixture.gather(plan.rows[order])
-        return self._collate(src, tgt, plan.lengths[order])
+            lengths = pairs.lengths(order)
+        else:
+            order = np.argsort(plan.lengths[:, 1], kind="stable")
+            src, tgt = self._mixture.gather(plan.rows[order])
+            lengths = plan.lengths[order]
+        keys = ((self._mixture.seed, plan.epoch, place) for place in plan.positions[order].tolist())
+        rows, src_lengths = drawn(self._draw, src, lengths[:, 0], keys)
+        return self._collate(rows, tgt, np.stack([src_lengths, lengths[:, 1]], axis=1))
 
 
 @dataclass(frozen=True)

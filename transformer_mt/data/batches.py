@@ -4,11 +4,13 @@ The sentences of a batch stand one after another, without padding. On request, a
 padding makes the number of rows of each side a multiple, so that few sizes are ever computed with.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import repeat
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from transformer_mt.data.pairs import Ids, Ints, TokenPairs
@@ -21,6 +23,8 @@ from transformer_mt.text.special_ids import BOS_ID, EOS_ID, PAD_ID
 _NUM_RUNS = 4
 _LEAST_OF_RUN = 2  # sentences; compiled layers treat a single one as another case
 
+Draw = Callable[[Sequence[int], Sequence[int]], NDArray[np.uint8]]
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -29,7 +33,8 @@ class Batch:
     After the sentences, both sides may have a tail of padding, or neither has.
 
     Attributes:
-        src: Source tokens (Ns,) int64, each sentence ended by eos.
+        src: Source tokens (Ns,) int64, each sentence ended by eos; or patches (Ns, P) uint8, each
+            picture ended by a white one.
         src_segments: Where the source sentences lie.
         tgt_in: Input of the decoder (Nt,) int64: each target started by bos, without its eos
             (teacher forcing).
@@ -104,6 +109,7 @@ def eval_batches(
     max_tokens: int,
     reverse_target: bool = False,
     row_multiple: int | None = None,
+    draw: Draw | None = None,
 ) -> Iterator[Batch]:
     """Yield all pairs once, in order of length.
 
@@ -112,34 +118,64 @@ def eval_batches(
         max_tokens: Budget of a batch for each side; a longer pair stands alone.
         reverse_target: See `collate`.
         row_multiple: See `collate`.
+        draw: See `drawn`.
     """
     lengths = pairs.lengths(np.arange(len(pairs)))
     order = np.lexsort((lengths[:, 0], lengths[:, 1]))
     lengths = lengths[order]
     for start, end in cuts(lengths, np.array([max_tokens, max_tokens])):
         src, tgt = pairs.gather(order[start:end])
+        rows, src_lengths = drawn(draw, src, lengths[start:end, 0])
         yield collate(
-            src,
+            rows,
             tgt,
-            lengths[start:end],
+            np.stack([src_lengths, lengths[start:end, 1]], axis=1),
             reverse_target=reverse_target,
             row_multiple=row_multiple,
         )
 
 
+def drawn(
+    draw: Draw | None, src: Ids, lengths: Ints, keys: Iterable[Sequence[int]] = repeat(())
+) -> tuple[Ids, Ints]:
+    """Return what the encoder reads, and the lengths of the sources in it (B,).
+
+    Tokens (Ns,) are read themselves; of pictures their patches (Ns', P), at most as many.
+
+    Args:
+        draw: `Tokenizer.draw` of the source; None: tokens are read themselves.
+        src: Source tokens (Ns,), each sentence ended by eos.
+        lengths: Of the sources (B,).
+        keys: Numbers of the noise of each.
+    """
+    if draw is None:
+        return src, lengths
+    sentences = np.split(src, lengths.cumsum()[:-1])
+    # Not strict: the keys may have no end.
+    pictures = [draw(ids[:-1].tolist(), key) for ids, key in zip(sentences, keys, strict=False)]
+    return np.concatenate(pictures), np.array(list(map(len, pictures)))
+
+
 def uniform_batch(
-    num_tokens: int, *, length: int, longest: int | None = None, row_multiple: int | None = None
+    num_tokens: int,
+    *,
+    length: int,
+    longest: int | None = None,
+    row_multiple: int | None = None,
+    patch_size: int | None = None,
 ) -> Batch:
     """Return a batch of `num_tokens` on either side, in sentences of one length, without content.
 
-    The last sentence has `longest` tokens, if given; `row_multiple` as in `collate`.
+    The last sentence has `longest` tokens, if given; `row_multiple` as in `collate`, `patch_size`
+    as in `packing.blank_rows`.
     """
     longest = length if longest is None else longest
     num_others = max(0, num_tokens - longest) // length
     lengths = np.full((num_others + 1, 2), length, dtype=np.int64)
     lengths[-1] = longest
     tokens = np.full(lengths[:, 0].sum(), EOS_ID, dtype=np.int64)
-    return collate(tokens, tokens, lengths, row_multiple=row_multiple)
+    src = tokens if patch_size is None else np.zeros((len(tokens), patch_size), dtype=np.uint8)
+    return collate(src, tokens, lengths, row_multiple=row_multiple)
 
 
 def cuts(lengths: Ints, budget: Ints) -> Iterator[tuple[int, int]]:
@@ -173,7 +209,7 @@ def collate(
     """Make a batch of packed sentences.
 
     Args:
-        src: Source tokens (Ns,), each sentence ended by eos.
+        src: Source tokens (Ns,), each sentence ended by eos, or patches: see `drawn`.
         tgt: Target tokens (Nt,), each sentence ended by eos.
         lengths: Tokens of source and target of each pair (B, 2), in rising order of the target's.
         reverse_target: Whether targets are reversed; their eos stays last.
@@ -225,10 +261,11 @@ def run_ends(lengths: Ints) -> Ints | None:
 
 
 def _with_tail(tokens: Ids | Ints, segments: Segments) -> Tensor:
-    """Return tokens as int64, followed by padding."""
-    rows = torch.full((segments.num_rows,), PAD_ID)
-    rows[: len(tokens)] = torch.from_numpy(tokens.astype(np.int64))
-    return rows
+    """Return tokens as int64, or patches as they are, followed by padding."""
+    rows = torch.from_numpy(tokens if tokens.ndim == 2 else tokens.astype(np.int64))
+    filled = torch.full((segments.num_rows, *rows.shape[1:]), PAD_ID, dtype=rows.dtype)
+    filled[: len(rows)] = rows
+    return filled
 
 
 def check_budget(

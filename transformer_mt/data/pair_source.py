@@ -61,12 +61,15 @@ class CleanPairs:
 
 def source_cleaner(data: DataSettings) -> Callable[[str], str]:
     """Return what a model of these settings does to a source before it is tokenized."""
-    return with_single_spaces if data.clean_source else unchanged
+    is_text = not data.names_pictures()
+    return with_single_spaces if data.clean_source and is_text else unchanged
 
 
 def cleaned(sources: Sequence[PairSource], data: DataSettings) -> Sequence[PairSource]:
     """Return what training reads of its sources: cleaned, or the sources themselves."""
-    return [CleanPairs(source) for source in sources] if data.clean_source else sources
+    if source_cleaner(data) is unchanged:
+        return sources
+    return [CleanPairs(source) for source in sources]
 
 
 def hash_content(path: Path, hashes: FileHashes) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from transformer_mt.config import data as config
+from transformer_mt.config import pictures
 from transformer_mt.data.arrow_sources import HubPairs, ParquetPairs
 from transformer_mt.data.filters import Filters
 from transformer_mt.data.line_sources import (
@@ -23,6 +24,7 @@ from transformer_mt.data.line_sources import (
     TsvPairs,
 )
 from transformer_mt.data.pair_source import PairSource, hash_values
+from transformer_mt.data.picture_sources import ImagePairs, RenderedPairs
 from transformer_mt.errors import DataError
 from transformer_mt.log import counted
 from transformer_mt.storage.hashes import NO_HASHES, FileHashes
@@ -200,6 +202,20 @@ def _open_monolingual(
     return MonolingualPairs(Path(source.path))
 
 
+def _open_images(source: pictures.ImagesSource, _src_field: str, _tgt_field: str) -> PairSource:
+    return ImagePairs(Path(source.path))
+
+
+def _open_rendered(source: pictures.RenderedSource, _src_field: str, _tgt_field: str) -> PairSource:
+    return RenderedPairs(
+        list(map(Path, source.text)),
+        source.fonts,
+        max_characters=source.max_characters,
+        noise=source.noise,
+        seed=source.seed,
+    )
+
+
 _OPENERS: dict[str, Callable[[Any, str, str], PairSource]] = {
     "text": _open_text,
     "tsv": _open_tsv,
@@ -209,4 +225,6 @@ _OPENERS: dict[str, Callable[[Any, str, str], PairSource]] = {
     "hub": _open_hub,
     "reverse": _open_reverse,
     "monolingual": _open_monolingual,
+    "images": _open_images,
+    "rendered": _open_rendered,
 }

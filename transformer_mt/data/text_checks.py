@@ -8,6 +8,7 @@ from itertools import islice
 
 from transformer_mt.config.data import DataSettings, TextSource, TokenizerSettings
 from transformer_mt.config.language_codes import doubt_about, plain_code
+from transformer_mt.config.pictures import PICTURES
 from transformer_mt.data.pair_source import PairSource
 from transformer_mt.errors import DataError
 from transformer_mt.text.languages import language_of_name, language_of_text
@@ -53,7 +54,7 @@ def check_text(
     looks = [
         Look(source.describe(), settings, list(islice(source, NUM_LOOKED_AT)))
         for source, settings in zip(sources, data.train, strict=True)
-        if settings.type not in ("reverse", "monolingual")
+        if settings.type not in ("reverse", "monolingual", *PICTURES)
     ]
     for look in looks:
         _check_copies(look, data)

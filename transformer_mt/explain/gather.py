@@ -77,8 +77,8 @@ def part_of(bundle: Bundle, translator: Translator, part: TranslatedPart) -> Fac
     winner, trace = translator.trace(part.source)
     target = [*winner.tokens, EOS_ID]
     pair = (part.source, winner.tokens)
-    attention = all_attention(bundle.model, pair)
-    (all_places,) = alternatives(bundle.model, [pair], NUM_ALTERNATIVES + EOS_ID)
+    attention = all_attention(bundle, pair)
+    (all_places,) = alternatives(bundle, [pair], NUM_ALTERNATIVES + EOS_ID)
     places = [
         [choice for choice in place if choice[0] >= EOS_ID][:NUM_ALTERNATIVES]
         for place in all_places

@@ -1,4 +1,6 @@
-"""BLEU, chrF and TER of whole test sets, by sacrebleu and with its signatures.
+"""BLEU, chrF, TER, character error rate and exact lines of whole test sets.
+
+They are sacrebleu's, with its signatures, or made for its ways of sampling.
 
 A score means something only beside its signature: the same translations differ by several BLEU
 between tokenizations (Post 2018).
@@ -15,6 +17,7 @@ from sacrebleu.metrics.base import Metric
 from transformer_mt.config.language_codes import WITHOUT_SPACES, plain_code
 from transformer_mt.config.training import MetricName
 from transformer_mt.errors import DataError
+from transformer_mt.metrics.error_rates import CER, Exact
 
 logger = logging.getLogger(__name__)
 
@@ -25,9 +28,9 @@ class Score:
 
     Attributes:
         name: Name of the metric, as in configs.
-        value: From 0 to 100; TER can be larger.
+        value: From 0 to 100; TER and CER can be larger.
         signature: How sacrebleu computed it.
-        higher_is_better: False for TER, which counts edits.
+        higher_is_better: False for TER and CER, which count edits.
         half_width: Of the 95% interval by bootstrap; None where it was not asked for.
     """
 
@@ -137,6 +140,8 @@ METRICS: dict[MetricName, _Kind] = {
     "bleu": _Kind(_bleu, higher_is_better=True),
     "chrf": _Kind(_chrf, higher_is_better=True),
     "ter": _Kind(_ter, higher_is_better=False),
+    "cer": _Kind(lambda language: CER(), higher_is_better=False),
+    "exact": _Kind(lambda language: Exact(), higher_is_better=True),
 }
 
 # sacrebleu's advice; every other language has spaces and its default.

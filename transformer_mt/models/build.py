@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from transformer_mt.config import model as settings_of
 from transformer_mt.config import patterns
-from transformer_mt.config.families import ModelSettings
+from transformer_mt.config.families import ModelSettings, patch_input
 from transformer_mt.config.model import DecoderOnlySettings, StackSettings, TransformerSettings
 from transformer_mt.models.build_convolutional import build_convolutional
 from transformer_mt.models.build_recurrent import build_recurrent
@@ -33,6 +33,7 @@ from transformer_mt.nn.layers import (
     rms_norm,
 )
 from transformer_mt.nn.linear import OutputProjection
+from transformer_mt.nn.patches import PatchEmbedding
 from transformer_mt.nn.patterns import Pattern, fixed, local, strided
 from transformer_mt.nn.positional_encoding import (
     AlibiEncoding,
@@ -79,7 +80,7 @@ def _transformer(
 ) -> Seq2Seq:
     src_positions, tgt_positions = (_positions(settings, side=s) for s in ("source", "target"))
     encoder = TransformerEncoder(
-        _embedding(settings, src_vocab_size, src_positions),
+        _source_embedding(settings, src_vocab_size, src_positions),
         _stack(
             lambda: _encoder_layer(settings, src_positions, EncoderLayer),
             settings.num_encoder_layers,
@@ -106,7 +107,8 @@ def _transformer(
         output=OutputProjection(settings.d_model, tgt_vocab_size, bias=settings.output_bias),
         pattern=build_pattern(settings.decoder_pattern),
     )
-    model = tied(encoder, decoder, which=settings.tie_embeddings)
+    # Settings refuse 'all' with patches, which have no embedding to tie.
+    model = tied(encoder, decoder, which=settings.tie_embeddings)  # type: ignore[arg-type]
     INITS[settings.init](model)
     return model
 
@@ -144,6 +146,20 @@ def _positions(settings: StackSettings, *, side: Side) -> PositionalEncoding:
     return POSITIONS[settings.positions.type](settings.positions, settings, side)
 
 
+def _source_embedding(
+    settings: TransformerSettings, vocab_size: int, positions: PositionalEncoding
+) -> TokenEmbedding | PatchEmbedding:
+    patches = patch_input(settings)
+    if patches is None:
+        return _embedding(settings, vocab_size, positions)
+    return PatchEmbedding(
+        patches.height * patches.patch_width,
+        settings.d_model,
+        positions=positions,
+        dropout=_embedding_dropout(settings),
+    )
+
+
 def _embedding(
     settings: StackSettings,
     vocab_size: int,
@@ -151,14 +167,18 @@ def _embedding(
     *,
     zero_token: int | None = None,
 ) -> TokenEmbedding:
-    dropout = settings.embedding_dropout
     return TokenEmbedding(
         vocab_size,
         settings.d_model,
         positions=positions,
-        dropout=settings.dropout if dropout is None else dropout,
+        dropout=_embedding_dropout(settings),
         zero_token=zero_token,
     )
+
+
+def _embedding_dropout(settings: StackSettings) -> float:
+    given = settings.embedding_dropout
+    return settings.dropout if given is None else given
 
 
 def _encoder_layer(

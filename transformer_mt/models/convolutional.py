@@ -33,6 +33,7 @@ class ConvolutionalEncoder(nn.Module):
     Source: Gehring et al. 2017, section 3.2.
     """
 
+    patch_size = None
     layers: Sequence[ConvolutionalEncoderLayer]
 
     def __init__(

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from transformer_mt.models.seq2seq import Seq2Seq
-from transformer_mt.packing import Segments
+from transformer_mt.packing import Segments, blank_rows
 
 FORWARD_AND_BACKWARD = 3
 BYTES_FP32 = 4
@@ -136,9 +136,10 @@ class _Pass:
         of_encoder, of_decoder = (FlopCounterMode(display=False) for _ in range(2))
         with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
             with of_encoder:
-                memory = model.encode(_tokens(src, device), src)
+                rows = blank_rows(src.num_tokens, model.encoder.patch_size, device)
+                memory = model.encode(rows, src)
             with of_decoder:
-                states = model.decoder(_tokens(tgt, device), tgt, memory)
+                states = model.decoder(blank_rows(tgt.num_tokens, None, device), tgt, memory)
                 F.linear(states, *model.decoder.output_weight())
         counts = [mode.get_flop_counts().get("Global", {}) for mode in (of_encoder, of_decoder)]
         self.products = sum(of_side.get(op, 0) for of_side in counts for op in _PRODUCTS)
@@ -146,7 +147,3 @@ class _Pass:
             sum(n for op, n in of_side.items() if op not in _PRODUCTS) for of_side in counts
         ]
         self.kept_bytes = sum(block.nbytes() for block in kept.values())
-
-
-def _tokens(segments: Segments, device: str) -> Tensor:
-    return torch.zeros(segments.num_tokens, dtype=torch.int64, device=device)

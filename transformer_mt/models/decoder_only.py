@@ -42,6 +42,8 @@ from transformer_mt.packing import Segments, take_rows
 class SourceEmbedding(nn.Module):
     """What a decoder-only model has for an encoder: the embeddings of the source."""
 
+    patch_size = None
+
     def __init__(self, embedding: TokenEmbedding) -> None:
         super().__init__()
         self.embedding = embedding

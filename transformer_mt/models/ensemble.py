@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from transformer_mt.errors import ConfigError
 from transformer_mt.models.interfaces import Decoder, DecoderState, Encoder, Memory, StepDecoder
 from transformer_mt.models.seq2seq import Seq2Seq
-from transformer_mt.packing import Segments
+from transformer_mt.packing import Segments, blank_rows
 
 
 def ensemble(models: Sequence[Seq2Seq], weights: Sequence[float]) -> Seq2Seq:
@@ -32,7 +32,10 @@ def ensemble(models: Sequence[Seq2Seq], weights: Sequence[float]) -> Seq2Seq:
     token = torch.zeros(1, dtype=torch.int64, device=next(models[0].parameters()).device)
     one = Segments.of([1]).to(token.device)
     with torch.inference_mode():
-        memories = [model.encode(token, one) for model in models]
+        memories = [
+            model.encode(blank_rows(1, model.encoder.patch_size, token.device), one)
+            for model in models
+        ]
         states = [m.decoder(token, one, memory) for m, memory in zip(models, memories, strict=True)]
     decoder = _Decoder(
         [model.decoder for model in models],
@@ -58,6 +61,11 @@ class _Encoder(nn.Module):
     def max_length(self) -> int | None:
         """What all members can take."""
         return _least([encoder.max_length for encoder in self.encoders])
+
+    @property
+    def patch_size(self) -> int | None:
+        """What all members read: they have one source vocabulary."""
+        return self.encoders[0].patch_size
 
     def forward(self, src: Tensor, segments: Segments) -> Memory:
         """Encode packed tokens (N,)."""

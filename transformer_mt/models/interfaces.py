@@ -32,8 +32,13 @@ class Encoder(Protocol):
         """Longest sentence it can take, in tokens incl. eos; None = any."""
         ...
 
+    @property
+    def patch_size(self) -> int | None:
+        """Pixels of the patches that it reads in the place of tokens; None: it reads tokens."""
+        ...
+
     def __call__(self, src: Tensor, segments: Segments) -> Memory:
-        """Encode packed tokens (N,) whose sentences lie in `segments`.
+        """Encode packed tokens (N,), or patches (N, P), whose sentences lie in `segments`.
 
         Raises:
             DataError: If a sentence is longer than `max_length`.

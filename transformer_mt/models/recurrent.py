@@ -26,6 +26,7 @@ class RecurrentEncoder(nn.Module):
             section 3.3); states stay with their tokens.
     """
 
+    patch_size = None
     layers: Sequence[RecurrentLayer]
 
     def __init__(

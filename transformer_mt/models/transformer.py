@@ -19,6 +19,7 @@ from transformer_mt.nn.decode_cache import KVCache, OpenRows, StepLayout
 from transformer_mt.nn.kernels.dispatch import PackedAttention
 from transformer_mt.nn.layers import DecoderLayer, EncoderLayer, LayerDropout, TokenEmbedding
 from transformer_mt.nn.masks import Attend, AttentionMask, as_bias
+from transformer_mt.nn.patches import PatchEmbedding
 from transformer_mt.nn.patterns import Pattern, turns
 from transformer_mt.nn.recorded_attention import RecordedAttention
 from transformer_mt.packing import Segments
@@ -41,7 +42,7 @@ class TransformerEncoder(nn.Module):
 
     def __init__(
         self,
-        embedding: TokenEmbedding,
+        embedding: TokenEmbedding | PatchEmbedding,
         layers: Sequence[EncoderLayer],
         *,
         final_norm: nn.Module,
@@ -60,8 +61,13 @@ class TransformerEncoder(nn.Module):
         """Longest source it can take, in tokens incl. eos; None = any."""
         return self.embedding.positions.max_length
 
+    @property
+    def patch_size(self) -> int | None:
+        """Pixels of the patches that it reads; None: it reads tokens."""
+        return self.embedding.patch_size
+
     def forward(self, src: Tensor, segments: Segments) -> Memory:
-        """Encode packed tokens (N,)."""
+        """Encode packed tokens (N,), or patches (N, P)."""
         attends = in_turn(PackedAttention, segments, self.pattern, causal=False)
         return Memory(self._states(src, segments, attends), segments)
 

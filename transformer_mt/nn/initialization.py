@@ -120,7 +120,7 @@ def _fill_all_but_projections(
         if isinstance(module, _TABLES) and parameter.dim() == 2:
             nn.init.normal_(parameter, std=embedding_deviation(parameter.shape[1]))
         elif isinstance(module, nn.Linear) and parameter.dim() == 2:
-            depth, num_sublayers = places[module]
+            depth, num_sublayers = places.get(module, (1, 1))  # of no stack: that of patches
             scale = num_sublayers**-0.5 if isinstance(module, SublayerOutput) else 1.0
             num_parts = module.num_projections if isinstance(module, StackedLinear) else 1
             for weight in parameter.chunk(num_parts):

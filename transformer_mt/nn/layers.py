@@ -33,6 +33,8 @@ class TokenEmbedding(nn.Module):
         zero_token: A token whose vector is zero, whatever its row says; None: no such token.
     """
 
+    patch_size = None
+
     def __init__(
         self,
         vocab_size: int,

@@ -4,13 +4,14 @@ Training is in `text.tokenizer_training`, random segmentation in `text.segmentat
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import sentencepiece
+from numpy.typing import NDArray
 
 from transformer_mt.errors import DataError, reason_of
 from transformer_mt.text.model_file import ModelType, read_facts, with_own_ids
@@ -24,6 +25,8 @@ from transformer_mt.text.segmentation import (
 from transformer_mt.text.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
 MAX_MODEL_BYTES = 1 << 26
+PATCHES = "src.patches.json"
+"""How the source is drawn and cut into patches, where it has no SentencePiece model."""
 
 NONCHARACTERS = "".join(map(chr, range(0xFDD0, 0xFDF0)))
 """Code points that Unicode keeps out of text for programs' own use; never pieces of our models."""
@@ -50,6 +53,13 @@ class Tokenizer:
     Raises:
         ValueError: If it is damaged.
     """
+
+    draw: "Callable[[Sequence[int], Sequence[int]], NDArray[np.uint8]] | None" = None
+    """Draws what the encoder reads instead of ids: see `text.patches`."""
+    patch_size: int | None = None
+    """Pixels of a patch; None: the encoder reads ids."""
+    names_pictures: bool = False
+    """Whether a line is the name of a picture, which cannot be cut or cleaned."""
 
     def __init__(self, model: bytes) -> None:
         model = with_own_ids(model)
@@ -257,6 +267,10 @@ class Tokenizer:
         """Ids that stand for characters without a piece: bytes, and unk."""
         return frozenset([UNK_ID, *self.byte_ids])
 
+    def has_unseen(self, ids: Sequence[int]) -> bool:
+        """Return whether a line has characters without a piece."""
+        return not self.makeshift_ids.isdisjoint(ids)
+
     @cached_property
     def _sampler(self) -> Sampler | None:
         """None for models with one segmentation only."""
@@ -305,14 +319,14 @@ class Tokenizers:
         """
         models = {"joint": self.src} if self.joint else {"src": self.src, "tgt": self.tgt}
         directory.mkdir(parents=True, exist_ok=True)
+        for name in ("joint.model", "src.model", "tgt.model", PATCHES):
+            (directory / name).unlink(missing_ok=True)
         for name, tokenizer in models.items():
             tokenizer.save(directory / f"{name}.model")
-        for name in {"joint", "src", "tgt"} - set(models):
-            (directory / f"{name}.model").unlink(missing_ok=True)
 
     @classmethod
     def load(cls, directory: Path) -> "Tokenizers":
-        """Read what `save` wrote, or the one file of a SentencePiece model for both languages.
+        """Read what `save` wrote of SentencePiece models, or their one file for both languages.
 
         Raises:
             DataError: If files are missing or damaged.

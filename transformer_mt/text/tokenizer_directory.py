@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from transformer_mt.storage.folders import new_directory, read_manifest
-from transformer_mt.text.tokenizer import Tokenizers
+from transformer_mt.text.patches import PatchTokenizer
+from transformer_mt.text.tokenizer import PATCHES, Tokenizer, Tokenizers
 
 KIND = "transformer_mt tokenizer"
 FORMAT_VERSION = 1
@@ -28,4 +29,16 @@ def load_tokenizers(directory: Path) -> Tokenizers:
         DataError: If it is not a tokenizer.
     """
     read_manifest(directory, KIND, newest_version=FORMAT_VERSION)
+    return read_tokenizers(directory)
+
+
+def read_tokenizers(directory: Path) -> Tokenizers:
+    """Read what `Tokenizers.save` wrote, whatever the source is read by.
+
+    Raises:
+        DataError: If files are missing or damaged.
+    """
+    if (directory / PATCHES).exists():
+        src, tgt = directory / PATCHES, directory / "tgt.model"
+        return Tokenizers(src=PatchTokenizer.load(src), tgt=Tokenizer.load(tgt))
     return Tokenizers.load(directory)

@@ -7,6 +7,7 @@ things to compile however deep the model is. Sizes that change from batch to bat
 import logging
 import warnings
 from contextlib import AbstractContextManager
+from dataclasses import replace
 
 import torch
 from torch import nn
@@ -15,6 +16,8 @@ from transformer_mt.data.batches import Batch, eval_batches
 from transformer_mt.data.pairs import pack_pairs
 from transformer_mt.errors import brief
 from transformer_mt.nn.kernels import varlen
+from transformer_mt.nn.patches import PatchEmbedding
+from transformer_mt.packing import blank_rows
 from transformer_mt.text.special_ids import UNK_ID
 
 logger = logging.getLogger(__name__)
@@ -85,14 +88,17 @@ def _try(
     with torch.random.fork_rng(devices), warnings.catch_warnings(action="ignore"):
         try:
             with autocast:
-                loss, _ = model(_trial_batch(device).to(device))
+                loss, _ = model(_trial_batch(model, device).to(device))
             loss.backward()
         finally:
             model.zero_grad(set_to_none=True)
 
 
-def _trial_batch(device: torch.device) -> Batch:
-    """Return a made-up batch as `BatchStream.ahead` makes them for a device."""
+def _trial_batch(model: nn.Module, device: torch.device) -> Batch:
+    """Return a made-up batch as `BatchStream.ahead` makes them for a model and a device."""
     sides = ([[UNK_ID] * length for length in lengths] for lengths in _TRIAL_LENGTHS)
     (batch,) = eval_batches(pack_pairs(*sides), max_tokens=500, row_multiple=_TRIAL_MULTIPLE)
+    for part in model.modules():
+        if isinstance(part, PatchEmbedding):
+            batch = replace(batch, src=blank_rows(len(batch.src), part.patch_size, "cpu"))
     return batch.in_runs() if device.type == "cuda" else batch

@@ -138,6 +138,7 @@ class Updates:
             sampler=self._sampler,
             reverse_target=self._config.data.reverse_target,
             row_multiple=ROW_MULTIPLE,
+            draw=self._data.tokenizers.src.draw,
         )
         return stream.ahead(pin_memory=self._device.type == "cuda")
 
@@ -169,6 +170,7 @@ def open_updates(
                 device=device,
                 longest=longest,
                 usual=data.valid_pairs.num_tgt_tokens // len(data.valid_pairs),
+                patch_size=data.tokenizers.src.patch_size,
             )
             state.micro_batch_tokens = largest_micro_batch(
                 settings.max_tokens, num_ranks=world.size, least=longest, fits=fits
@@ -179,7 +181,13 @@ def open_updates(
 
 
 def _fits(
-    num_tokens: int, *, updater: Updater, device: torch.device, longest: int, usual: int
+    num_tokens: int,
+    *,
+    updater: Updater,
+    device: torch.device,
+    longest: int,
+    usual: int,
+    patch_size: int | None,
 ) -> bool:
     """Try whether a device has room for a micro-batch; on a CPU, up to a fixed size.
 
@@ -192,6 +200,7 @@ def _fits(
         length=min(usual, num_tokens),
         longest=min(longest, num_tokens),
         row_multiple=ROW_MULTIPLE,
+        patch_size=patch_size,
     )
     return updater.has_room_for(batch)
 

@@ -5,11 +5,12 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import xxhash
 
 from transformer_mt.config.data import MonolingualSource, Source
+from transformer_mt.config.families import patch_input
 from transformer_mt.config.schema import Config
 from transformer_mt.data.batches import check_budget
 from transformer_mt.data.corpus import HASHES, Corpus, prepare_corpus
@@ -28,6 +29,7 @@ from transformer_mt.metrics.scores import build_metric
 from transformer_mt.storage.folders import replace_json
 from transformer_mt.storage.hashes import FileHashes
 from transformer_mt.storage.untrusted import read_json
+from transformer_mt.text.patches import patch_tokenizer
 from transformer_mt.text.tokenizer import Tokenizers
 from transformer_mt.text.tokenizer_directory import load_tokenizers, save_tokenizers
 from transformer_mt.text.tokenizer_training import train_tokenizers
@@ -233,6 +235,12 @@ def find_tokenizers(config: Config, run: RunDirectory, sources: Sequence[PairSou
     settings = config.tokenizer
     if list_checkpoints(run.checkpoints_dir):
         return load_tokenizers(run.tokenizer_dir)
+    patches = patch_input(config.model)
+    if patches is not None:
+        src = patch_tokenizer(patches, names_pictures=config.data.names_pictures())
+        if settings.path is not None:
+            return Tokenizers(src=src, tgt=Tokenizers.load(Path(settings.path)).tgt)
+        return Tokenizers(src=src, tgt=_trained(config, sources, sides="target").tgt)
     if settings.path is not None:
         tokenizers = Tokenizers.load(Path(settings.path))
         if tokenizers.one_vocabulary != settings.joint:
@@ -247,9 +255,21 @@ def find_tokenizers(config: Config, run: RunDirectory, sources: Sequence[PairSou
                 settings.path,
             )
         return tokenizers
-    arguments = settings.model_dump(exclude={"path", "sampling"})
+    return _trained(config, sources, sides="both")
+
+
+def _trained(
+    config: Config, sources: Sequence[PairSource], *, sides: Literal["both", "target"]
+) -> Tokenizers:
+    """Train tokenizers, or find them trained; on the targets alone there is one."""
+    arguments = config.tokenizer.model_dump(exclude={"path", "sampling"})
+    if sides == "target":
+        arguments["joint"] = True
     hashes = known_hashes(config)
-    identity = json.dumps([[source.fingerprint(hashes) for source in sources], arguments])
+    identity = json.dumps(
+        [[source.fingerprint(hashes) for source in sources], arguments]
+        + ([] if sides == "both" else [sides])
+    )
     name = f"tokenizer-{xxhash.xxh3_128_hexdigest(identity.encode())[:16]}"
     directory = Path(config.data.corpus_dir) / name
     try:
@@ -259,7 +279,7 @@ def find_tokenizers(config: Config, run: RunDirectory, sources: Sequence[PairSou
         if directory.exists():
             logger.warning("%s. Training it again", error)
         tokenizers = train_tokenizers(
-            (src for source in sources for src, _ in source),
+            (src for source in sources for src, _ in source) if sides == "both" else (),
             (tgt for source in sources for _, tgt in source),
             **arguments,
         )

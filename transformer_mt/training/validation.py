@@ -89,6 +89,7 @@ class Validator:
                     self._data.valid_pairs,
                     max_tokens=self._config.training.largest_batch,
                     reverse_target=self._config.data.reverse_target,
+                    draw=self._data.tokenizers.src.draw,
                 ),
                 device=self._device,
                 label_smoothing=self._config.training.label_smoothing,

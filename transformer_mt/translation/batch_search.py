@@ -70,7 +70,7 @@ class BatchSearch:
         if lexicon is not None and options.sample:
             raise ConfigError("a shortlist goes with beam search, not with samples: leave it out")
         tokenizer = bundle.tokenizers.tgt
-        self._model = bundle.model
+        self._bundle, self._model = bundle, bundle.model
         self._options = options
         self._lexicon = lexicon
         self._right_to_left = bundle.config.data.reverse_target
@@ -103,7 +103,7 @@ class BatchSearch:
         """
         options, decoder = self._options, self._model.decoder
         with evaluation_mode(self._model):
-            memory = encode_sources(self._model, [request.source for request in requests])
+            memory = encode_sources(self._bundle, [request.source for request in requests])
             lengths = torch.tensor([len(request.source) + 1 for request in requests])
             limits = options.max_lengths(lengths, longest=decoder.max_length)
             found = self._found(memory, requests, limits, watch)

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from transformer_mt.errors import DataError
 from transformer_mt.text.lines import is_blank
 from transformer_mt.text.sentences import Sentence, spacing_in, split_sentences
 from transformer_mt.text.tokenizer import Tokenizer
@@ -79,6 +80,8 @@ def split_lines(
         [replace(sentence, text=clean(sentence.text)) for sentence in _sentences(line, languages)]
         for line in lines
     ]
+    if tokenizer.names_pictures:
+        return _pictures(lines, tokenizer, max_tokens=max_tokens, numbers=numbers), [0] * len(lines)
     texts = (s.text for sentences in all_sentences for s in sentences)
     short = [text if len(text) <= MAX_CHARACTERS else "" for text in texts]
     tokens = iter(tokenizer.encode_batch(short))
@@ -111,6 +114,25 @@ def split_lines(
         all_parts.append(parts)
         nums_cut.append(num_cut)
     return all_parts, nums_cut
+
+
+def _pictures(
+    names: Sequence[str], tokenizer: Tokenizer, *, max_tokens: int, numbers: Sequence[int]
+) -> list[list[Part]]:
+    """Return each picture as a part; a warning names one that cannot be read or is too wide."""
+    parts: list[list[Part]] = []
+    for name, number in zip(names, numbers, strict=True):
+        try:
+            ids = [] if is_blank(name) else tokenizer.encode(name)
+            if len(ids) > max_tokens:
+                raise DataError(
+                    f"{name}: {len(ids):,} patches wide; at most {max_tokens:,} are read: cut it"
+                )
+        except DataError as error:
+            logger.warning("line %d: %s; left empty", number, error)
+            ids = []
+        parts.append([Part(tuple(ids), "")] if ids else [])
+    return parts
 
 
 def _sentences(line: str, languages: tuple[str, str] | None) -> list[Sentence]:

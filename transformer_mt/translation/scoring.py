@@ -52,6 +52,7 @@ class TargetScorer:
     """
 
     def __init__(self, bundle: Bundle, batch_tokens: int) -> None:
+        self._bundle = bundle
         self._model = bundle.model
         self._tokenizers = bundle.tokenizers
         self._batch_tokens = batch_tokens
@@ -77,7 +78,7 @@ class TargetScorer:
         pairs: list[Pair] = list(zip(sources, targets, strict=True))
         fits = self._fitting(pairs, first_line)
         short = [pair for pair, is_short in zip(pairs, fits, strict=True) if is_short]
-        scores = iter(self._in_batches(partial(token_log_probs, self._model), short))
+        scores = iter(self._in_batches(partial(token_log_probs, self._bundle), short))
         pieces = self._tokenizers.tgt.pieces
         return [
             TargetScore(
@@ -91,12 +92,12 @@ class TargetScorer:
         self, pairs: Sequence[Pair], reduce: Callable[[Tensor], Tensor]
     ) -> list[NDArray[np.float32]]:
         """Compute what the tokens of the targets attend to: see the function `source_attention`."""
-        found = self._in_batches(lambda batch: source_attention(self._model, batch, reduce), pairs)
+        found = self._in_batches(lambda batch: source_attention(self._bundle, batch, reduce), pairs)
         return [matrix[::-1] for matrix in found] if self._right_to_left else found
 
     def alternatives(self, pairs: Sequence[Pair], num: int) -> list[list[list[tuple[int, float]]]]:
         """Find the most probable tokens at each place: see the function `alternatives`."""
-        found = self._in_batches(lambda batch: alternatives(self._model, batch, num), pairs)
+        found = self._in_batches(lambda batch: alternatives(self._bundle, batch, num), pairs)
         return list(map(self._in_reading_order, found))
 
     def _in_batches(
@@ -150,16 +151,17 @@ class AllAttention:
     source: NDArray[np.float32] | None
 
 
-def encode_sources(model: Seq2Seq, sources: Sequence[Sequence[int]]) -> Memory:
+def encode_sources(bundle: Bundle, sources: Sequence[Sequence[int]]) -> Memory:
     """Return the encoder's output for sources without eos, which is added."""
-    return model.encode(*_pack(model, [[*source, EOS_ID] for source in sources]))
+    return bundle.model.encode(*_pack_sources(bundle, sources))
 
 
 @torch.inference_mode()
-def token_log_probs(model: Seq2Seq, pairs: Sequence[Pair]) -> list[list[float]]:
+def token_log_probs(bundle: Bundle, pairs: Sequence[Pair]) -> list[list[float]]:
     """Return the log-probability of each token of the targets, eos last, in nats."""
+    model = bundle.model
     with evaluation_mode(model):
-        memory = _encode_once(model, [source for source, _ in pairs])
+        memory = _encode_once(bundle, [source for source, _ in pairs])
         tgt_out, segments = _pack(model, [[*target, EOS_ID] for _, target in pairs])
         tgt_in, _ = _pack(model, [[BOS_ID, *target] for _, target in pairs])
         log_probs = score_targets(
@@ -196,17 +198,18 @@ def score_targets(
 
 @torch.inference_mode()
 def source_attention(
-    model: Seq2Seq, pairs: Sequence[Pair], reduce: Callable[[Tensor], Tensor]
+    bundle: Bundle, pairs: Sequence[Pair], reduce: Callable[[Tensor], Tensor]
 ) -> list[NDArray[np.float32]]:
     """Return what each target token attends to, (T, S) for each pair, without eos.
 
     Args:
-        model: The model.
+        bundle: The model and its tokenizers.
         pairs: Sources and targets.
         reduce: Makes one matrix (T, S) of those of all layers and heads (L, H, T, S).
     """
+    model = bundle.model
     with evaluation_mode(model):
-        memory = _encode_once(model, [source for source, _ in pairs])
+        memory = _encode_once(bundle, [source for source, _ in pairs])
         tgt_in, segments = _pack(model, [[BOS_ID, *target] for _, target in pairs])
         weights = model.decoder.source_attention(tgt_in, segments, memory)
     return [
@@ -216,10 +219,11 @@ def source_attention(
 
 
 @torch.inference_mode()
-def all_attention(model: Seq2Seq, pair: Pair) -> AllAttention:
+def all_attention(bundle: Bundle, pair: Pair) -> AllAttention:
     """Return all weights of attention; a model without attention to the source has none there."""
+    model = bundle.model
     with evaluation_mode(model):
-        src, src_segments = _pack(model, [[*pair[0], EOS_ID]])
+        src, src_segments = _pack_sources(bundle, [pair[0]])
         tgt_in, segments = _pack(model, [[BOS_ID, *pair[1]]])
         memory = model.encode(src, src_segments)
         try:
@@ -236,17 +240,18 @@ def all_attention(model: Seq2Seq, pair: Pair) -> AllAttention:
 
 @torch.inference_mode()
 def alternatives(
-    model: Seq2Seq, pairs: Sequence[Pair], num: int
+    bundle: Bundle, pairs: Sequence[Pair], num: int
 ) -> list[list[list[tuple[int, float]]]]:
     """Return the most probable tokens at each place of the targets, and their log-probabilities.
 
     Args:
-        model: The model.
+        bundle: The model and its tokenizers.
         pairs: Sources and targets.
         num: Tokens at each place, best first; the last place is that of eos.
     """
+    model = bundle.model
     with evaluation_mode(model):
-        memory = _encode_once(model, [source for source, _ in pairs])
+        memory = _encode_once(bundle, [source for source, _ in pairs])
         tgt_in, segments = _pack(model, [[BOS_ID, *target] for _, target in pairs])
         states = model.decoder(tgt_in, segments, memory)
         found: list[list[list[tuple[int, float]]]] = []
@@ -259,18 +264,29 @@ def alternatives(
     return found
 
 
-def _encode_once(model: Seq2Seq, sources: Sequence[Sequence[int]]) -> Memory:
+def _encode_once(bundle: Bundle, sources: Sequence[Sequence[int]]) -> Memory:
     """Encode sources, equal ones once."""
     places = {source: place for place, source in enumerate(dict.fromkeys(map(tuple, sources)))}
-    memory = encode_sources(model, list(places))
+    memory = encode_sources(bundle, list(places))
     if len(places) == len(sources):
         return memory
     rows = [places[tuple(source)] for source in sources]
-    parts = torch.split(memory.states, [len(source) + 1 for source in places])
+    parts = torch.split(memory.states, memory.segments.lengths.tolist())
     chosen = [parts[row] for row in rows]
     return Memory(
         torch.cat(chosen), Segments.of([len(part) for part in chosen]).to(memory.states.device)
     )
+
+
+def _pack_sources(bundle: Bundle, sources: Sequence[Sequence[int]]) -> tuple[Tensor, Segments]:
+    """Lay sources without eos, which is added, one after another: tokens, or drawn patches."""
+    draw = bundle.tokenizers.src.draw
+    if draw is None:
+        return _pack(bundle.model, [[*source, EOS_ID] for source in sources])
+    device = next(bundle.model.parameters()).device
+    pictures = [draw(source, ()) for source in sources]
+    segments = Segments.of(list(map(len, pictures)))
+    return torch.from_numpy(np.concatenate(pictures)).to(device), segments.to(device)
 
 
 def _pack(model: Seq2Seq, sentences: Sequence[Sequence[int]]) -> tuple[Tensor, Segments]:

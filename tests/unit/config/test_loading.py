@@ -121,7 +121,7 @@ def test_a_missing_setting_is_reported_with_its_meaning() -> None:
     ]
     assert mistakes(replaced("type: reverse\n      ", "")) == [
         "x.yaml:7:7: data.train.1.type: missing: one of text, tsv, csv, jsonl, parquet, hub, "
-        "reverse, monolingual"
+        "reverse, monolingual, images, rendered"
     ]
 
 

@@ -94,16 +94,16 @@ def test_numbers_are_those_of_plain_passes_over_the_translation(bundle, tiny_tex
         assert part["source"] == [*pair[0], EOS_ID]
         assert part["target"] == [*pair[1], EOS_ID]
         assert [part["nodes"][i][1] for i in part["winner"]] == part["target"]
-        (forced,) = token_log_probs(bundle.model, [pair])
+        (forced,) = token_log_probs(bundle, [pair])
         assert [step[0] for step in part["steps"]] == pytest.approx(forced, abs=2e-4)
         # Padding, the unknown piece and the start sign are never written.
-        (places,) = alternatives(bundle.model, [pair], 20)
+        (places,) = alternatives(bundle, [pair], 20)
         places = [[choice for choice in place if choice[0] >= EOS_ID][:6] for place in places]
         for step, place in zip(part["steps"], places, strict=True):
             assert [tuple(choice) for choice in step[1:]] == [
                 (token, pytest.approx(value, abs=2e-4)) for token, value in place
             ]
-        attention = all_attention(bundle.model, pair)
+        attention = all_attention(bundle, pair)
         for name, weights in (
             ("encoder", attention.encoder),
             ("decoder", attention.decoder),

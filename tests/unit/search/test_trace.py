@@ -1,6 +1,7 @@
 """The tree that a search leaves behind, and all attention of a pair."""
 
 import itertools
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -89,7 +90,7 @@ def test_the_winner_is_the_translation_with_its_forced_scores(bundle, tiny_text,
         winner, trace = translator.trace(part.source)
         assert winner.tokens == (part.target[::-1] if turned else part.target)
         nodes = [trace.nodes[i] for i in trace.path([*winner.tokens, EOS_ID])]
-        (forced,) = token_log_probs(bundle.model, [(part.source, winner.tokens)])
+        (forced,) = token_log_probs(bundle, [(part.source, winner.tokens)])
         assert [node.log_prob for node in nodes] == pytest.approx(forced, abs=1e-4)
         assert nodes[-1].score == pytest.approx(best.score, abs=1e-4)
 
@@ -109,7 +110,8 @@ def test_a_trace_is_of_one_sentence():
 
 def test_all_attention_sums_to_one_and_the_target_sees_no_future(bundle):
     source, target = bundle.tokenizers.src.encode("The dog runs."), [7, 8, 9]
-    found = all_attention(ensemble([bundle.model], [1.0]), (source, target))
+    joined = replace(bundle, model=ensemble([bundle.model], [1.0]))
+    found = all_attention(joined, (source, target))
     size, length = len(source) + 1, len(target) + 1
     shapes = [(2, 4, size, size), (2, 4, length, length), (2, 4, length, size)]
     for weights, shape in zip((found.encoder, found.decoder, found.source), shapes, strict=True):

@@ -194,7 +194,7 @@ def test_forced_scores_of_a_right_to_left_model_are_those_of_turned_targets(
     found = Translator(turned, SearchOptions()).scorer.score(["", *sources], ["", *targets])
     for source, target, score in zip(["", *sources], ["", *targets], found, strict=True):
         ids = tokenizers.tgt.encode(target)
-        (wanted,) = token_log_probs(plain.model, [(tokenizers.src.encode(source), ids[::-1])])
+        (wanted,) = token_log_probs(plain, [(tokenizers.src.encode(source), ids[::-1])])
         *tokens, end = wanted
         assert score.token_log_probs == pytest.approx([*tokens[::-1], end], abs=1e-4)
         assert score.tokens == [*tokenizers.tgt.pieces(ids), "</s>"]
