@@ -8,6 +8,7 @@ import typer
 
 from transformer_mt.cli.options import ModelPath
 from transformer_mt.cli.output_files import check_output
+from transformer_mt.errors import ConfigError
 from transformer_mt.locations import find_bundle
 
 if TYPE_CHECKING:
@@ -54,6 +55,8 @@ def shortlist(
 
     logger.info("model: %s", path)
     bundle = load_bundle(path)
+    if bundle.tokenizers.src.draw is not None:
+        raise ConfigError(f"{path}: reads pictures: a shortlist goes by tokens of the source")
     document = bundle.config.data.document
     lexicon = learn_lexicon(
         _sentence_pairs(bundle, path.parent),

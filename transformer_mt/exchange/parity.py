@@ -131,9 +131,7 @@ def compare(
         [
             np.abs(np.subtract(here, there))
             for some in _batches(pairs)
-            for here, there in zip(
-                token_log_probs(bundle.model, some), twin.log_probs(some), strict=True
-            )
+            for here, there in zip(token_log_probs(bundle, some), twin.log_probs(some), strict=True)
         ]
     )
     return Parity(

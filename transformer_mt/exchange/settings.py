@@ -27,7 +27,12 @@ class Target:
     shares_vocabulary: bool = False
 
 
-COMMON = {"encoder_pattern": ("full",), "decoder_pattern": ("full",), "key_dim": (None,)}
+COMMON = {
+    "encoder_input": ("tokens",),
+    "encoder_pattern": ("full",),
+    "decoder_pattern": ("full",),
+    "key_dim": (None,),
+}
 
 CTRANSLATE2 = Target(
     "ctranslate2",

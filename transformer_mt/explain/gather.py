@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transformer_mt.bundle import Bundle
+from transformer_mt.config.families import patch_input
 from transformer_mt.errors import DataError
 from transformer_mt.search.trace import Trace
 from transformer_mt.text.special_ids import EOS_ID
@@ -67,6 +68,7 @@ def part_of(bundle: Bundle, translator: Translator, part: TranslatedPart) -> Fac
 
     Returns:
         `source` and `target`: ids, eos last, in the order in which the model reads and writes them;
+        `picture`: see `picture_of`;
         `src_pieces` and `tgt_pieces`: by id, the piece and its kind: text, byte or special;
         `encoder`, `decoder`, `cross`: see `packed`; None: the model has no such attention;
         `steps`: for each target token its log-probability and the most probable tokens with theirs,
@@ -86,10 +88,14 @@ def part_of(bundle: Bundle, translator: Translator, part: TranslatedPart) -> Fac
     path = trace.path(target)
     used = {*target, *(node.token for node in trace.nodes)}
     used |= {token for place in places for token, _ in place}
+    picture = picture_of(bundle, part.source)
+    # The name of a picture may take more ids than the picture has patches.
+    source = part.source if picture is None else part.source[: picture["shape"][1] - 1]
     return {
-        "source": [*part.source, EOS_ID],
+        "source": [*source, EOS_ID],
         "target": target,
-        "src_pieces": _pieces(translator.tokenizers.src, {*part.source, EOS_ID}),
+        "picture": picture,
+        "src_pieces": _pieces(translator.tokenizers.src, {*source, EOS_ID}),
         "tgt_pieces": _pieces(translator.tokenizers.tgt, used),
         "encoder": packed(attention.encoder),
         "decoder": packed(attention.decoder),
@@ -104,6 +110,15 @@ def part_of(bundle: Bundle, translator: Translator, part: TranslatedPart) -> Fac
     }
 
 
+def picture_of(bundle: Bundle, source: Sequence[int]) -> Facts | None:
+    """Pack the patches that the encoder reads (1, S, height, width); None: it reads tokens."""
+    draw, settings = bundle.tokenizers.src.draw, patch_input(bundle.config.model)
+    if draw is None or settings is None:
+        return None
+    patches = draw(source, ())
+    return _zipped(patches.reshape(1, len(patches), settings.height, settings.patch_width))
+
+
 def packed(weights: NDArray[np.float32] | None, *, hides: bool = True) -> Facts | None:
     """Pack attention weights (L, H, rows, columns) into one byte each.
 
@@ -115,8 +130,12 @@ def packed(weights: NDArray[np.float32] | None, *, hides: bool = True) -> Facts 
         return None
     levels = np.rint(255 * np.sqrt(weights)).astype(np.uint8)
     levels = np.maximum(levels, (weights > 0) | (not hides))
+    return _zipped(levels)
+
+
+def _zipped(levels: NDArray[np.uint8]) -> Facts:
     return {
-        "shape": list(weights.shape),
+        "shape": list(levels.shape),
         "zlib": base64.b64encode(zlib.compress(levels.tobytes(), 9)).decode("ascii"),
     }
 

@@ -20,7 +20,7 @@ const SCHEMES = {
   none: "This model has no positional encoding.",
 };
 
-let part, matrices, active;
+let part, matrices, picture = null, active;
 
 function make(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
@@ -167,6 +167,35 @@ function drawMasks() {
   }
 }
 
+// Pictures -------------------------------------------------------------------------------------
+
+/** Draw the source, its patches shaded by `share`, from 0 to 1. */
+function inked(share) {
+  const canvas = make("canvas", { role: "img", "aria-label": "source" }), { heads: patches, rows: height, columns: width, levels } = picture;
+  const [zero, full, ink] = ["--zero", "--full", "--text"].map(colour);
+  paint(canvas, patches * width, height, (row, column) => {
+    const patch = Math.floor(column / width);
+    return mix(mix(zero, full, share(patch)), ink, levels[(patch * height + row) * width + (column % width)] / 255);
+  });
+  return canvas;
+}
+
+function drawPicture() {
+  get("source-picture").hidden = picture === null;
+  if (picture === null) return;
+  get("patches").textContent = `A picture, cut into ${picture.heads} patches of ${picture.columns} x ${picture.rows} pixels. Each is one vector of the encoder; below, what is written in a patch stands at the one in which it begins.`;
+  get("ink").replaceChildren(inked((patch) => (patch % 2) / 8));
+}
+
+/** Lay the attention to the source over it, once for each piece of the translation. */
+function drawOver(matrix, levels, rows) {
+  get("over-picture").hidden = picture === null || active.kind !== "cross";
+  if (get("over-picture").hidden) return;
+  get("over").replaceChildren(...rows.flatMap((label, row) => [
+    make("span", { dir: "auto" }, label.text), inked((patch) => levels[row * matrix.columns + patch] / 255),
+  ]));
+}
+
 // Grids of cells -------------------------------------------------------------------------------
 
 /** Pixels of a cell, so that so many of them and their labels fit into a width. */
@@ -249,6 +278,7 @@ function choose() {
   const weight = (row, column) => (levels[row * matrix.columns + column] / 255) ** 2;
   const hidden = (row, column) => levels[row * matrix.columns + column] === MASKED;
   const labels = labelsOf(active.kind);
+  drawOver(matrix, levels, labels[0]);
   drawHeat(matrix, levels, labels, weight, hidden);
   drawLines(labels, weight);
 }
@@ -391,7 +421,7 @@ function tellSearch() {
 
 // The page -------------------------------------------------------------------------------------
 
-function drawColoured() { drawPositions(); drawMasks(); drawKinds(); }
+function drawColoured() { drawPositions(); drawPicture(); drawMasks(); drawKinds(); }
 
 async function showPart(number) {
   part = facts.parts[number];
@@ -407,8 +437,9 @@ async function showPart(number) {
     const matrix = await unpacked(chosen[kind]);
     if (matrix !== null) found[kind] = matrix;
   }
+  const drawn = await unpacked(chosen.picture);
   if (part !== chosen) return;
-  matrices = found;
+  [matrices, picture] = [found, drawn];
   drawColoured();
 }
 

@@ -8,10 +8,10 @@ from sacrebleu.metrics.base import Metric, Score, Signature
 from transformer_mt.errors import ConfigError
 
 
-class _Signature(Signature):
+class _Signature(Signature):  # type: ignore[misc]
     def __init__(self, args: dict[str, object]) -> None:
         super().__init__(args)
-        self.info |= args.get("info", {})  # type: ignore[call-overload]
+        self.info |= args.get("info", {})
 
 
 class _Ratio(Metric):  # type: ignore[misc]

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import zlib
+from dataclasses import replace
 from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
@@ -18,12 +19,16 @@ import torch
 
 from tests.commands import tmt
 from transformer_mt.bundle import Bundle, load_bundle
+from transformer_mt.config.model import TransformerSettings
 from transformer_mt.errors import DataError
 from transformer_mt.explain import gather as gathering
 from transformer_mt.explain import picture
 from transformer_mt.explain.gather import Facts, gather, packed
 from transformer_mt.explain.page import page
+from transformer_mt.models.build import build_model
+from transformer_mt.text.patches import patch_tokenizer
 from transformer_mt.text.special_ids import EOS_ID
+from transformer_mt.text.tokenizer import Tokenizers
 from transformer_mt.translation.options import SearchOptions
 from transformer_mt.translation.scoring import all_attention, alternatives, token_log_probs
 from transformer_mt.translation.translator import Translator
@@ -44,6 +49,37 @@ TEXTS = [
 @pytest.fixture(scope="module")
 def bundle(tiny_bundle) -> Bundle:
     return load_bundle(tiny_bundle)
+
+
+@pytest.fixture(scope="module")
+def reader(bundle) -> Bundle:
+    """A model, not trained, that reads drawn sentences."""
+    settings = bundle.config.model.model_dump() | {
+        "tie_embeddings": "target",
+        "encoder_input": {"type": "patches", "height": 8, "patch_width": 4},
+    }
+    model_settings = TransformerSettings.model_validate(settings)
+    src = patch_tokenizer(model_settings.encoder_input, names_pictures=False)
+    tgt = bundle.tokenizers.tgt
+    torch.manual_seed(1)
+    model = build_model(
+        model_settings, src_vocab_size=src.vocab_size, tgt_vocab_size=tgt.vocab_size
+    )
+    return replace(
+        bundle,
+        config=bundle.config.model_copy(update={"model": model_settings}),
+        tokenizers=Tokenizers(src=src, tgt=tgt),
+        model=model.eval(),
+    )
+
+
+def test_the_picture_is_what_the_encoder_reads(reader):
+    (part,) = facts_of(reader, "A dog")["parts"]
+    rows = reader.tokenizers.src.draw(reader.tokenizers.src.encode("A dog"))
+    shown = unpacked(part["picture"])
+    np.testing.assert_array_equal(shown.reshape(rows.shape), rows)
+    assert part["encoder"]["shape"][-1] == len(rows) == len(part["source"])
+    assert "".join(part["src_pieces"][i][0] for i in part["source"][:-1]) == "A dog"
 
 
 def facts_of(bundle: Bundle, text: str, **options) -> Facts:
@@ -168,7 +204,7 @@ def test_sections_of_the_paper_are_linked_to_their_places():
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
-def test_the_script_draws_all_facts_and_reacts_to_the_pointer(bundle):
+def test_the_script_draws_all_facts_and_reacts_to_the_pointer(bundle, reader):
     all_facts = [facts_of(bundle, text, beam_size=2) for text in (HOSTILE, "e\u0301 👩‍👩‍👧 مرحبا")]
     for kind, missing in (("convolutional", {"encoder", "decoder"}), ("recurrent", KINDS)):
         facts = facts_of(bundle, "The dog runs.")
@@ -181,7 +217,7 @@ def test_the_script_draws_all_facts_and_reacts_to_the_pointer(bundle):
     of_heads = np.ones((2, 4, size, size), dtype=np.float32)
     of_heads[:, 2:, 0, 1] = 0  # as split heads have masks of their own
     facts["parts"][0]["encoder"] = packed(of_heads / size)
-    all_facts.append(facts)
+    all_facts += [facts, facts_of(reader, "A dog.")]
     found = subprocess.run(
         ["node", Path(__file__).with_name("page_in_node.js")],
         input=json.dumps([page(facts) for facts in all_facts]),
@@ -205,6 +241,9 @@ def test_the_script_draws_all_facts_and_reacts_to_the_pointer(bundle):
         assert drawn["attention"]["hidden"] == (not attention)
         assert drawn["no-attention"]["hidden"] == bool(attention)
         assert drawn["masks"]["hidden"] == (not part["encoder"])
+        assert drawn["source-picture"]["hidden"] == (part["picture"] is None)
+        if part["picture"]:
+            assert drawn["over"]["inside"]["canvas"] == len(part["target"])
         assert drawn["sinusoids"]["hidden"] == ("positions" not in facts["model"])
         scheme = facts["model"].get("positions", {}).get("type")
         assert drawn["schemes"] == ([scheme] if scheme else [])

@@ -13,6 +13,7 @@ from transformer_mt.config.training import MetricName
 from transformer_mt.errors import DataError
 from transformer_mt.metrics import scores as scores_module
 from transformer_mt.metrics.scores import METRICS, Score, score
+from transformer_mt.metrics.significance import score_with_intervals
 from transformer_mt.text.sentences import has_spaces
 
 HYPOTHESES = ["The cat sat on the big red mat .", "Hello world !", "A b c d e f"]
@@ -31,7 +32,32 @@ def only(metric: MetricName, *, tgt_lang: str = "en") -> Score:
 
 def test_every_metric_of_the_config_has_its_row() -> None:
     assert set(METRICS) == set(get_args(MetricName))
-    assert len(METRICS) == 3
+    assert len(METRICS) == 5
+
+
+def edits(first: str, second: str) -> int:
+    """Levenshtein distance, by its recursion."""
+    row = list(range(len(second) + 1))
+    for i, a in enumerate(first, 1):
+        row, above = [i], row
+        for j, b in enumerate(second, 1):
+            row.append(min(above[j] + 1, row[-1] + 1, above[j - 1] + (a != b)))
+    return row[-1]
+
+
+def test_cer_and_exact_are_their_definitions_and_can_be_sampled() -> None:
+    hypotheses, references = [*HYPOTHESES, "the same ", ""], [*REFERENCES, "the same", "x"]
+    found = score(hypotheses, references, metrics=["cer", "exact"], tgt_lang="en")
+    pairs = [(h.rstrip(), r) for h, r in zip(hypotheses, references, strict=True)]
+    wanted = sum(edits(*pair) for pair in pairs) / sum(len(r) for _, r in pairs)
+    assert [one.value for one in found] == pytest.approx([100 * wanted, 20])
+    assert [one.higher_is_better for one in found] == [False, True]
+    assert "rapidfuzz" in found[0].signature
+    # Of several references, the nearest.
+    (best,) = score(["abc"], ["xyz"], metrics=["cer"], tgt_lang="en", more_references=[["abcdef"]])
+    assert best.value == 50
+    sure = score_with_intervals(hypotheses, references, metrics=["cer", "exact"], tgt_lang="en")
+    assert all(one.half_width is not None and one.half_width > 0 for one in sure)
 
 
 def test_bleu_is_the_formula_of_the_paper() -> None:

@@ -4,6 +4,8 @@ import torch
 
 from transformer_mt.config.model import TransformerSettings
 from transformer_mt.models.build import INITS, build_model
+from transformer_mt.models.costs import count_costs
+from transformer_mt.models.ensemble import ensemble
 from transformer_mt.nn.patches import PatchEmbedding
 from transformer_mt.nn.positional_encoding import LearnedEncoding
 from transformer_mt.packing import Segments
@@ -47,3 +49,7 @@ def test_a_picture_is_read_alone_in_any_batch_and_under_any_initialisation():
         both = model.encode(patches, Segments.of([4, 5])).states
         alone = model.encode(patches[4:], Segments.of([5])).states
         torch.testing.assert_close(both[4:], alone)
+    joined = ensemble([model, model], [1.0, 1.0])
+    twice = torch.cat([both, both], dim=1)
+    torch.testing.assert_close(joined.encode(patches, Segments.of([4, 5])).states, twice)
+    assert count_costs(model, length=4).source > 6 * 32 * 16 * 2
