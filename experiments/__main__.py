@@ -12,6 +12,7 @@ from experiments import (
     heads,
     memory,
     parts,
+    patches,
     patterns,
     positions,
     pretraining,
@@ -31,6 +32,7 @@ app.command("schedules")(schedules.run)
 app.command("scaling")(scaling.run)
 app.command("complexity")(complexity.run)
 app.command("patterns")(patterns.run)
+app.command("patches")(patches.run)
 app.command("memory")(memory.run)
 app.command("agreement")(agreement.run)
 app.command("finetuning")(finetuning.run)

@@ -97,7 +97,7 @@ def measure_heads(bundle: Bundle, pairs: Sequence[Pair]) -> list[HeadStats]:
     sums: dict[str, NDArray[Any]] = {}
     num_queries = dict.fromkeys(KINDS, 0)
     for pair in pairs:
-        found = all_attention(bundle.model, pair)
+        found = all_attention(bundle, pair)
         for kind in KINDS:
             weights = getattr(found, kind)
             if weights is None:

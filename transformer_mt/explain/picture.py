@@ -62,7 +62,7 @@ def draw_attention(
             f"the text was translated in {len(parts)} parts; draw one sentence at a time"
         )
     source, target = [*parts[0].source, EOS_ID], parts[0].target
-    weights = getattr(all_attention(bundle.model, (parts[0].source, target)), kind)
+    weights = getattr(all_attention(bundle, (parts[0].source, target)), kind)
     if weights is None:
         raise ConfigError(f"this model has no {_TITLES[kind]}")
     for axis, (name, number) in enumerate((("layer", layer), ("head", head))):
@@ -71,6 +71,8 @@ def draw_attention(
     matrix = weights[_part(layer), _part(head)].mean((0, 1))
     sides = translator.tokenizers
     read = sides.src.pieces(source)
+    if kind != "decoder":  # the name of a picture may take more ids than the picture has patches
+        read = [*read[: matrix.shape[1] - 1], read[-1]]
     rows, columns = {
         "encoder": (read, read),
         "decoder": (sides.tgt.pieces([BOS_ID, *target]),) * 2,

@@ -320,7 +320,7 @@ def test_a_picture_is_the_attention_of_the_model(bundle, tiny_bundle, tmp_path, 
     assert result.exit_code == 0, result.stderr
     translator = Translator(bundle, SearchOptions(max_length_offset=8))
     (part,) = translator.translate(["The dog."])[0].n_best[0].parts
-    weights = getattr(all_attention(bundle.model, (part.source, part.target)), kind)
+    weights = getattr(all_attention(bundle, (part.source, part.target)), kind)
     matrix, rows, columns, _ = drawn.values()
     np.testing.assert_allclose(matrix, weights[1].mean(0), rtol=1e-5)
     assert matrix.shape == (len(rows), len(columns))
