@@ -57,6 +57,9 @@ Cer: TypeAlias = Annotated[
     bool,
     typer.Option("--cer", help="Character error rate; lower is better (needs the extra images)."),
 ]
+Wer: TypeAlias = Annotated[
+    bool, typer.Option("--wer", help="Word error rate; lower is better (needs the extra images).")
+]
 Exact: TypeAlias = Annotated[
     bool, typer.Option("--exact", help="Percentage of lines that equal their reference.")
 ]
@@ -101,7 +104,7 @@ Confidence: TypeAlias = Annotated[
 ]
 
 WITH_HYPOTHESES = {
-    "--hyp", "--ref", "--tgt-lang", "--bleu", "--chrf", "--ter", "--cer", "--exact",
+    "--hyp", "--ref", "--tgt-lang", "--bleu", "--chrf", "--ter", "--cer", "--wer", "--exact",
     "--confidence", "--json",
 }  # fmt: skip
 """Options that have an effect with --hyp."""
@@ -124,6 +127,7 @@ def evaluate(
     chrf: Chrf = False,
     ter: Ter = False,
     cer: Cer = False,
+    wer: Wer = False,
     exact: Exact = False,
     confidence: Confidence = False,
     model: ModelPaths = None,
@@ -151,7 +155,7 @@ def evaluate(
 
     The default metrics are BLEU and chrF. Each score is printed with its sacreBLEU signature.
     """
-    chosen = {"bleu": bleu, "chrf": chrf, "ter": ter, "cer": cer, "exact": exact}
+    chosen = {"bleu": bleu, "chrf": chrf, "ter": ter, "cer": cer, "wer": wer, "exact": exact}
     metrics: list[MetricName] = [name for name in METRIC_LABELS if chosen[name]] or ["bleu", "chrf"]
     if hyp is not None:
         _check_files("--hyp", ref, set(given_options(ctx)) - WITH_HYPOTHESES)

@@ -129,12 +129,13 @@ class BatchWarmupSettings(Settings):
     """Updates until the full size; it doubles at equal intervals."""
 
 
-MetricName = Literal["bleu", "chrf", "ter", "cer", "exact"]
+MetricName = Literal["bleu", "chrf", "ter", "cer", "wer", "exact"]
 METRIC_LABELS: Mapping[MetricName, str] = {
     "bleu": "BLEU",
     "chrf": "chrF",
     "ter": "TER",
     "cer": "CER",
+    "wer": "WER",
     "exact": "exact",
 }
 """How metrics are written."""

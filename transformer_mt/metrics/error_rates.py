@@ -1,4 +1,4 @@
-"""Character error rate and exact lines, as metrics of sacrebleu, which draws samples of them."""
+"""Error rates of characters and words, and exact lines: metrics that sacrebleu can sample."""
 
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -40,23 +40,39 @@ class CER(_Ratio):
         ConfigError: If the extra is not installed.
     """
 
+    unit = "code points"
+
     def __init__(self) -> None:
         super().__init__()
         try:
             from rapidfuzz.distance import Levenshtein
         except ImportError as error:
             raise ConfigError(
-                "the character error rate needs rapidfuzz: pip install 'transformer_mt[images]'"
+                "error rates need rapidfuzz: pip install 'transformer_mt[images]'"
             ) from error
         self._distance = Levenshtein.distance
-        self.info = {"unit": "code points", "rapidfuzz": version("rapidfuzz")}
+        self.info = {"unit": self.unit, "rapidfuzz": version("rapidfuzz")}
+
+    def _units(self, line: str) -> Sequence[str]:
+        return line
 
     def _compute_segment_statistics(
         self, hypothesis: str, ref_kwargs: dict[str, list[str]]
     ) -> list[int]:
-        found = [(self._distance(hypothesis, line), len(line)) for line in ref_kwargs["lines"]]
+        units = self._units(hypothesis)
+        references = [self._units(line) for line in ref_kwargs["lines"]]
+        found = [(self._distance(units, line), len(line)) for line in references]
         best = min(found, key=lambda pair: pair[0] / max(pair[1], 1))
         return list(best)
+
+
+class WER(CER):
+    """Word error rate: the same with what stands between blanks, such as the phonemes of a word."""
+
+    unit = "words"
+
+    def _units(self, line: str) -> Sequence[str]:
+        return line.split()
 
 
 class Exact(_Ratio):

@@ -1,4 +1,4 @@
-"""BLEU, chrF, TER, character error rate and exact lines of whole test sets.
+"""BLEU, chrF, TER, error rates and exact lines of whole test sets.
 
 They are sacrebleu's, with its signatures, or made for its ways of sampling.
 
@@ -17,7 +17,7 @@ from sacrebleu.metrics.base import Metric
 from transformer_mt.config.language_codes import WITHOUT_SPACES, plain_code
 from transformer_mt.config.training import MetricName
 from transformer_mt.errors import DataError
-from transformer_mt.metrics.error_rates import CER, Exact
+from transformer_mt.metrics.error_rates import CER, WER, Exact
 
 logger = logging.getLogger(__name__)
 
@@ -28,9 +28,9 @@ class Score:
 
     Attributes:
         name: Name of the metric, as in configs.
-        value: From 0 to 100; TER and CER can be larger.
+        value: From 0 to 100; TER, CER and WER can be larger.
         signature: How sacrebleu computed it.
-        higher_is_better: False for TER and CER, which count edits.
+        higher_is_better: False for TER, CER and WER, which count edits.
         half_width: Of the 95% interval by bootstrap; None where it was not asked for.
     """
 
@@ -141,6 +141,7 @@ METRICS: dict[MetricName, _Kind] = {
     "chrf": _Kind(_chrf, higher_is_better=True),
     "ter": _Kind(_ter, higher_is_better=False),
     "cer": _Kind(lambda language: CER(), higher_is_better=False),
+    "wer": _Kind(lambda language: WER(), higher_is_better=False),
     "exact": _Kind(lambda language: Exact(), higher_is_better=True),
 }
 

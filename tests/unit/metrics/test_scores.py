@@ -45,7 +45,7 @@ def edits(first: str, second: str) -> int:
     return row[-1]
 
 
-def test_cer_and_exact_are_their_definitions_and_can_be_sampled() -> None:
+def test_error_rates_and_exact_are_their_definitions_and_can_be_sampled() -> None:
     hypotheses, references = [*HYPOTHESES, "the same ", ""], [*REFERENCES, "the same", "x"]
     found = score(hypotheses, references, metrics=["cer", "exact"], tgt_lang="en")
     pairs = [(h.rstrip(), r) for h, r in zip(hypotheses, references, strict=True)]
@@ -56,6 +56,9 @@ def test_cer_and_exact_are_their_definitions_and_can_be_sampled() -> None:
     # Of several references, the nearest.
     (best,) = score(["abc"], ["xyz"], metrics=["cer"], tgt_lang="en", more_references=[["abcdef"]])
     assert best.value == 50
+    # Two words of five differ, and one is missing.
+    (words,) = score(["D AO G Z", "K"], ["D AA G", "K AE"], metrics=["wer"], tgt_lang="xx")
+    assert words.value == pytest.approx(100 * 3 / 5)
     sure = score_with_intervals(hypotheses, references, metrics=["cer", "exact"], tgt_lang="en")
     assert all(one.half_width is not None and one.half_width > 0 for one in sure)
 
