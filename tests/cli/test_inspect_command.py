@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.commands import tmt
+from transformer_mt.bundle import load_bundle
 
 CONFIG = """
 name: small
@@ -26,6 +27,24 @@ def config(tmp_path: Path) -> Path:
     path = tmp_path / "small.yaml"
     path.write_text(CONFIG, encoding="utf-8")
     return path
+
+
+def test_neighbours_of_a_word_are_those_with_the_greatest_cosine(tiny_bundle, config) -> None:
+    result = run("--model", tiny_bundle, "--neighbours", "dog", "--json")
+    assert result.exit_code == 0, result.stderr
+    found = json.loads(result.stdout)
+    bundle = load_bundle(tiny_bundle)
+    own = bundle.tokenizers.src.encode("dog")
+    weight = bundle.model.encoder.embedding.weight  # type: ignore[attr-defined]
+    unit = weight / weight.norm(dim=1, keepdim=True)
+    mean = unit[own].mean(0)
+    cosines = (unit @ mean / mean.norm()).tolist()
+    named = dict(zip(bundle.tokenizers.src.pieces(range(400)), cosines, strict=True))
+    assert [one["cosine"] for one in found] == pytest.approx([named[p["piece"]] for p in found])
+    rest = sorted((c for i, c in enumerate(cosines) if i not in own and i > 259), reverse=True)
+    assert [one["cosine"] for one in found] == pytest.approx(rest[:10])
+    assert run("--config", config, "--neighbours", "dog").exit_code == 2
+    assert run("--model", tiny_bundle, "--neighbours", " ").exit_code == 3
 
 
 def test_the_costs_of_a_config_are_printed(config: Path) -> None:

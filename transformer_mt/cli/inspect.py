@@ -33,6 +33,7 @@ EXAMPLES = (
     "tmt inspect --config base --set model.d_model=1024 --set model.num_heads=16",
     "tmt inspect --model runs/mine",
     "tmt inspect --config base --tokens-per-second 50000",
+    "tmt inspect --model runs/mine --neighbours Hund",
     "tmt inspect --config base --json",
 )
 
@@ -57,6 +58,12 @@ def inspect(
             metavar="N", min=1, help="Sentence length in tokens, for the cost of attention."
         ),
     ] = 28,
+    neighbours: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WORD", help="Print the pieces nearest to a word in the embedding instead."
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Print parameters, FLOPs and memory of a model, and the cost of its training.
@@ -64,6 +71,11 @@ def inspect(
     The model is a trained one, or the one that a config describes. The whole run is as many
     updates as the config allows, each of `training.max_tokens` source and target tokens.
     """
+    if neighbours is not None:
+        if argument or config or settings:
+            raise ConfigError("--neighbours needs a trained model: name it with --model")
+        _print_neighbours(find_bundle(model), neighbours, as_json=as_json)
+        return
     if argument is None and config is None:
         if settings:
             raise ConfigError("--set changes a config: name one with --config")
@@ -88,6 +100,18 @@ def inspect(
         return
     for line in _table(parameters, report):
         typer.echo(line)
+
+
+def _print_neighbours(directory: Path, word: str, *, as_json: bool) -> None:
+    from transformer_mt.bundle import load_bundle
+    from transformer_mt.explain.neighbours import neighbours
+
+    found = neighbours(load_bundle(directory), word)
+    if as_json:
+        typer.echo(json.dumps([{"piece": piece, "cosine": cosine} for piece, cosine in found]))
+        return
+    for piece, cosine in found:
+        typer.echo(f"{cosine:.2f}  {piece}")
 
 
 def _trained(path: Path | None) -> "tuple[Config, Seq2Seq, float | None]":
