@@ -55,7 +55,7 @@ FLOORS = {
             "working_weights",
             "distributed progress",
             "gradients sharding update_stats",
-            "attention optimizers",
+            "attention_kernel optimizers",
             "checkpoint muon update",
             "divergence run_directory",
             "averaging disk_space holding_out warm_start",

@@ -224,7 +224,14 @@ class TrainingBench:
         world = World()
         self.model = build_first_model(config, data, world=world, device=device)
         state = TrainState()
-        self.updater = build_updater(config, self.model, state=state, world=world, device=device)
+        self.updater = build_updater(
+            config,
+            self.model,
+            state=state,
+            world=world,
+            device=device,
+            precision=choose_precision(config.training, device),
+        )
         self.schedule = build_schedule(config.training, d_model=config.model.d_model)
         updates = open_updates(
             config, data, state=state, updater=self.updater, world=world, device=device

@@ -9,12 +9,11 @@ import torch
 from transformer_mt.config.patterns import patterns_of
 from transformer_mt.config.schema import Config
 from transformer_mt.config.training import TrainingSettings
-from transformer_mt.devices import choose_precision
 from transformer_mt.models.build import build_model
 from transformer_mt.models.seq2seq import Seq2Seq
 from transformer_mt.nn.low_rank import adapt_layers
 from transformer_mt.training.activation_checkpointing import recompute_layers
-from transformer_mt.training.attention import choose_attention
+from transformer_mt.training.attention_kernel import choose_attention
 from transformer_mt.training.distributed import World
 from transformer_mt.training.gradients import Gradients
 from transformer_mt.training.muon import build_muon
@@ -55,7 +54,13 @@ def build_first_model(
 
 
 def build_updater(
-    config: Config, model: Seq2Seq, *, state: TrainState, world: World, device: torch.device
+    config: Config,
+    model: Seq2Seq,
+    *,
+    state: TrainState,
+    world: World,
+    device: torch.device,
+    precision: str,
 ) -> Updater:
     """Build the optimizer of a model, or of its sharded copy, and what makes its updates.
 
@@ -69,7 +74,6 @@ def build_updater(
             logger.warning("training.parallel: fsdp has no effect with one process")
     working = WorkingWeights(model) if settings.weights == "bf16" else None
     # Before layers are compiled: what is chosen becomes part of them.
-    precision = choose_precision(settings, device)
     state.short_attention = choose_attention(
         model, precision=precision, world=world, device=device, chosen=state.short_attention
     )

@@ -7,14 +7,13 @@ from transformer_mt.config.schema import Config
 from transformer_mt.data.held_out import HeldOut, hold_out, read_held_out, remaining, save_held_out
 from transformer_mt.data.pair_source import PairSource
 from transformer_mt.errors import ConfigError
-from transformer_mt.training.checkpoint import list_checkpoints
 from transformer_mt.training.run_directory import RunDirectory
 
 logger = logging.getLogger(__name__)
 
 
 def without_held_out(
-    config: Config, sources: Sequence[PairSource], run: RunDirectory, *, is_main: bool
+    config: Config, sources: Sequence[PairSource], run: RunDirectory, *, is_main: bool, is_new: bool
 ) -> Sequence[PairSource]:
     """Return what is left of the training sources when held-out pairs are taken out.
 
@@ -26,10 +25,9 @@ def without_held_out(
         ModelError: If those of the run are damaged.
     """
     splits = config.data.splits()
-    has_begun = bool(list_checkpoints(run.checkpoints_dir))
-    if not splits and not (has_begun and run.held_out_dir.exists()):
+    if not splits and (is_new or not run.held_out_dir.exists()):
         return sources
-    if is_main and not has_begun:
+    if is_main and is_new:
         kinds = [source.type for source in config.data.train]
         pairs = [s for s, kind in zip(sources, kinds, strict=True) if kind != "monolingual"]
         held_out = hold_out(pairs, splits, drop_copies=config.data.drops_copies())

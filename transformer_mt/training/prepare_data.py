@@ -4,6 +4,7 @@ import json
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -116,41 +117,31 @@ def prepare_data(config: Config, sources: Sources, run: RunDirectory, *, is_main
             was started with.
     """
     data = config.data
-    hashes = known_hashes(config)
-    train = cleaned(without_held_out(config, sources.train, run, is_main=is_main), data)
-    train = [
-        TaggedPairs(source, settings.tag)
-        if isinstance(settings, MonolingualSource) and settings.tag is not None
-        else source
-        for source, settings in zip(train, data.train, strict=True)
-    ]
+    hashes = FileHashes(Path(data.corpus_dir) / HASHES)
+    is_new = not list_checkpoints(run.checkpoints_dir)
+    train = without_held_out(config, sources.train, run, is_main=is_main, is_new=is_new)
+    train = list(map(_tagged, cleaned(train, data), data.train))
     valid = sources.valid or open_held_out(run.held_out_dir, VALIDATION)
     valid_src, valid_tgt = read_pairs(valid)
-    if is_main and not list_checkpoints(run.checkpoints_dir):
+    if is_main and is_new:
         for name in config.training.validation.metrics:
             build_metric(name, data.tgt_lang)  # its advice should come before training
         check_text(data, config.tokenizer, train, list(zip(valid_src, valid_tgt, strict=True)))
-    tokenizers = find_tokenizers(config, run, train)
+    tokenizers = (
+        _find_tokenizers(config, train, hashes) if is_new else load_tokenizers(run.tokenizer_dir)
+    )
     _check_symbols(config, tokenizers)
     train_sources = with_context(train, data.document)
     if isinstance(data.valid, MonolingualSource):
-        if data.valid.tag is not None:
-            valid_src = [f"{data.valid.tag} {line}" for line in valid_src]
-        valid_src = noised_lines(valid_src, noise_of(data.valid, tokenizers.src), tokenizers.src)
+        valid_src = _distorted(valid_src, data.valid, tokenizers)
     valid_pairs = _tokenized(config, tokenizers, valid_src, valid_tgt)
-    corpora = [
-        _prepare(config, source, settings, tokenizers)
-        for source, settings in zip(train_sources, data.train, strict=True)
-    ]
+    corpora = list(map(partial(_prepare, config, tokenizers), train_sources, data.train))
     weights = [source.weight for source in data.train]
     if data.temperature is not None:
         weights = temperature_weights([len(corpus) for corpus in corpora], data.temperature)
     facts = {
         "tokenizers": tokenizers.fingerprint(),
-        "train": [
-            _facts_of(source, corpus, weight, hashes)
-            for source, corpus, weight in zip(train_sources, corpora, weights, strict=True)
-        ],
+        "train": list(map(partial(_facts_of, hashes), train_sources, corpora, weights)),
         "valid": {
             "source": valid.describe(),
             "texts": cleaned([valid], data)[0].fingerprint(hashes),
@@ -158,7 +149,12 @@ def prepare_data(config: Config, sources: Sources, run: RunDirectory, *, is_main
         },
     }
     if is_main:
-        _record(run, tokenizers, facts)
+        if is_new:
+            save_tokenizers(tokenizers, run.tokenizer_dir)
+        else:
+            _check_unchanged(run, facts)
+        replace_json(run.preparation_path, facts)
+        _log(facts)
     return Data(
         tokenizers=tokenizers,
         mixture=Mixture(corpora, weights, seed=config.seed),
@@ -166,14 +162,28 @@ def prepare_data(config: Config, sources: Sources, run: RunDirectory, *, is_main
             noise_of(source, tokenizers.src) if isinstance(source, MonolingualSource) else None
             for source in data.train
         ],
-        tokens_per_epoch=sum(
-            corpus.num_tgt_tokens * weight for corpus, weight in zip(corpora, weights, strict=True)
-        ),
+        tokens_per_epoch=sum(c.num_tgt_tokens * w for c, w in zip(corpora, weights, strict=True)),
         valid_src=valid_src,
         valid_tgt=valid_tgt,
         valid_pairs=valid_pairs,
         facts=facts,
     )
+
+
+def _tagged(source: PairSource, settings: Source) -> PairSource:
+    """Put the tag of monolingual text before its sources."""
+    if not isinstance(settings, MonolingualSource) or settings.tag is None:
+        return source
+    return TaggedPairs(source, settings.tag)
+
+
+def _distorted(
+    lines: Sequence[str], settings: MonolingualSource, tokenizers: Tokenizers
+) -> list[str]:
+    """Tag and distort monolingual lines as sources."""
+    tag = "" if settings.tag is None else f"{settings.tag} "
+    noise = noise_of(settings, tokenizers.src)
+    return noised_lines([f"{tag}{line}" for line in lines], noise, tokenizers.src)
 
 
 def _tokenized(
@@ -188,7 +198,7 @@ def _tokenized(
 
 
 def _prepare(
-    config: Config, source: PairSource, settings: Source, tokenizers: Tokenizers
+    config: Config, tokenizers: Tokenizers, source: PairSource, settings: Source
 ) -> Corpus:
     """Tokenize a source, unless that was done before; each pair must fit a batch."""
     filters = filters_of(config.data)
@@ -217,24 +227,18 @@ def _check_symbols(config: Config, tokenizers: Tokenizers) -> None:
                 )
 
 
-def known_hashes(config: Config) -> FileHashes:
-    """Return the cache of hashes of large files, in the folder of the corpora."""
-    return FileHashes(Path(config.data.corpus_dir) / HASHES)
-
-
-def find_tokenizers(config: Config, run: RunDirectory, sources: Sequence[PairSource]) -> Tokenizers:
-    """Return the tokenizers of a resumed run; else those that the config names or describes.
+def _find_tokenizers(
+    config: Config, sources: Sequence[PairSource], hashes: FileHashes
+) -> Tokenizers:
+    """Return the tokenizers that the config names or describes.
 
     Trained ones are kept in the folder of the corpora, under the hash of texts and settings.
 
     Raises:
         ConfigError: If the named ones are joint and should not be, or the other way round.
         DataError: If they cannot be used, or the text does not suffice for the vocabulary.
-        ModelError: If those of the run are damaged.
     """
     settings = config.tokenizer
-    if list_checkpoints(run.checkpoints_dir):
-        return load_tokenizers(run.tokenizer_dir)
     patches = patch_input(config.model)
     if patches is not None:
         src = patch_tokenizer(patches, names_pictures=config.data.names_pictures())
@@ -288,7 +292,7 @@ def _trained(
 
 
 def _facts_of(
-    source: PairSource, corpus: Corpus, weight: float, hashes: FileHashes
+    hashes: FileHashes, source: PairSource, corpus: Corpus, weight: float
 ) -> dict[str, Any]:
     return {
         "source": source.describe(),
@@ -301,19 +305,8 @@ def _facts_of(
     }
 
 
-def _record(run: RunDirectory, tokenizers: Tokenizers, facts: dict[str, Any]) -> None:
-    """Write tokenizers and facts into the folder of the run and log them, unless they changed."""
-    _check_unchanged(run, facts)
-    if not list_checkpoints(run.checkpoints_dir):
-        save_tokenizers(tokenizers, run.tokenizer_dir)
-    replace_json(run.preparation_path, facts)
-    _log(facts)
-
-
 def _check_unchanged(run: RunDirectory, facts: dict[str, Any]) -> None:
     """Refuse to resume with a tokenizer or texts that the run was not started with."""
-    if not list_checkpoints(run.checkpoints_dir):
-        return
     now = [("tokenizer", str(run.tokenizer_dir), facts["tokenizers"])]
     now += [("text", part["source"], part["texts"]) for part in (*facts["train"], facts["valid"])]
     try:

@@ -2,15 +2,13 @@
 
 import logging
 import sys
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import nn
 from tqdm import tqdm
 
 from transformer_mt.config.training import TrainingSettings
-from transformer_mt.devices import choose_precision
 from transformer_mt.errors import DivergedError, TmtError, brief
 from transformer_mt.log import JsonValue, MetricsLog, counted
 from transformer_mt.plots.learning_curves import draw_learning_curves
@@ -21,12 +19,7 @@ from transformer_mt.training.progress import Progress
 from transformer_mt.training.run import Session
 from transformer_mt.training.run_directory import RunDirectory
 from transformer_mt.training.state import Stopwatch, TrainState
-from transformer_mt.training.tensorboard import (
-    DispensableTracker,
-    NoTracker,
-    TensorBoardTracker,
-    Tracker,
-)
+from transformer_mt.training.tensorboard import TensorBoard
 from transformer_mt.training.validation import ValidationResult
 
 # It begins at 65,536; below this, small gradients are lost and the run mostly diverges soon.
@@ -38,49 +31,12 @@ logger = logging.getLogger(__name__)
 class NoReporter:
     """Reports nothing: for ranks other than 0."""
 
-    def started(self, session: Session, step: int) -> None:
-        """Do nothing."""
-
-    def advance(self, step: int, progress: Progress) -> None:
-        """Do nothing."""
-
-    def speed(self, state: TrainState, loss_nats: float, *, is_first: bool) -> None:
-        """Do nothing."""
-
-    def validating(self, step: int) -> None:
-        """Do nothing."""
-
-    def metrics(self, state: TrainState, progress: Progress, facts: Mapping[str, float]) -> None:
-        """Do nothing."""
-
-    def unusable(self, step: int, number: int) -> None:
-        """Do nothing."""
-
-    def split(self, step: int) -> None:
-        """Do nothing."""
-
-    def rolled_back(
-        self, diverged_at: int, error: DivergedError, *, step: int, lr_scale: float
-    ) -> None:
-        """Do nothing."""
-
-    def validation(self, step: int, found: ValidationResult, *, is_best: bool) -> None:
-        """Do nothing."""
-
-    def event(self, step: int, name: str, **facts: JsonValue) -> None:
-        """Do nothing."""
-
-    def sync(self) -> None:
-        """Do nothing."""
-
-    def picture(self) -> None:
-        """Do nothing."""
-
-    def close(self) -> None:
-        """Do nothing."""
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        """Return a method that does nothing."""
+        return lambda *positional, **named: None
 
 
-class Reporter(NoReporter):
+class Reporter:
     """Writes metrics, events, samples and the bar of one run.
 
     Args:
@@ -97,10 +53,9 @@ class Reporter(NoReporter):
         self, run: RunDirectory, settings: TrainingSettings, *, step: int, fraction: float
     ) -> None:
         self._run = run
-        self._tracker: Tracker = NoTracker()
-        if settings.tensorboard:
-            open_tracker = partial(TensorBoardTracker, run.tensorboard_dir, last_step=step)
-            self._tracker = DispensableTracker(open_tracker)
+        self._tensorboard = (
+            TensorBoard(run.tensorboard_dir, last_step=step) if settings.tensorboard else None
+        )
         with explain_write_errors(run.root):
             self._metrics = MetricsLog(run.metrics_path, last_step=step)
             self._events = MetricsLog(run.events_path, last_step=sys.maxsize)
@@ -255,15 +210,17 @@ class Reporter(NoReporter):
     def close(self) -> None:
         """Close all files."""
         self._bar.close()
-        self._tracker.close()
+        if self._tensorboard is not None:
+            self._tensorboard.close()
         self._metrics.close()
         self._events.close()
 
     def _record(self, step: int, values: Mapping[str, float]) -> None:
-        """Write numbers to the metrics and to the tracker."""
+        """Write numbers to the metrics and to TensorBoard."""
         with explain_write_errors(self._run.metrics_path):
             self._metrics.write(step, values)
-        self._tracker.write(step, values)
+        if self._tensorboard is not None:
+            self._tensorboard.write(step, values)
 
     def _time_left(self, fraction: float) -> str:
         made = fraction - self._fraction_before
@@ -302,7 +259,7 @@ def introduce(session: Session, *, model: nn.Module, updates: Updates, step: int
         session.world.size,
         split.accumulation,
         f"{split.tokens:,}",
-        choose_precision(settings, session.device),
+        session.precision,
         f"{session.data.tokens_per_epoch:,.0f}",
         f"{max(1, round(session.data.tokens_per_epoch / settings.max_tokens)):,}",
     )

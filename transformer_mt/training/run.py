@@ -37,6 +37,7 @@ class Session:
         device: Where this one computes.
         stop: Whether somebody asked the run to stop.
         start: The model that it begins with, if any.
+        precision: In which it computes; see `devices.choose_precision`.
     """
 
     config: Config
@@ -45,6 +46,7 @@ class Session:
     world: World
     device: torch.device
     stop: StopRequest
+    precision: str
     start: WarmStart | None = None
 
 
@@ -90,7 +92,8 @@ def _open_run(
 ) -> Iterator[Session]:
     """Claim the folder of the run and prepare its data."""
     device = choose_device(config.training.device, local_rank=world.local_rank)
-    check_precision(choose_precision(config.training, device), device)
+    precision = choose_precision(config.training, device)
+    check_precision(precision, device)
     multiply_fast(device)
     run = RunDirectory(Path(config.training.runs_dir) / config.name)
     try:
@@ -102,7 +105,7 @@ def _open_run(
                 run.claim(config, fresh=fresh)
             data = prepare_data(config, sources, run, is_main=world.is_main)
         world.check_equal(data.fingerprint(config), "the config, the data or the versions")
-        yield Session(config, run, data, world, device, stop, start)
+        yield Session(config, run, data, world, device, stop, precision, start)
     finally:
         run.bring_back()
         run.release()

@@ -1,68 +1,15 @@
 """TensorBoard files of a run."""
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 
 from transformer_mt.errors import ConfigError, brief
 
 logger = logging.getLogger(__name__)
-
-
-class Tracker(Protocol):
-    """Takes the metrics of a run."""
-
-    def write(self, step: int, values: Mapping[str, object]) -> None:
-        """Take the numbers of a step."""
-        ...
-
-    def close(self) -> None:
-        """Write what is still in memory."""
-        ...
-
-
-class NoTracker:
-    """Takes nothing."""
-
-    def write(self, step: int, values: Mapping[str, object]) -> None:
-        """Do nothing."""
-
-    def close(self) -> None:
-        """Do nothing."""
-
-
-class DispensableTracker:
-    """A tracker that is left out once it fails, at its beginning too: none is worth a run.
-
-    Args:
-        open_tracker: Makes it.
-    """
-
-    def __init__(self, open_tracker: Callable[[], Tracker]) -> None:
-        self._tracker: Tracker = NoTracker()
-        with self._warned():
-            self._tracker = open_tracker()
-
-    def write(self, step: int, values: Mapping[str, object]) -> None:
-        """Pass on the numbers of a step."""
-        with self._warned():
-            self._tracker.write(step, values)
-
-    def close(self) -> None:
-        """Let it write what is still in memory."""
-        with self._warned():
-            self._tracker.close()
-
-    @contextmanager
-    def _warned(self) -> Iterator[None]:
-        try:
-            yield
-        except Exception as error:  # whatever libraries of others raise
-            logger.warning("training.tensorboard: left out from here on: %s", brief(error))
-            self._tracker = NoTracker()
 
 
 def check_tensorboard() -> None:
@@ -74,21 +21,35 @@ def check_tensorboard() -> None:
         )
 
 
-class TensorBoardTracker:
-    """Writes TensorBoard's event files."""
+class TensorBoard:
+    """TensorBoard's event files; once they fail they are left out, as they are not worth a run."""
 
     def __init__(self, directory: Path, *, last_step: int) -> None:
-        from torch.utils.tensorboard import SummaryWriter
+        self._writer: Any = None
+        with self._left_out_if_it_fails():
+            from torch.utils.tensorboard import SummaryWriter
 
-        # What an interrupted session had written beyond the checkpoint is hidden.
-        self._writer = SummaryWriter(directory, purge_step=last_step + 1 if last_step else None)
+            # What an interrupted session had written beyond the checkpoint is hidden.
+            purge_step = last_step + 1 if last_step else None
+            self._writer = SummaryWriter(directory, purge_step=purge_step)
 
     def write(self, step: int, values: Mapping[str, object]) -> None:
         """Write the numbers among the values."""
-        for name, value in values.items():
-            if isinstance(value, int | float):
-                self._writer.add_scalar(name, value, step)
+        with self._left_out_if_it_fails():
+            for name, value in values.items():
+                if self._writer is not None and isinstance(value, int | float):
+                    self._writer.add_scalar(name, value, step)
 
     def close(self) -> None:
         """Write what is still in memory."""
-        self._writer.close()
+        with self._left_out_if_it_fails():
+            if self._writer is not None:
+                self._writer.close()
+
+    @contextmanager
+    def _left_out_if_it_fails(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # whatever libraries of others raise
+            logger.warning("training.tensorboard: left out from here on: %s", brief(error))
+            self._writer = None

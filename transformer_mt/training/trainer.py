@@ -81,8 +81,9 @@ class Trainer:
         # To compile takes minutes. A rank that left alone would be lost to the others.
         with session.stop.leaves_at_once() if world.size == 1 else nullcontext():
             self.updater = build_updater(
-                config, self.model, state=self.state, world=world, device=device
-            )
+                config, self.model, state=self.state, world=world, device=device,
+                precision=session.precision,
+            )  # fmt: skip
         self.clock, self.lap = Stopwatch(), Stopwatch()
         self.schedule = build_schedule(self.settings, d_model=config.model.d_model)
         self.validator = Validator(config, data, device=device)
@@ -91,7 +92,7 @@ class Trainer:
             enabled=device.type == "cpu" and world.size == 1 and not self.settings.deterministic
         )
         self.must_stop = False
-        self.reporter = NoReporter()
+        self.reporter: Reporter | NoReporter = NoReporter()
         restore_run(session, checkpoint, self.updater, model=self.model, state=self.state)
         self.begin_at_state()
         self.clock.add(self.state.seconds)

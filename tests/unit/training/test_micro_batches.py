@@ -149,5 +149,5 @@ def test_a_run_resumes_where_auto_is_another_precision(run_config, monkeypatch):
         interrupt_at(patch, 2)
         with pytest.raises(InterruptedRun):
             train(settings)
-    monkeypatch.setattr("transformer_mt.training.build.choose_precision", lambda *_: "fp16")
+    monkeypatch.setattr("transformer_mt.training.run.choose_precision", lambda *_: "fp16")
     assert metrics_without_times(Path(train(settings).run_dir))[-1]["step"] == 3

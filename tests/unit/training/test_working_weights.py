@@ -120,7 +120,12 @@ def test_the_setting_makes_the_layers_compute_in_bf16(run_config, recompute):
     )
     model = fresh_model(config.model)
     updater = build_updater(
-        config, model, state=TrainState(), world=World(), device=torch.device("cpu")
+        config,
+        model,
+        state=TrainState(),
+        world=World(),
+        device=torch.device("cpu"),
+        precision="bf16",
     )
     seen = []
     for module in updater.gradients.with_loss.modules():

@@ -152,20 +152,17 @@ def make_plan(mask: AttentionMask, *, num_parts: Sequence[int], num_heads: int) 
     for sentences, own in zip(by_length, own_lengths, strict=True):
         num_keys = max(_LEAST_KEYS, *(k_lengths[s] for s in sentences))
         num_queries = num_keys if in_one_block else max(q_lengths[s] for s in sentences)
-        group_mask = padded_mask(
-            own,
-            num_keys,
-            num_heads=num_heads,
-            causal=mask.causal,
-            pattern=mask.pattern,
+        seen = padded_mask(
+            own, num_keys, num_heads=num_heads, causal=mask.causal, pattern=mask.pattern
         )
+        bias = as_bias(seen, torch.float32)
         groups.append(
             LengthGroup(
                 query_rows=q_rows.take(sentences, num_queries),
                 key_rows=k_rows.take(sentences, num_keys),
                 num_queries=num_queries,
                 num_keys=num_keys,
-                bias=_bias(group_mask, len(sentences), num_heads),
+                bias=_for_each_head(bias, len(sentences), num_heads),
             )
         )
     placements = (
@@ -175,10 +172,9 @@ def make_plan(mask: AttentionMask, *, num_parts: Sequence[int], num_heads: int) 
     return CpuPlan(groups, tuple(placements))
 
 
-def _bias(mask: Tensor, num_sentences: int, num_heads: int) -> Tensor:
-    """Return a mask (B or 1, H or 1, T or 1, S) as a bias (1 or B * H, T or 1, S)."""
-    bias = as_bias(mask, torch.float32)
-    if mask.shape[:2] == (1, 1):  # all sentences and heads share it
+def _for_each_head(bias: Tensor, num_sentences: int, num_heads: int) -> Tensor:
+    """Return a bias (B or 1, H or 1, T or 1, S) as (1 or B * H, T or 1, S)."""
+    if bias.shape[:2] == (1, 1):  # all sentences and heads share it
         return bias[0]
     return bias.expand(num_sentences, num_heads, -1, -1).flatten(0, 1)
 

@@ -19,7 +19,7 @@ from transformer_mt.nn.masks import AttentionMask
 from transformer_mt.nn.positional_encoding import PositionalEncoding
 from transformer_mt.packing import Segments
 from transformer_mt.training import attention as attention_module
-from transformer_mt.training.attention import choose_attention
+from transformer_mt.training.attention_kernel import choose_attention
 from transformer_mt.training.distributed import World
 
 HERE = Path(__file__).parent
