@@ -19,11 +19,10 @@ from transformer_mt.config.decoding import DecodingSettings
 from transformer_mt.config.mistakes import explain
 from transformer_mt.config.overrides import override
 from transformer_mt.config.reader import (
-    Document,
-    Mark,
     Mistake,
     Place,
     UnreadableError,
+    Written,
     read_scalar,
     read_yaml,
 )
@@ -80,21 +79,20 @@ def parse_config(text: str, source: str, overrides: Sequence[str] = ()) -> Confi
         ConfigError: With all mistakes of the text and the overrides.
     """
     try:
-        document = read_yaml(text, source)
+        document, mistakes = read_yaml(text, source)
     except UnreadableError as error:
         raise ConfigError(f"{error.place}: {error}") from error
     if document.value is None:
         raise ConfigError(f"{source}: the file is empty; a config needs name, data and training")
     if not isinstance(document.value, dict):
         raise ConfigError(
-            f"{document.marks[()].place}: expected settings such as `name: my_run`, got "
+            f"{document.place}: expected settings such as `name: my_run`, got "
             + ("a list" if isinstance(document.value, list) else "a single value")
         )
-    mistakes = document.mistakes
     for assignment in overrides:
         mistakes += override(document, assignment)
     try:
-        config = Config.model_validate(document.value)
+        config = Config.model_validate(document.plain())
     except ValidationError as error:
         mistakes += explain(error, document)
     if mistakes:
@@ -154,16 +152,16 @@ def read_decoding(overrides: Sequence[str]) -> dict[str, Any]:
     Raises:
         ConfigError: With all mistakes.
     """
-    mark = Mark(Place(0, 0, "--set"), Place(0, 0, "--set"))
-    document = Document({"decoding": {}}, {(): mark, ("decoding",): mark})
-    mistakes = document.mistakes
+    place = Place(0, 0, "--set")
+    document = Written({"decoding": Written({}, place, place)}, place, place)
+    mistakes: list[Mistake] = []
     for assignment in overrides:
         if assignment.startswith("decoding."):
             mistakes += override(document, assignment)
         else:
             place = Place(0, 0, f"--set {assignment}")
             mistakes.append((place, "expected decoding.NAME=VALUE: a trained model keeps the rest"))
-    values: dict[str, Any] = document.value["decoding"]
+    values: dict[str, Any] = document.plain()["decoding"]
     try:
         DecodingSettings.model_validate(values)
     except ValidationError as error:

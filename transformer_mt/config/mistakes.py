@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from transformer_mt.config.base import Settings
-from transformer_mt.config.reader import Document, Mark, Mistake, Path, Place
+from transformer_mt.config.reader import Mistake, Path, Place, Written
 from transformer_mt.config.schema import Config
 from transformer_mt.config.structure import below, group_of_type, groups, paths_below, type_names
 
@@ -27,11 +27,11 @@ SYNONYMS = {
 MOST_PLACES = 3
 
 
-def explain(error: ValidationError, document: Document, inside: Path = ()) -> list[Mistake]:
+def explain(error: ValidationError, document: Written, inside: Path = ()) -> list[Mistake]:
     """Translate all errors of a validation to places and messages.
 
     Args:
-        error: Of a validation of `document.value`, or of a group in it.
+        error: Of a validation of `document`, or of a group in it.
         document: Settings as written.
         inside: Path of the group that was validated.
     """
@@ -74,7 +74,7 @@ def suggestion(word: object, known: Sequence[str]) -> str:
 
 
 def _explain(
-    detail: ErrorDetails, document: Document, above: Path
+    detail: ErrorDetails, document: Written, above: Path
 ) -> Iterator[tuple[Place, Path, str, str]]:
     """Yield places, paths of settings, problems, and what was written."""
     path, annotation, group, siblings = _follow((*above, *detail["loc"]))
@@ -86,7 +86,7 @@ def _explain(
             for name, problem in context["found"]:
                 at = _below(document, path, name)
                 nearest = document.nearest(at)
-                is_written = name and at in document.marks
+                is_written = name and nearest is not document.nearest(at[:-1])
                 yield (nearest.place if is_written else nearest.key_place), at, problem, ""
         case "extra_forbidden" if group is not None:
             yield mark.key_place, path, _unknown(str(path[-1]), group, siblings), ""
@@ -139,10 +139,10 @@ def _follow(
     return path, annotation, group, siblings
 
 
-def _below(document: Document, path: Path, name: str) -> Path:
+def _below(document: Written, path: Path, name: str) -> Path:
     """Append a name with dots to a path; numbers may be indices or names."""
     for part in name.split(".") if name else []:
-        is_index = part.isdecimal() and (*path, part) not in document.marks
+        is_index = part.isdecimal() and isinstance(document.nearest(path).value, list)
         path = (*path, int(part) if is_index else part)
     return path
 
@@ -170,7 +170,7 @@ def _not_a_group(annotation: Any, words: Sequence[str], value: object) -> str:
     return f"must be a group of settings ({', '.join(group.model_fields)})"
 
 
-def _shown(value: object, mark: Mark) -> str:
+def _shown(value: object, mark: Written) -> str:
     """Show a value as it was written; strings in quotes."""
     if isinstance(value, dict):
         return "a mapping"

@@ -3,22 +3,15 @@
 import logging
 from typing import Any
 
-from transformer_mt.config.reader import (
-    Document,
-    Mark,
-    Mistake,
-    Path,
-    Place,
-    UnreadableError,
-    read_yaml,
-)
+from transformer_mt.config.base import Settings
+from transformer_mt.config.reader import Mistake, Place, UnreadableError, Written, read_yaml
 from transformer_mt.config.schema import Config
 from transformer_mt.config.structure import below, group_of_type, groups
 
 logger = logging.getLogger(__name__)
 
 
-def override(document: Document, assignment: str) -> list[Mistake]:
+def override(document: Written, assignment: str) -> list[Mistake]:
     """Put one `PATH=VALUE` over the settings as written; later ones win.
 
     `training.lr=1e-3` sets a setting, `data.train.0.weight=2` one of a list item (the number after
@@ -37,74 +30,66 @@ def override(document: Document, assignment: str) -> list[Mistake]:
     if not text.strip():  # most often a shell variable that is not set
         return [(place, "no value after '='; write null to unset a setting, or '' for empty text")]
     try:
-        value = read_yaml(text, place.source, is_option=True)
+        value, mistakes = read_yaml(text, place.source, is_option=True)
     except UnreadableError as error:
         return [(place, f"not readable as YAML: {error}")]
-    return value.mistakes or _put(document, parts, value, place)
+    return mistakes or _put(document, parts, value)
 
 
-def _put(document: Document, parts: list[str], value: Document, place: Place) -> list[Mistake]:
+def _put(holder: Written, parts: list[str], value: Written) -> list[Mistake]:
     """Put a value at a path, through groups that may not be written yet."""
-    path: Path = ()
-    holder: Any = document.value
+    place = value.place
     annotation: Any = Config
     for number, name in enumerate(parts, start=1):
-        if not isinstance(holder, dict | list):
-            return [(place, f"{'.'.join(parts[: number - 1])} is not a group of settings")]
+        above = ".".join(parts[: number - 1])
         part: str | int = name
-        if isinstance(holder, list):
+        if isinstance(holder.value, list):
             part = int(name) if name.isascii() and name.isdigit() and len(name) < 9 else -1
-            if not 0 <= part <= len(holder):
-                where = ".".join(parts[: number - 1])
-                return [(place, f"{where} has {len(holder)} item(s), counted from 0")]
-        path, tag = (*path, part), holder.get("type") if isinstance(holder, dict) else None
+            if not 0 <= part <= len(holder.value):
+                return [(place, f"{above} has {len(holder.value)} item(s), counted from 0")]
+        elif not isinstance(holder.value, dict):
+            return [(place, f"{above} is not a group of settings")]
+        tag = named.value if (named := holder.item("type")) else None
         if number == len(parts):
-            if name == "type" and isinstance(holder, dict):
-                _keep_common(document, path[:-1], holder, annotation, value.value, place)
-            document.put(path, value)
+            if name == "type" and isinstance(holder.value, dict):
+                _keep_common(holder.value, group_of_type(annotation, tag), annotation, value)
+            holder.put(part, value)
             break
-        inner = dict(holder if isinstance(holder, dict) else enumerate(holder)).get(part)
-        if inner is None:
-            inner = _default_group(annotation, part, tag)
-            mark = Mark(place, place)
-            document.put(path, Document(inner, {(): mark, **{(key,): mark for key in inner}}))
+        inner = holder.item(part)
+        if inner is None or inner.value is None:
+            inner = Written(_default_group(annotation, part, tag, place), place, place)
+            holder.put(part, inner)
         holder, annotation = inner, below(annotation, part, tag)
     return []
 
 
-def _default_group(annotation: Any, part: str | int, tag: object) -> dict[str, Any]:
+def _default_group(
+    annotation: Any, part: str | int, tag: object, place: Place
+) -> dict[str, Written]:
     """Begin a group that the file does not have, with the `type` that it has by default."""
     group = group_of_type(annotation, tag)
     field = None if group is None else group.model_fields.get(str(part))
     if field is None or len(groups(field.annotation)) < 2 or not hasattr(field.default, "type"):
         return {}
-    return {"type": field.default.type}
+    return {"type": Written(field.default.type, place, place)}
 
 
 def _keep_common(
-    document: Document,
-    path: Path,
-    written: dict[str, Any],
-    annotation: Any,
-    new_type: object,
-    place: Place,
+    written: dict[str, Written], old: type[Settings] | None, annotation: Any, new_type: Written
 ) -> None:
     """Drop the settings that belong to the old type of a group but not to the new one."""
-    old = group_of_type(annotation, written.get("type"))
-    new = group_of_type(annotation, new_type)
+    new = group_of_type(annotation, new_type.value)
     if old is None or new is None:
         return
-    dropped = [
-        name
-        for name in written
-        # Typing errors stay, to be reported; so does what the command line said itself.
-        if name in old.model_fields and name not in new.model_fields
-        and document.marks[*path, name].place.line
-    ]  # fmt: skip
+    # Typing errors stay, to be reported; so does what the command line said itself.
+    gone = old.model_fields.keys() - new.model_fields.keys()
+    dropped = [name for name, own in written.items() if name in gone and own.place.line]
     for name in dropped:
         del written[name]
     if dropped:
-        names = ", ".join(dropped)
         logger.warning(
-            "%s: dropped %s of the file, which type %s does not have", place, names, new_type
+            "%s: dropped %s of the file, which type %s does not have",
+            new_type.place,
+            ", ".join(dropped),
+            new_type.value,
         )

@@ -7,8 +7,8 @@ larger or deeper than settings need (also through aliases) are refused.
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeAlias
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import yaml
 
@@ -50,14 +50,45 @@ class Place:
 Mistake: TypeAlias = tuple[Place, str]
 
 
-class Mark(NamedTuple):
-    """Where and how a value was written."""
+@dataclass
+class Written:
+    """A value of a YAML document, and where and how it was written.
 
+    Attributes:
+        value: Of a group and a list: a dict and a list of `Written`; else a plain value.
+        place: Where it is.
+        key_place: Place of the key that names it; `place` where there is no key.
+        text: A plain scalar as it was typed.
+    """
+
+    value: Any
     place: Place
     key_place: Place
-    """Place of the key that names the value; `place` where there is no key."""
     text: str = ""
-    """A plain scalar as it was typed."""
+
+    def plain(self) -> Any:
+        """Return the value alone."""
+        if isinstance(self.value, dict):
+            return {name: inner.plain() for name, inner in self.value.items()}
+        return [w.plain() for w in self.value] if isinstance(self.value, list) else self.value
+
+    def item(self, part: str | int) -> "Written | None":
+        """Return what stands under a name or an index; None if there is nothing."""
+        items = dict(enumerate(self.value)) if isinstance(self.value, list) else self.value
+        found: Written | None = items.get(part) if isinstance(items, dict) else None
+        return found
+
+    def put(self, part: str | int, inner: "Written") -> None:
+        """Put a value under a name or an index; the one after the last adds an item."""
+        if isinstance(self.value, list) and part == len(self.value):
+            self.value.append(inner)
+        else:
+            self.value[part] = inner
+
+    def nearest(self, path: Path) -> "Written":
+        """Return the value at a path, or the innermost written group around it."""
+        inner = self.item(path[0]) if path else None
+        return self if inner is None else inner.nearest(path[1:])
 
 
 class UnreadableError(ValueError):
@@ -68,41 +99,7 @@ class UnreadableError(ValueError):
         self.place = place
 
 
-@dataclass
-class Document:
-    """Values of a YAML document, and where each was written.
-
-    Attributes:
-        value: Nested dicts and lists of plain values.
-        marks: By path; the whole document is `()`.
-        mistakes: What is wrong in it where reading could continue.
-    """
-
-    value: Any = None
-    marks: dict[Path, Mark] = field(default_factory=dict)
-    mistakes: list[Mistake] = field(default_factory=list)
-
-    def nearest(self, path: Path) -> Mark:
-        """Return the mark of a value, or of the innermost written group around it."""
-        return next(
-            self.marks[path[:n]] for n in range(len(path), -1, -1) if path[:n] in self.marks
-        )
-
-    def put(self, path: Path, other: "Document") -> None:
-        """Put another document at a path; the group or list around it must be there."""
-        holder = self.value
-        for part in path[:-1]:
-            holder = holder[part]
-        last = path[-1]
-        if isinstance(holder, list) and last == len(holder):
-            holder.append(other.value)
-        else:
-            holder[last] = other.value
-        self.marks = {at: mark for at, mark in self.marks.items() if at[: len(path)] != path}
-        self.marks |= {path + at: mark for at, mark in other.marks.items()}
-
-
-def read_yaml(text: str, source: str, *, is_option: bool = False) -> Document:
+def read_yaml(text: str, source: str, *, is_option: bool = False) -> tuple[Written, list[Mistake]]:
     """Read one YAML document.
 
     Args:
@@ -110,26 +107,27 @@ def read_yaml(text: str, source: str, *, is_option: bool = False) -> Document:
         source: Name of the file, or the command-line option.
         is_option: Whether it is an option, which is the place of all its values.
 
+    Returns:
+        The document, and what is wrong in it where reading could continue.
+
     Raises:
         UnreadableError: If the rest of the text cannot be read.
     """
 
-    def place(line: int, column: int) -> Place:
+    def place(line: int = 0, column: int = 0) -> Place:
         return Place(0, 0, source) if is_option else Place(line + 1, column + 1, source)
 
-    builder = _Builder(place)
     try:
-        root = _Composer(text).get_single_node()
-        if root is None:
-            builder.document.marks[()] = Mark(place(0, 0), place(0, 0))
-        else:
-            builder.document.value = builder.build(root, (), None)
-        return builder.document
+        loader = _Loader(text)
+        loader.place = place
+        root = loader.get_single_node()
+        document = Written(None, place(), place()) if root is None else loader.written(root)
+        return document, loader.mistakes
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         message = ", ".join(part for part in (error.context, error.problem) if part)
         message += next((hint for words, hint in HINTS.items() if words in message), "")
-        at = place(mark.line, mark.column) if mark else place(0, 0)
+        at = place(mark.line, mark.column) if mark else place()
         raise UnreadableError(at, message) from error
     except yaml.reader.ReaderError as error:
         before = text[: error.position]
@@ -137,9 +135,9 @@ def read_yaml(text: str, source: str, *, is_option: bool = False) -> Document:
         message = f"the character U+{error.character:04X} is not allowed in YAML"
         raise UnreadableError(at, message) from error
     except RecursionError as error:
-        raise UnreadableError(place(0, 0), f"nested more than {MAX_DEPTH} deep") from error
+        raise UnreadableError(place(), f"nested more than {MAX_DEPTH} deep") from error
     except (ValueError, OverflowError) as error:  # PyYAML on absurd escapes and version numbers
-        raise UnreadableError(place(0, 0), f"not readable as YAML: {error}") from error
+        raise UnreadableError(place(), f"not readable as YAML: {error}") from error
 
 
 def read_scalar(text: str) -> str | int | float | bool | None:
@@ -157,60 +155,55 @@ def read_scalar(text: str) -> str | int | float | bool | None:
     return text
 
 
-class _Composer(yaml.SafeLoader):
+class _Loader(yaml.SafeLoader):
     """PyYAML up to its tree of nodes; the tag of a node is None where none is written."""
+
+    place: Callable[[int, int], Place]
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.num_values = 0
+        self.mistakes: list[Mistake] = []
 
     def resolve(self, kind: Any, value: Any, implicit: Any) -> Any:
         """Give no meaning to a scalar: that is the business of `read_scalar`."""
         return None
 
-
-class _Builder:
-    """Turns PyYAML's nodes into a document."""
-
-    def __init__(self, place: Callable[[int, int], Place]) -> None:
-        self.place = place
-        self.document = Document()
-
-    def build(self, node: yaml.Node, path: Path, key_place: Place | None) -> Any:
-        """Build a value and all below it; aliases are followed and count each time."""
-        marks = self.document.marks
-        place = self._place(node)
+    def written(self, node: yaml.Node, depth: int = 0, key_place: Place | None = None) -> Written:
+        """Read a node and all below it; aliases are followed and count each time."""
         problem = None
-        if len(marks) >= MAX_VALUES:
+        if self.num_values >= MAX_VALUES:
             problem = f"more than {MAX_VALUES} values, counting aliases: this is not a config"
-        elif len(path) > MAX_DEPTH:
+        elif depth > MAX_DEPTH:
             problem = f"nested more than {MAX_DEPTH} deep"
         elif node.tag is not None:
             problem = f"tags such as {node.tag} are not allowed"
         if problem is not None:
             raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
-        is_plain = isinstance(node, yaml.ScalarNode) and node.style is None
-        marks[path] = Mark(place, key_place or place, node.value if is_plain else "")
+        self.num_values += 1
+        place = self.place(node.start_mark.line, node.start_mark.column)
+        value, text = node.value, ""
         if isinstance(node, yaml.SequenceNode):
-            return [self.build(child, (*path, i), None) for i, child in enumerate(node.value)]
-        if isinstance(node, yaml.MappingNode):
-            return self._mapping(node, path)
-        if "\0" in node.value:
-            self.document.mistakes.append((place, "text with a NUL character cannot be used"))
-        # Quoted text and blocks are text, whatever they say.
-        return read_scalar(node.value) if is_plain else node.value
+            value = [self.written(inner, depth + 1) for inner in node.value]
+        elif isinstance(node, yaml.MappingNode):
+            value = self._mapping(node, depth)
+        elif "\0" in value:
+            self.mistakes.append((place, "text with a NUL character cannot be used"))
+        elif node.style is None:  # quoted text and blocks are text, whatever they say
+            value, text = read_scalar(value), value
+        return Written(value, place, key_place or place, text)
 
-    def _mapping(self, node: yaml.MappingNode, path: Path) -> dict[str, Any]:
-        values: dict[str, Any] = {}
+    def _mapping(self, node: yaml.MappingNode, depth: int) -> dict[str, Written]:
+        values: dict[str, Written] = {}
         for key_node, value_node in node.value:
-            place, key = self._place(key_node), key_node.value  # a key is text, as typed
-            problem = None
+            key, mark = key_node.value, key_node.start_mark  # a key is text, as typed
+            place = self.place(mark.line, mark.column)
             if not isinstance(key_node, yaml.ScalarNode) or not key or "\0" in key:
-                problem = "the name of a setting must be a word"
+                self.mistakes.append((place, "the name of a setting must be a word"))
             elif key in values:
-                first = self.document.marks[*path, key].key_place.line
-                problem = f"'{key}' is given twice" + (f" (first in line {first})" if first else "")
-            if problem is not None:
-                self.document.mistakes.append((place, problem))
-                continue
-            values[key] = self.build(value_node, (*path, key), place)
+                first = values[key].key_place.line
+                where = f" (first in line {first})" if first else ""
+                self.mistakes.append((place, f"'{key}' is given twice{where}"))
+            else:
+                values[key] = self.written(value_node, depth + 1, place)
         return values
-
-    def _place(self, node: yaml.Node) -> Place:
-        return self.place(node.start_mark.line, node.start_mark.column)

@@ -10,9 +10,9 @@ from transformer_mt.config.reader import UnreadableError, read_yaml
 
 
 def value_of(text: str) -> Any:
-    document = read_yaml(text, "x.yaml")
-    assert document.mistakes == []
-    return document.value
+    document, mistakes = read_yaml(text, "x.yaml")
+    assert mistakes == []
+    return document.plain()
 
 
 @pytest.mark.parametrize(
@@ -70,17 +70,17 @@ def test_not_a_number_is_a_float() -> None:
 
 
 def test_every_value_and_key_knows_its_place() -> None:
-    marks = read_yaml("a: 1\nb:\n  - x\n  - {c: 'y'}\n", "dir/x.yaml").marks
-    assert str(marks["a",].place) == "dir/x.yaml:1:4"
-    assert str(marks["b",].key_place) == "dir/x.yaml:2:1"
-    assert str(marks["b", 0].place) == "dir/x.yaml:3:5"
-    assert str(marks["b", 1, "c"].key_place) == "dir/x.yaml:4:6"
-    assert str(marks["b", 1, "c"].place) == "dir/x.yaml:4:9"
+    document, _ = read_yaml("a: 1\nb:\n  - x\n  - {c: 'y'}\n", "dir/x.yaml")
+    assert str(document.nearest(("a",)).place) == "dir/x.yaml:1:4"
+    assert str(document.nearest(("b",)).key_place) == "dir/x.yaml:2:1"
+    assert str(document.nearest(("b", 0)).place) == "dir/x.yaml:3:5"
+    assert str(document.nearest(("b", 1, "c")).key_place) == "dir/x.yaml:4:6"
+    assert str(document.nearest(("b", 1, "c")).place) == "dir/x.yaml:4:9"
 
 
 def test_the_place_of_an_option_is_the_option() -> None:
-    marks = read_yaml("[1, 2]", "--set a=[1, 2]", is_option=True).marks
-    assert str(marks[1,].place) == "--set a=[1, 2]"
+    document, _ = read_yaml("[1, 2]", "--set a=[1, 2]", is_option=True)
+    assert str(document.nearest((1,)).place) == "--set a=[1, 2]"
 
 
 def test_keys_are_names_whatever_they_look_like() -> None:
@@ -107,9 +107,9 @@ def test_aliases_stand_for_their_value() -> None:
     ],
 )
 def test_mistakes_are_noted_and_reading_continues(text: str, problem: str) -> None:
-    document = read_yaml(f"{text}last: yes\n", "x.yaml")
-    assert document.value["last"] == "yes"
-    assert [f"{place}: {message}" for place, message in document.mistakes] == [problem]
+    document, mistakes = read_yaml(f"{text}last: yes\n", "x.yaml")
+    assert document.plain()["last"] == "yes"
+    assert [f"{place}: {message}" for place, message in mistakes] == [problem]
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_any_text_is_read_or_unreadable(text: str) -> None:
 def is_read_or_unreadable(text: str) -> bool:
     """Whether reading gives a plain value, or an error that says what and in which line."""
     try:
-        value = read_yaml(text, "x.yaml").value
+        value = read_yaml(text, "x.yaml")[0].plain()
     except UnreadableError as error:
         return bool(str(error)) and error.place.line >= 1
     return value is None or isinstance(value, str | int | float | list | dict)
