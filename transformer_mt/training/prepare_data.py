@@ -124,9 +124,7 @@ def prepare_data(config: Config, sources: Sources, run: RunDirectory, *, is_main
     valid = sources.valid or open_held_out(run.held_out_dir, VALIDATION)
     valid_src, valid_tgt = read_pairs(valid)
     if is_main and is_new:
-        for name in config.training.validation.metrics:
-            build_metric(name, data.tgt_lang)  # its advice should come before training
-        check_text(data, config.tokenizer, train, list(zip(valid_src, valid_tgt, strict=True)))
+        _advise(config, train, list(zip(valid_src, valid_tgt, strict=True)))
     tokenizers = (
         _find_tokenizers(config, train, hashes) if is_new else load_tokenizers(run.tokenizer_dir)
     )
@@ -144,8 +142,8 @@ def prepare_data(config: Config, sources: Sources, run: RunDirectory, *, is_main
         "train": list(map(partial(_facts_of, hashes), train_sources, corpora, weights)),
         "valid": {
             "source": valid.describe(),
-            "texts": cleaned([valid], data)[0].fingerprint(hashes),
             "pairs": len(valid_src),
+            "texts": cleaned([valid], data)[0].fingerprint(hashes),
         },
     }
     if is_main:
@@ -158,10 +156,7 @@ def prepare_data(config: Config, sources: Sources, run: RunDirectory, *, is_main
     return Data(
         tokenizers=tokenizers,
         mixture=Mixture(corpora, weights, seed=config.seed),
-        noises=[
-            noise_of(source, tokenizers.src) if isinstance(source, MonolingualSource) else None
-            for source in data.train
-        ],
+        noises=list(map(partial(_noise_of, tokenizers), data.train)),
         tokens_per_epoch=sum(c.num_tgt_tokens * w for c, w in zip(corpora, weights, strict=True)),
         valid_src=valid_src,
         valid_tgt=valid_tgt,
@@ -170,11 +165,22 @@ def prepare_data(config: Config, sources: Sources, run: RunDirectory, *, is_main
     )
 
 
+def _advise(config: Config, train: Sequence[PairSource], valid: Sequence[tuple[str, str]]) -> None:
+    """Give advice on metrics and texts before hours of training."""
+    for name in config.training.validation.metrics:
+        build_metric(name, config.data.tgt_lang)
+    check_text(config.data, config.tokenizer, train, valid)
+
+
 def _tagged(source: PairSource, settings: Source) -> PairSource:
     """Put the tag of monolingual text before its sources."""
     if not isinstance(settings, MonolingualSource) or settings.tag is None:
         return source
     return TaggedPairs(source, settings.tag)
+
+
+def _noise_of(tokenizers: Tokenizers, source: Source) -> Noise | None:
+    return noise_of(source, tokenizers.src) if isinstance(source, MonolingualSource) else None
 
 
 def _distorted(
