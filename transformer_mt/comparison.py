@@ -17,7 +17,7 @@ from transformer_mt.data.evaluation_sets import TestSet, read_test_sets
 from transformer_mt.errors import UNREADABLE_JSON, ConfigError, DataError, TmtError
 from transformer_mt.log import read_metrics
 from transformer_mt.metrics.by_length import Bucket, score_by_length
-from transformer_mt.metrics.significance import SureScore, compare_systems
+from transformer_mt.metrics.significance import ComparedScore, compare_systems
 from transformer_mt.models.build import build_on_meta
 from transformer_mt.models.costs import count_costs
 from transformer_mt.storage.folders import read_manifest, replace_json
@@ -75,7 +75,7 @@ class ComparedRun:
     """
 
     facts: RunFacts
-    scores: list[SureScore]
+    scores: list[ComparedScore]
     hypotheses: list[str]
 
 

@@ -95,6 +95,22 @@ def test_costs_as_json(config: Path) -> None:
     assert costs["weights_bytes"] == 4 * costs["num_parameters"]
 
 
+@pytest.mark.parametrize("optimizer", ["adam", "muon"])
+def test_the_memory_of_the_optimizer_is_that_of_its_running_means(
+    config: Path, optimizer: str
+) -> None:
+    result = run("--config", config, f"--set=training.optimizer={{type: {optimizer}}}", "--json")
+    costs = json.loads(result.stdout)
+    in_layers = sum(
+        count
+        for part, count in costs["parameters"].items()
+        if "attention" in part or "feed_forward" in part
+    )
+    biases = 12 * (2048 + 512) + 18 * 4 * 512
+    one_mean = 0 if optimizer == "adam" else in_layers - biases
+    assert costs["optimizer_bytes"] == 4 * (2 * costs["num_parameters"] - one_mean)
+
+
 def test_a_trained_model_is_inspected(tiny_bundle: Path) -> None:
     result = run("--model", tiny_bundle, "--json")
     assert result.exit_code == 0

@@ -51,8 +51,8 @@ FLOORS = {
             "markup.protection",
         ],
         "training": [
-            "activation_checkpointing compilation schedules signals state tensorboard threads "
-            "working_weights",
+            "activation_checkpointing layer_compilation schedules signals state tensorboard "
+            "threads working_weights",
             "distributed progress",
             "gradients sharding update_stats",
             "attention_kernel optimizers",

@@ -16,13 +16,13 @@ WARMUP_LINES = 256
 
 @dataclass(frozen=True)
 class DecodingSpeed:
-    """What was measured; the names are those of the JSON output.
+    """Speed of translation; the names are those of the JSON output.
 
     Attributes:
         sentences_per_second: Lines of the file, blank ones left out; the median of all passes.
         tokens_per_second: Tokens of the translations, end of sentence counted.
-        p50_seconds: The median over sentences that are translated alone.
-        p95_seconds: Nineteen of twenty take no longer.
+        p50_seconds: Median latency of sentences that are translated one at a time.
+        p95_seconds: Their 95th percentile.
         seconds: Of a whole pass, the median.
         passes: Seconds of each pass.
         num_sentences: Lines, blank ones left out.

@@ -90,7 +90,7 @@ class Work:
 
 @dataclass(frozen=True)
 class TrainingSpeed:
-    """What was measured; the names are those of the JSON output.
+    """Speed of training; the names are those of the JSON output.
 
     Attributes:
         tokens_per_second: Target tokens, padding not counted.
@@ -260,7 +260,7 @@ class TrainingBench:
             closing(self.batches()) as updates,
             forward_passes(self.updater.gradients.replicated, clock),
         ):
-            next(updates)  # the thread that makes batches has its start behind it
+            next(updates)  # waits until the prefetch thread runs
             clock.start()
             while num_updates < LEAST_UPDATES or clock.total() < seconds:
                 micro_batches, _ = next(updates)

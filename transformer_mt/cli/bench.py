@@ -48,11 +48,15 @@ Beam: TypeAlias = Annotated[
 ]
 SecondsOfPasses: TypeAlias = Annotated[
     float,
-    typer.Option(metavar="S", min=0, help="Begin passes over the file for so long; one at least."),
+    typer.Option(
+        metavar="S", min=0, help="Start passes over the file for S seconds; at least one."
+    ),
 ]
 Singles: TypeAlias = Annotated[
     int,
-    typer.Option("--singles", metavar="N", min=1, help="Sentences to translate alone."),
+    typer.Option(
+        "--singles", metavar="N", min=1, help="Sentences translated one at a time, for latency."
+    ),
 ]
 
 group = typer.Typer(
@@ -76,19 +80,17 @@ group = typer.Typer(
 def train(
     argument: ConfigArgument = None,
     config: ConfigName = None,
-    seconds: Annotated[
-        float, typer.Option(metavar="S", min=0, help="For how long to measure.")
-    ] = 60,
+    seconds: Annotated[float, typer.Option(metavar="S", min=0, help="Seconds to measure.")] = 60,
     settings: Overrides = [],
     as_json: AsJson = False,
 ) -> None:
     """Measure training: tokens a second, the parts of a step, padding, memory, matrix products.
 
     Trains a fresh model on the data of the config, after a warm-up, and keeps nothing but the
-    tokenized text. Tokens a second are target tokens without padding. The parts of a step come
-    from a pass of their own, as looking inside slows it down; the gradient of the output layer is
-    part of the forward pass, where it is computed. Matrix products are compared with the rate at
-    which this machine multiplies matrices of the model's shapes and does nothing else.
+    tokenized text. Tokens/s are target tokens without padding. The phases of a step are measured
+    in a separate pass, as timing them slows it down; the gradient of the output layer is computed
+    in the forward pass. Matrix products are compared with the rate at which this machine multiplies
+    matrices of the model's shapes alone.
     """
     loaded = load_config(find_config(either(argument, config, "--config", "a config")), settings)
 
@@ -108,7 +110,7 @@ def train(
     )
 )
 def decode(
-    ctx: typer.Context,  # tells the options of the search
+    ctx: typer.Context,  # holds the options of the search
     input: Annotated[Path, typer.Option(metavar="FILE", help="Lines to translate.")],
     model: ModelPath = None,
     beam_size: Beam = None,
@@ -121,9 +123,9 @@ def decode(
     num_singles: Singles = 100,
     as_json: AsJson = False,
 ) -> None:
-    """Measure translation: a whole file in batches, and sentences alone, one after another.
+    """Measure translation: throughput of a file in batches, latency of single sentences.
 
-    Blank lines are left out. Loading the model is not part of the times, and reported apart.
+    Blank lines are left out. The time to load the model is reported separately.
     """
     from transformer_mt.text.lines import read_lines
 

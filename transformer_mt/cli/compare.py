@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from transformer_mt.comparison import ComparedRun
     from transformer_mt.data.evaluation_sets import TestSet
     from transformer_mt.metrics.by_length import Bucket
-    from transformer_mt.metrics.significance import SureScore
+    from transformer_mt.metrics.significance import ComparedScore
 
 logger = logging.getLogger(__name__)
 
@@ -86,11 +86,11 @@ def compare(
 ) -> None:
     """Compare finished runs: parameters, speed, scores, statistical significance.
 
-    Translates a test set with the best model of each run; the translations are kept in the run and
-    used again by later comparisons. BLEU and chrF are given with half of their 95% confidence
-    interval, and with the p-value of the difference to the first run (paired bootstrap, 1000
-    samples). Validation loss is the negative log-likelihood in nats per token. Lengths are counted
-    with the tokenizer of the first run. FLOPs are those of all updates, forward and backward.
+    Translates a test set with the best model of each run; translations are cached in the run
+    directory. BLEU and chrF are printed ± half of their 95% confidence interval, with the p-value
+    of the difference to the first run (paired bootstrap resampling, 1000 samples). Validation loss
+    is the negative log-likelihood in nats per token. Lengths are in tokens of the first run. FLOPs
+    are those of all updates, forward and backward.
     """
     if (src is None) != (not ref):
         raise ConfigError("--src and --ref need each other: give both")
@@ -202,7 +202,7 @@ def _number(value: float | None, how: str) -> str:
     return "-" if value is None else format(value, how)
 
 
-def _p_value(score: "SureScore") -> str:
+def _p_value(score: "ComparedScore") -> str:
     return "" if score.p_value is None else f"{score.p_value:.3f}"
 
 

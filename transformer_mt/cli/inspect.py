@@ -89,11 +89,14 @@ def inspect(
         network = _untrained(resolved)
 
     from transformer_mt.models.costs import count_costs, count_parameters
+    from transformer_mt.training.build import build_optimizer
+    from transformer_mt.training.disk_space import optimizer_bytes
 
     parameters = count_parameters(network)
+    held = optimizer_bytes(build_optimizer(network, resolved.training))
     num_tokens = resolved.training.largest_batch
     costs = count_costs(network, length=length)
-    report = _report(parameters, costs, num_tokens=num_tokens, length=length)
+    report = _report(parameters, held, costs, num_tokens=num_tokens, length=length)
     report |= _whole_run(resolved.training, costs, tokens_per_second)
     if as_json:
         typer.echo(json.dumps(report))
@@ -140,9 +143,14 @@ def _untrained(config: Config) -> "Seq2Seq":
 
 
 def _report(
-    parameters: dict[str, int], costs: "TokenCosts", *, num_tokens: int, length: int
+    parameters: dict[str, int],
+    optimizer_bytes: int,
+    costs: "TokenCosts",
+    *,
+    num_tokens: int,
+    length: int,
 ) -> dict[str, Any]:
-    """Return the report as JSON values; memory in fp32 with the two running means of Adam."""
+    """Return the report as JSON values; memory in fp32."""
     num_bytes = 4 * sum(parameters.values())
     return {
         "num_parameters": sum(parameters.values()),
@@ -156,7 +164,7 @@ def _report(
         "micro_batch_tokens": num_tokens,
         "weights_bytes": num_bytes,
         "gradients_bytes": num_bytes,
-        "optimizer_bytes": 2 * num_bytes,
+        "optimizer_bytes": optimizer_bytes,
         "activations_bytes_estimate": round(costs.activations * num_tokens),
     }
 
@@ -209,7 +217,7 @@ def _table(parameters: dict[str, int], report: dict[str, Any]) -> Iterator[str]:
     sizes = {
         "weights": report["weights_bytes"],
         "gradients": report["gradients_bytes"],
-        "Adam": report["optimizer_bytes"],
+        "optimizer": report["optimizer_bytes"],
         "activations": report["activations_bytes_estimate"],
     }
     sizes["total"] = sum(sizes.values())

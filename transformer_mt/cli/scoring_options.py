@@ -121,24 +121,9 @@ def draw_lengths(
     """Draw scores by length if a picture is wanted."""
     if figure is None:
         return
-    from transformer_mt.metrics.by_length import FEW_SENTENCES
-    from transformer_mt.plots.scores_by_length import LengthPoint, draw_scores_by_length
+    from transformer_mt.metrics.by_length import draw_scores_by_length
 
-    points = {
-        name: [
-            LengthPoint(
-                bucket.at_least,
-                bucket.name,
-                bucket.num_sentences,
-                bucket.is_small,
-                {score.name: score.value for score in bucket.scores},
-            )
-            for bucket in own
-        ]
-        for name, own in buckets.items()
-    }
-    names: dict[str, str] = {metric: METRIC_LABELS[metric] for metric in metrics}
-    draw_scores_by_length(points, figure, names=names, few_sentences=FEW_SENTENCES)
+    draw_scores_by_length(buckets, figure, metrics=metrics)
     logger.info("figure: %s", figure)
 
 

@@ -1,15 +1,17 @@
-"""Scores by length of the source.
+"""Scores by length of the source, and their figure.
 
 Source: Bahdanau et al. 2015, figure 2.
 """
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from transformer_mt.config.training import MetricName
+from transformer_mt.config.training import METRIC_LABELS, MetricName
 from transformer_mt.errors import DataError
 from transformer_mt.metrics.scores import Score, score
+from transformer_mt.plots.style import line_style, new_figure, save_figure
 
 DEFAULT_EDGES = (10, 20, 30, 40, 50, 60)
 FEW_SENTENCES = 50
@@ -87,3 +89,57 @@ def score_by_length(
         at_most = edges[number] if number < len(edges) else None
         buckets.append(Bucket(at_least, at_most, len(lines), scores))
     return buckets
+
+
+def draw_scores_by_length(
+    results: Mapping[str, Sequence[Bucket]], path: Path, *, metrics: Sequence[MetricName]
+) -> None:
+    """Draw each metric over the lengths, a line for each result.
+
+    Args:
+        results: By label in the legend; all with the same edges and metrics.
+        path: The picture; its suffix names the format.
+        metrics: In the order wanted.
+
+    Raises:
+        ConfigError: If matplotlib is missing.
+        TmtError: If the picture cannot be written.
+    """
+    buckets = {bucket.at_least: bucket for own in results.values() for bucket in own}
+    places = {at_least: place for place, at_least in enumerate(sorted(buckets))}
+    legend = 0.7 + 0.08 * max(map(len, results))  # beside the panels: many lines leave no room
+    figure = new_figure(1.2 + max(4.5, 0.8 * len(places)) + legend, 0.8 + 2.4 * len(metrics))
+    panels = figure.subplots(len(metrics), sharex=True, squeeze=False)[:, 0]
+    for axes, metric in zip(panels, metrics, strict=True):
+        for number, (label, own) in enumerate(results.items()):
+            color, marker = line_style(number)
+            scored = [
+                (bucket, score.value)
+                for bucket in own
+                for score in bucket.scores
+                if score.name == metric
+            ]
+            style = {"color": color, "marker": marker, "markersize": 6}
+            for shown, changes in (
+                (scored, {"label": label}),
+                (
+                    [(bucket, value) for bucket, value in scored if bucket.is_small],
+                    {"markerfacecolor": "white", "linestyle": ""},
+                ),
+            ):
+                x = [places[bucket.at_least] for bucket, _ in shown]
+                axes.plot(x, [value for _, value in shown], **style, **changes)
+        axes.set_ylabel(METRIC_LABELS[metric])
+        axes.set_ylim(0, max(1.0, 1.05 * axes.dataLim.y1))
+        axes.grid(alpha=0.3)
+    first = next(iter(results.values())) if len(results) == 1 else []
+    counts = {bucket.at_least: f"\n{bucket.num_sentences:,}" for bucket in first}
+    ticks = [buckets[at_least].name + counts.get(at_least, "") for at_least in places]
+    panels[-1].set_xticks(range(len(ticks)), ticks)
+    below = "; below: sentences" if counts else ""
+    panels[-1].set_xlabel(
+        f"length of the source in tokens{below}\nhollow: fewer than {FEW_SENTENCES} sentences"
+    )
+    lines = panels[0].get_legend_handles_labels()
+    figure.legend(*lines, fontsize="small", loc="outside right upper")
+    save_figure(figure, path)

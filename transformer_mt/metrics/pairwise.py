@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from transformer_mt.metrics.scores import words_of
+from transformer_mt.metrics.scores import bleu_tokenizer
 
 Utility = Literal["bleu", "chrf"]
 
@@ -29,8 +29,7 @@ def pairwise_scores(texts: Sequence[str], metric: Utility, *, tgt_lang: str) -> 
     """
     if metric == "chrf":
         return _chrf([list("".join(text.split())) for text in texts])
-    words = words_of(tgt_lang)
-    return _bleu([words(text) for text in texts])
+    return _bleu(list(map(bleu_tokenizer(tgt_lang), texts)))
 
 
 def _chrf(texts: Sequence[Sequence[str]]) -> NDArray[np.float64]:

@@ -93,15 +93,15 @@ def build_metric(name: MetricName, tgt_lang: str) -> Metric:
     return METRICS[name].build(plain_code(tgt_lang))
 
 
-def words_of(tgt_lang: str) -> Callable[[str], list[str]]:
-    """Return how BLEU tells words apart in a language."""
+def bleu_tokenizer(tgt_lang: str) -> Callable[[str], list[str]]:
+    """Return the function by which BLEU tokenizes a text of a language."""
     metric = _bleu(plain_code(tgt_lang))
     return lambda text: metric.tokenizer(text.rstrip()).split()
 
 
 @dataclass(frozen=True)
 class _Kind:
-    """How to make a metric for a language, and which end of it is good."""
+    """A metric: its builder for a language, and whether more is better."""
 
     build: Callable[[str], Metric]
     higher_is_better: bool
@@ -129,7 +129,7 @@ def _chrf(language: str) -> Metric:
 
 def _ter(language: str) -> Metric:
     if language in ("zh", "ja"):
-        # Without these, a whole Chinese or Japanese sentence is one word.
+        # Otherwise a whole Chinese or Japanese sentence would be one word.
         return TER(normalized=True, asian_support=True)
     if language in _NO_SPACES:
         _advise(language, "TER takes whole sentences for words; better look at chrF")

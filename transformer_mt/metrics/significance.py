@@ -13,15 +13,14 @@ NUM_SAMPLES = 1000
 
 
 @dataclass(frozen=True)
-class SureScore:
-    """A score of one system and what chance has to do with it.
+class ComparedScore:
+    """A score of one system, its confidence interval, and its p-value against the first system.
 
     Attributes:
         name: Name of the metric, as in configs.
         value: As of `scores.score`.
-        half_width: Of the interval that 95% of the test sets drawn from this one give.
-        p_value: How often chance alone makes a difference to the first system as large as the one
-            found; None for the first system.
+        half_width: Half of the 95% confidence interval, by bootstrap.
+        p_value: Of the difference to the first system; None for the first system.
         signature: How sacrebleu computed it.
     """
 
@@ -40,7 +39,7 @@ def compare_systems(
     tgt_lang: str,
     num_samples: int = NUM_SAMPLES,
     more_references: Sequence[Sequence[str]] = (),
-) -> list[list[SureScore]]:
+) -> list[list[ComparedScore]]:
     """Score systems on one test set, and compare each with the first one by paired bootstrap.
 
     Source: Koehn 2004, "Statistical Significance Tests for Machine Translation Evaluation".
@@ -56,7 +55,7 @@ def compare_systems(
     Returns:
         For each system a score for each metric.
     """
-    logging.getLogger("sacrebleu").setLevel(logging.WARNING)  # it tells each of its steps
+    logging.getLogger("sacrebleu").setLevel(logging.WARNING)  # it reports each step
     test = PairedTest(
         [(str(number), list(lines)) for number, lines in enumerate(systems)],
         {name: build_metric(name, tgt_lang) for name in metrics},
@@ -68,7 +67,7 @@ def compare_systems(
     # Named by sacrebleu, in the order of `metrics`.
     return [
         [
-            SureScore(
+            ComparedScore(
                 name=name,
                 value=float(results[key][number].score),
                 half_width=float(results[key][number].ci),
@@ -101,8 +100,8 @@ def score_with_intervals(
         more_references=more_references,
     )
     return [
-        replace(one, half_width=sure.half_width, signature=sure.signature)
-        for one, sure in zip(scores, found, strict=True)
+        replace(one, half_width=compared.half_width, signature=compared.signature)
+        for one, compared in zip(scores, found, strict=True)
     ]
 
 

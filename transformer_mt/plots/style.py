@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".png", ".svg", ".pdf")
 
-# Told apart by people who see fewer colours, too. Source: Okabe and Ito 2008, without yellow.
+# Safe for colour-blind readers. Source: Okabe and Ito 2008, without yellow.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 

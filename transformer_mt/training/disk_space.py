@@ -45,8 +45,12 @@ def check_space(
 
 def checkpoint_bytes(model: nn.Module, optimizer: torch.optim.Optimizer) -> int:
     """Return the size of a checkpoint, but for a few kilobytes: weights, state of the optimizer."""
-    return bundle_bytes(model) + sum(
-        # Muon keeps one mean for a weight, Adam two.
+    return bundle_bytes(model) + optimizer_bytes(optimizer)
+
+
+def optimizer_bytes(optimizer: torch.optim.Optimizer) -> int:
+    """Return the memory of its running means: Muon keeps one for a weight, Adam two."""
+    return sum(
         (2 if "betas" in group else 1) * _num_bytes(group["params"])
         for group in optimizer.param_groups
     )

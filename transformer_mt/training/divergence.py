@@ -59,7 +59,7 @@ def drop_high_checkpoints(checkpoints_dir: Path) -> int | None:
     return None
 
 
-def trace(
+def find_non_finite(
     model: nn.Module, batches: Iterable[tuple[int, Batch]], *, device: torch.device
 ) -> str | None:
     """Find where numbers that are not finite come from, with the weights as they are now.

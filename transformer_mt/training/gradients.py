@@ -15,8 +15,8 @@ from transformer_mt.models.batch_loss import batch_loss
 from transformer_mt.models.seq2seq import Seq2Seq
 from transformer_mt.nn.layers import LayerDropout
 from transformer_mt.out_of_memory import attempt
-from transformer_mt.training.compilation import compile_layers
 from transformer_mt.training.distributed import World
+from transformer_mt.training.layer_compilation import compile_layers
 from transformer_mt.training.working_weights import WorkingWeights
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}

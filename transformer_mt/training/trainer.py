@@ -19,7 +19,7 @@ from transformer_mt.data.batches import Batch
 from transformer_mt.errors import DivergedError, InterruptedRun, TmtError
 from transformer_mt.training.build import build_first_model, build_updater
 from transformer_mt.training.disk_space import check_space
-from transformer_mt.training.divergence import drop_high_checkpoints, judge_loss, trace
+from transformer_mt.training.divergence import drop_high_checkpoints, find_non_finite, judge_loss
 from transformer_mt.training.micro_batches import open_updates
 from transformer_mt.training.model_selection import BestModel, RunResult
 from transformer_mt.training.progress import Progress
@@ -240,7 +240,7 @@ class Trainer:
         with closing(self.updates.after(step, position)) as updates, gradients.autocast():
             numbers = range(step + 1, self.state.step + 1)
             batches = ((number, batch) for number in numbers for batch in next(updates)[0])
-            cause = trace(gradients.with_loss, batches, device=self.session.device)
+            cause = find_non_finite(gradients.with_loss, batches, device=self.session.device)
         logger.warning("%s", cause or "the weights are now such that no batch gives bad numbers")
 
     def roll_back(self, error: DivergedError) -> None:

@@ -20,34 +20,11 @@ MAX_COUNT, MAX_STRENGTH = 2**32, 1000
 class SearchOptions:
     """How translations are searched.
 
-    The first ones are the settings `decoding` of a config.
+    Settings `decoding` of a config (`config.decoding` describes them), and these:
 
     Attributes:
-        beam_size: Hypotheses kept for each sentence; 1 is greedy search.
-        length_penalty: See `search.length_penalty.LengthPenalty`.
-        length_penalty_kind: See `length_penalty`.
-        max_length_factor: A target has at most factor * source length + offset tokens.
-        max_length_offset: See `max_length_factor`.
-        batch_tokens: Source tokens times beam in a batch; a longer sentence is alone.
         n_best: Candidates to return for each line.
-        sample: Draw them at random: see `search.sampling.Sampling`, also for the next four.
-        temperature: At least 0.001.
-        top_k: 0: all tokens.
-        top_p: 1: all tokens.
-        seed: At least 0.
-        beam_groups: Groups of the beam that avoid each other's tokens: see
-            `search.diverse_beams.DiverseBeams`.
-        diversity_penalty: Cost in nats of a token that another group has chosen.
-        coverage_penalty: Strength of the penalty on source tokens that got little attention: see
-            `search.coverage.rank_by_coverage`.
-        max_length: Maximum number of tokens of a target, whatever its source; None: no such limit.
-        min_length: Minimum number of tokens of a target.
-        min_length_ratio: Minimum number of tokens for each source token, below the maximum length.
-        no_repeat_ngram: No target has an n-gram of this order twice; 0: any may repeat.
-        repetition_penalty: Multiplies log-probabilities of tokens that a target has already.
-        suppress: Words and phrases that no target has, as far as they are tokenized like this.
         num_workers: Processes that share the batches, on the CPU: see `workers.Workers`.
-        compile: Whether to compile the steps of decoders: see `models.compilation`.
     """
 
     beam_size: int = 4
