@@ -80,10 +80,10 @@ def _sentence_pairs(bundle: "Bundle", run: Path) -> "list[Pairs]":
     from transformer_mt.data.evaluation_sets import HELD_OUT
     from transformer_mt.data.held_out import read_held_out, remaining
     from transformer_mt.data.pair_source import cleaned
-    from transformer_mt.data.sources import filters_of, open_source
+    from transformer_mt.data.sources import filters_of, open_each
 
     data, tokenizers = bundle.config.data, bundle.tokenizers
-    sources = [open_source(s, src_lang=data.src_lang, tgt_lang=data.tgt_lang) for s in data.train]
+    sources = open_each(data.train, src_lang=data.src_lang, tgt_lang=data.tgt_lang)
     if data.splits():
         sources = remaining(sources, read_held_out(run / HELD_OUT))
     corpora = [

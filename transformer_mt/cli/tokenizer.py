@@ -243,7 +243,7 @@ def _from_config(
 ) -> tuple[TokenizerSettings, Iterable[str], Iterable[str]]:
     """Return tokenizer settings and the texts of both sides of a config."""
     from transformer_mt.data.pair_source import cleaned
-    from transformer_mt.data.sources import open_source
+    from transformer_mt.data.sources import open_each
 
     config = load_config(find_config(name), settings)
     if config.tokenizer.path is not None:
@@ -252,9 +252,7 @@ def _from_config(
             "there is nothing to train"
         )
     data = config.data
-    sources = [
-        open_source(source, src_lang=data.src_lang, tgt_lang=data.tgt_lang) for source in data.train
-    ]
+    sources = open_each(data.train, src_lang=data.src_lang, tgt_lang=data.tgt_lang)
     src_lines = (src for source in cleaned(sources, data) for src, _ in source)
     tgt_lines = (tgt for source in sources for _, tgt in source)
     return config.tokenizer, src_lines, tgt_lines

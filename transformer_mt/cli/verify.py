@@ -1,6 +1,7 @@
 """`tmt verify`: integrity checks of models, runs, corpora and tokenizers."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -42,13 +43,7 @@ def verify(
     for finding in verify_directory(directory, rescore=score):
         problems += finding.problem is not None
         if as_json:
-            record = {
-                "directory": str(finding.directory),
-                "what": finding.what,
-                "problem": finding.problem,
-                "fact": finding.fact,
-            }
-            typer.echo(json.dumps(record, ensure_ascii=False))
+            typer.echo(json.dumps(asdict(finding), default=str, ensure_ascii=False))
         else:
             verdict = "ok" if finding.problem is None else f"NOT OK: {finding.problem}"
             fact = f" ({finding.fact})" if finding.fact and finding.problem is None else ""

@@ -102,7 +102,7 @@ class TsvPairs:
                     f"{_other_delimiter(line, num_needed) if number == 1 else ''}Correct the line, "
                     "or set src_column and tgt_column"
                 )
-            if number == 1 and all(map(_in_quotes, columns)):
+            if number == 1 and all(map(in_quotes, columns)):
                 logger.warning(
                     "%s: all columns stand in double quotes, which are text here: for quotes that "
                     'are not, take {type: csv, delimiter: "\\t"}',
@@ -232,7 +232,8 @@ def _other_delimiter(line: str, num_needed: int) -> str:
     return ""
 
 
-def _in_quotes(text: str) -> bool:
+def in_quotes(text: str) -> bool:
+    """Return whether a cell stands in double quotes."""
     return len(text) > 1 and text.startswith('"') and text.endswith('"')
 
 

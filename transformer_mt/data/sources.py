@@ -6,14 +6,13 @@ filters count.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from transformer_mt.config import data as config
-from transformer_mt.config import pictures
 from transformer_mt.data.arrow_sources import HubPairs, ParquetPairs
 from transformer_mt.data.filters import Filters
 from transformer_mt.data.line_sources import (
@@ -56,6 +55,25 @@ class ReversePairs:
         return hash_values("reverse", self.num_pairs, self.min_length, self.max_length, self.seed)
 
 
+def _rendered(*, text: Sequence[str], **settings: Any) -> PairSource:
+    return RenderedPairs(list(map(Path, text)), **settings)
+
+
+_KINDS: dict[str, tuple[Callable[..., PairSource], str, str]] = {
+    "text": (TextPairs, "src tgt", ""),
+    "tsv": (TsvPairs, "path", "src_column tgt_column"),
+    "csv": (CsvPairs, "path", "delimiter src_column tgt_column"),
+    "jsonl": (JsonlPairs, "path", "src_field tgt_field"),
+    "parquet": (ParquetPairs, "path", "src_field tgt_field"),
+    "hub": (HubPairs, "", "path split subset revision src_field tgt_field"),
+    "reverse": (ReversePairs, "", "num_pairs min_length max_length seed"),
+    "monolingual": (MonolingualPairs, "path", ""),
+    "images": (ImagePairs, "path", ""),
+    "rendered": (_rendered, "", "text fonts max_characters noise seed"),
+}
+"""By `type`: what reads a source, the settings that name its files, and its other settings."""
+
+
 def open_source(settings: config.Source, *, src_lang: str, tgt_lang: str) -> PairSource:
     """Open the source that the settings describe, and check at once that it is there.
 
@@ -63,7 +81,12 @@ def open_source(settings: config.Source, *, src_lang: str, tgt_lang: str) -> Pai
         DataError: If a file is missing or not readable, a field is not there, or the hub cannot
             be reached.
     """
-    return _OPENERS[settings.type](settings, f"translation.{src_lang}", f"translation.{tgt_lang}")
+    make, files, names = _KINDS[settings.type]
+    values = {name: getattr(settings, name) for name in names.split()}
+    for field, language in (("src_field", src_lang), ("tgt_field", tgt_lang)):
+        if field in values:
+            values[field] = values[field] or f"translation.{language}"
+    return make(*(Path(getattr(settings, file)) for file in files.split()), **values)
 
 
 def open_each(
@@ -141,90 +164,3 @@ def read_pairs(source: PairSource) -> tuple[list[str], list[str]]:
             counted(len(pairs), "pair"),
         )
     return [src for src, _ in pairs], [tgt for _, tgt in pairs]
-
-
-def _open_text(source: config.TextSource, _src_field: str, _tgt_field: str) -> PairSource:
-    return TextPairs(Path(source.src), Path(source.tgt))
-
-
-def _open_tsv(source: config.TsvSource, _src_field: str, _tgt_field: str) -> PairSource:
-    return TsvPairs(Path(source.path), src_column=source.src_column, tgt_column=source.tgt_column)
-
-
-def _open_csv(source: config.CsvSource, _src_field: str, _tgt_field: str) -> PairSource:
-    return CsvPairs(
-        Path(source.path),
-        delimiter=source.delimiter,
-        src_column=source.src_column,
-        tgt_column=source.tgt_column,
-    )
-
-
-def _open_jsonl(source: config.JsonlSource, src_field: str, tgt_field: str) -> PairSource:
-    return JsonlPairs(
-        Path(source.path),
-        src_field=source.src_field or src_field,
-        tgt_field=source.tgt_field or tgt_field,
-    )
-
-
-def _open_parquet(source: config.ParquetSource, src_field: str, tgt_field: str) -> PairSource:
-    return ParquetPairs(
-        Path(source.path),
-        src_field=source.src_field or src_field,
-        tgt_field=source.tgt_field or tgt_field,
-    )
-
-
-def _open_hub(source: config.HubSource, src_field: str, tgt_field: str) -> PairSource:
-    return HubPairs(
-        source.path,
-        split=source.split,
-        subset=source.subset,
-        revision=source.revision,
-        src_field=source.src_field or src_field,
-        tgt_field=source.tgt_field or tgt_field,
-    )
-
-
-def _open_reverse(source: config.ReverseSource, _src_field: str, _tgt_field: str) -> PairSource:
-    return ReversePairs(
-        source.num_pairs,
-        min_length=source.min_length,
-        max_length=source.max_length,
-        seed=source.seed,
-    )
-
-
-def _open_monolingual(
-    source: config.MonolingualSource, _src_field: str, _tgt_field: str
-) -> PairSource:
-    return MonolingualPairs(Path(source.path))
-
-
-def _open_images(source: pictures.ImagesSource, _src_field: str, _tgt_field: str) -> PairSource:
-    return ImagePairs(Path(source.path))
-
-
-def _open_rendered(source: pictures.RenderedSource, _src_field: str, _tgt_field: str) -> PairSource:
-    return RenderedPairs(
-        list(map(Path, source.text)),
-        source.fonts,
-        max_characters=source.max_characters,
-        noise=source.noise,
-        seed=source.seed,
-    )
-
-
-_OPENERS: dict[str, Callable[[Any, str, str], PairSource]] = {
-    "text": _open_text,
-    "tsv": _open_tsv,
-    "csv": _open_csv,
-    "jsonl": _open_jsonl,
-    "parquet": _open_parquet,
-    "hub": _open_hub,
-    "reverse": _open_reverse,
-    "monolingual": _open_monolingual,
-    "images": _open_images,
-    "rendered": _open_rendered,
-}

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from transformer_mt.config import data as config
 from transformer_mt.config.language_codes import plain_code
-from transformer_mt.data.line_sources import field_names, parse_object
+from transformer_mt.data.arrow_sources import text_fields
+from transformer_mt.data.line_sources import field_names, in_quotes, parse_object
 from transformer_mt.errors import ConfigError, DataError
 from transformer_mt.text.file_kinds import check_kind
 from transformer_mt.text.languages import language_of_name
@@ -55,7 +56,7 @@ def find_columns(
     """
     kind = _kind(path)
     if kind == "parquet":
-        src, tgt = _choose(_parquet_fields(path), path, wanted, columns)
+        src, tgt = _choose(text_fields(path), path, wanted, columns)
         return Columns(
             config.ParquetSource(type="parquet", path=str(path), src_field=src, tgt_field=tgt),
             _languages(src, tgt),
@@ -101,7 +102,7 @@ def _delimited(
     if max(numbers) >= len(row):
         raise ConfigError(f"{path}: no column {max(numbers)}: it has {len(row)}, counted from 0")
     src_column, tgt_column = numbers
-    is_quoted = all(map(_in_quotes, lines[0].split(delimiter)))
+    is_quoted = all(map(in_quotes, lines[0].split(delimiter)))
     if kind == "tsv" and not is_quoted:
         return Columns(
             config.TsvSource(
@@ -135,12 +136,6 @@ def _kind(path: Path) -> str:
     )
 
 
-def _parquet_fields(path: Path) -> list[str]:
-    from transformer_mt.data.arrow_sources import text_fields
-
-    return text_fields(path)
-
-
 def _find_delimiter(lines: Sequence[str]) -> str:
     """Choose what splits most rows into as many cells as the first: text has commas, too."""
 
@@ -155,10 +150,6 @@ def _is_header(row: Sequence[str]) -> bool:
     """Whether the first row names columns and is no pair: each cell is a word, one is known."""
     known = [c for c in row if language_of_name(c) or c.lower() in _SOURCE_NAMES + _TARGET_NAMES]
     return len(known) >= 2 and all(len(cell.split()) <= 2 for cell in row)
-
-
-def _in_quotes(cell: str) -> bool:
-    return len(cell) > 1 and cell.startswith('"') and cell.endswith('"')
 
 
 def _choose(
