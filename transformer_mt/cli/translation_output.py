@@ -162,39 +162,6 @@ def _alternatives(
     ]
 
 
-@dataclass
-class Totals:
-    """Counts of all translations, reported at the end."""
-
-    num_lines: int = 0
-    seconds: float = 0.0
-    num_cut: int = 0
-    num_terms: int = 0
-    num_terms_met: int = 0
-
-    def add(self, translations: "Sequence[Translation]", seconds: float) -> None:
-        """Count some more, and how long they took once they had been read."""
-        self.num_lines += len(translations)
-        self.seconds += seconds
-        self.num_cut += sum(translation.num_cut for translation in translations)
-        self.num_terms += sum(len(translation.terms) for translation in translations)
-        self.num_terms_met += sum(translation.num_terms_met for translation in translations)
-
-    def report(self, *, has_glossary: bool) -> None:
-        """Log the number of lines, and of glossary terms in the output."""
-        cut = f"; {counted(self.num_cut, 'sentence')} too long for one piece, translated in parts"
-        lines = counted(self.num_lines, "line")
-        logger.info("%s in %.1f s%s", lines, self.seconds, cut if self.num_cut else "")
-        if has_glossary:
-            share = f" ({self.num_terms_met / self.num_terms:.1%})" if self.num_terms else ""
-            logger.info(
-                "glossary terms in the output: %d of %d%s",
-                self.num_terms_met,
-                self.num_terms,
-                share,
-            )
-
-
 class Job:
     """Translation of chunks of lines, each written as soon as it is there.
 
@@ -204,6 +171,10 @@ class Job:
         protect: Keep placeholders and markup: see `Protector`.
         num_lines: How many there are, for the bar; None: unknown.
         notes: Warnings about the input.
+
+    Attributes:
+        num_done: Lines written.
+        seconds: What they took once they had been read.
     """
 
     def __init__(
@@ -224,7 +195,8 @@ class Job:
             from transformer_mt.translation.markup.protection import Protector
 
             self._protector = Protector(translator)
-        self.totals = Totals()
+        self.num_done = self._num_cut = self._num_terms = self._num_terms_met = 0
+        self.seconds = 0.0
 
     def run(
         self,
@@ -247,18 +219,24 @@ class Job:
         from transformer_mt.translation.requests import LineError
 
         for chunk in chunks:
-            first = self.totals.num_lines + 1
+            first = self.num_done + 1
             try:
                 self._add(chunk, results, links)
             except LineError as error:
                 if before := chunk[: error.number - first]:
                     self._add(before, results, links)
                 raise
-            show(self.totals.num_lines, self._num_lines)
+            show(self.num_done, self._num_lines)
 
     def report(self, *, has_glossary: bool) -> None:
         """Log the totals and what was found in the input."""
-        self.totals.report(has_glossary=has_glossary)
+        cut = f"; {counted(self._num_cut, 'sentence')} too long for one piece, translated in parts"
+        lines = counted(self.num_done, "line")
+        logger.info("%s in %.1f s%s", lines, self.seconds, cut if self._num_cut else "")
+        if has_glossary:
+            met, num_terms = self._num_terms_met, self._num_terms
+            share = f" ({met / num_terms:.1%})" if num_terms else ""
+            logger.info("glossary terms in the output: %d of %d%s", met, num_terms, share)
         for note in self._notes:
             note.report()
         if self._protector is not None:
@@ -269,7 +247,7 @@ class Job:
         from transformer_mt.translation.alignment import attention_of
 
         begun = time.monotonic()
-        first_line, details = self.totals.num_lines + 1, self._details
+        first_line, details = self.num_done + 1, self._details
         translate = (self._protector or self._translator).translate
         translations = translate(chunk, first_line=first_line)
         attentions: Sequence[Attention] = []
@@ -291,7 +269,11 @@ class Job:
         _warn_of_misplaced_terms(sources, translations, first_line=first_line)
         for note in self._notes:
             note.add(sources, translations, first_line=first_line)
-        self.totals.add(translations, time.monotonic() - begun)
+        self.num_done += len(translations)
+        self._num_cut += sum(translation.num_cut for translation in translations)
+        self._num_terms += sum(len(translation.terms) for translation in translations)
+        self._num_terms_met += sum(translation.num_terms_met for translation in translations)
+        self.seconds += time.monotonic() - begun
 
 
 def _warn_of_misplaced_terms(

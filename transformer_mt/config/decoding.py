@@ -1,7 +1,7 @@
 """Settings of the search for translations."""
 
-from collections.abc import Iterator
-from typing import Annotated, Literal, TypeAlias
+from collections.abc import Collection, Iterator
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field
 
@@ -92,17 +92,32 @@ class DecodingSettings(Settings):
         """
         fields = type(self).model_fields
         changed = {name for name in fields if getattr(self, name) != fields[name].default}
-        samples = self.sample or self.mbr is not None
-        for name in ("temperature", "top_k", "top_p", "seed"):
-            if name in changed and not samples:
-                yield name, "has no effect without decoding.sample or decoding.mbr"
-        if self.beam_groups == 1 and "diversity_penalty" in changed:
-            yield "diversity_penalty", "has no effect without decoding.beam_groups"
-        if self.beam_groups > 1 and samples:
-            yield "beam_groups", "has no effect on samples (decoding.sample, decoding.mbr)"
-        if self.beam_size % self.beam_groups:
-            yield "beam_groups", f"{self.beam_groups} does not divide beam_size {self.beam_size}"
-        if self.max_length is not None and self.min_length > self.max_length:
-            yield "min_length", f"{self.min_length} is more than max_length {self.max_length}"
+        yield from search_misfits(self, changed, samples=self.sample or self.mbr is not None)
         if self.mbr is None and "mbr_samples" in changed:
             yield "mbr_samples", "has no effect without decoding.mbr"
+
+
+def search_misfits(
+    search: Any, changed: Collection[str], *, samples: bool
+) -> Iterator[tuple[str, str]]:
+    """Find settings of a search without effect, or that do not fit each other.
+
+    Args:
+        search: Has the settings as attributes.
+        changed: Names of those that differ from their defaults.
+        samples: Whether translations are sampled.
+
+    Yields:
+        The setting to look at first, and what is wrong.
+    """
+    for name in ("temperature", "top_k", "top_p", "seed"):
+        if name in changed and not samples:
+            yield name, "has no effect without decoding.sample or decoding.mbr"
+    if search.beam_groups == 1 and "diversity_penalty" in changed:
+        yield "diversity_penalty", "has no effect without decoding.beam_groups"
+    if search.beam_groups > 1 and samples:
+        yield "beam_groups", "has no effect on samples (decoding.sample, decoding.mbr)"
+    elif search.beam_size % search.beam_groups:
+        yield "beam_groups", f"{search.beam_groups} does not divide beam_size {search.beam_size}"
+    if search.max_length is not None and search.min_length > search.max_length:
+        yield "min_length", f"{search.min_length} is more than max_length {search.max_length}"

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from transformer_mt.config.decoding import DecodingSettings, LengthPenaltyKind
+from transformer_mt.config.decoding import DecodingSettings, LengthPenaltyKind, search_misfits
 from transformer_mt.errors import ConfigError
 from transformer_mt.search.length_penalty import LengthPenalty
 
@@ -74,24 +74,11 @@ class SearchOptions:
         self._check_numbers()
         if not all(word.strip() for word in self.suppress):
             raise ConfigError("suppress: expected a word or phrase, got blank text")
-        if self.max_length is not None and self.min_length > self.max_length:
-            raise ConfigError(
-                f"min_length {self.min_length} is more than max_length {self.max_length}"
-            )
-        if self.beam_groups == 1:
-            self._check_useless("beam_groups", "diversity_penalty")
-        elif self.sample:
-            raise ConfigError("beam_groups has no effect on samples (sample, mbr)")
-        if not self.sample:
-            self._check_useless("sample", "temperature", "top_k", "top_p", "seed")
-            self._check_beam(vocab_size)
-
-    def _check_beam(self, vocab_size: int) -> None:
-        if self.beam_size % self.beam_groups:
-            raise ConfigError(
-                f"a beam of {self.beam_size} does not divide into {self.beam_groups} groups: make "
-                f"beam_size a multiple of beam_groups"
-            )
+        changed = [f.name for f in fields(self) if getattr(self, f.name) != f.default]
+        for name, problem in search_misfits(self, changed, samples=self.sample):
+            raise ConfigError(f"{name}: {problem}")
+        if self.sample:
+            return
         if self.beam_size > vocab_size:
             raise ConfigError(
                 f"beam size {self.beam_size} is larger than the vocabulary of {vocab_size} tokens"
@@ -129,9 +116,3 @@ class SearchOptions:
             most = {int: MAX_COUNT, float: MAX_STRENGTH}.get(type(value))
             if most is not None and not abs(value) <= most:
                 raise ConfigError(f"{field.name} {value}: expected at most {most:,}")
-
-    def _check_useless(self, needed: str, *names: str) -> None:
-        defaults = {field.name: field.default for field in fields(self)}
-        useless = [name for name in names if getattr(self, name) != defaults[name]]
-        if useless:
-            raise ConfigError(f"{', '.join(useless)}: no effect without {needed}")

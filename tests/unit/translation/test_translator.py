@@ -383,7 +383,7 @@ def test_a_part_with_fewer_candidates_than_others_stays_with_its_last(bundle):
 )
 def test_options_of_sampling_need_sampling(bundle, option):
     (name,) = option
-    with pytest.raises(ConfigError, match=f"{name}: no effect without sample"):
+    with pytest.raises(ConfigError, match=f"{name}: has no effect without decoding.sample"):
         make(bundle, **option)
 
 
@@ -534,10 +534,13 @@ def test_beam_groups_and_coverage_penalty_reach_the_search(bundle, tiny_text):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"beam_groups": 3}, "a beam of 4 does not divide into 3 groups"),
-        ({"diversity_penalty": 1.0}, "diversity_penalty: no effect without beam_groups"),
-        ({"min_length": 9, "max_length": 8}, "min_length 9 is more than max_length 8"),
-        ({"sample": True, "beam_groups": 2}, "beam_groups has no effect on samples"),
+        ({"beam_groups": 3}, "beam_groups: 3 does not divide beam_size 4"),
+        (
+            {"diversity_penalty": 1.0},
+            "diversity_penalty: has no effect without",
+        ),
+        ({"min_length": 9, "max_length": 8}, "min_length: 9 is more than max_length 8"),
+        ({"sample": True, "beam_groups": 2}, "beam_groups: has no effect on samples"),
         ({"min_length_ratio": float("inf")}, "min_length_ratio inf: expected at most 1,000"),
         ({"max_length": 10**30}, "max_length 1000000000000000000000000000000: expected at most"),
     ],
