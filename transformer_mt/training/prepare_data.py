@@ -147,12 +147,7 @@ def prepare_data(config: Config, sources: Sources, run: RunDirectory, *, is_main
         },
     }
     if is_main:
-        if is_new:
-            save_tokenizers(tokenizers, run.tokenizer_dir)
-        else:
-            _check_unchanged(run, facts)
-        replace_json(run.preparation_path, facts)
-        _log(facts)
+        _record(run, tokenizers, facts, is_new=is_new)
     return Data(
         tokenizers=tokenizers,
         mixture=Mixture(corpora, weights, seed=config.seed),
@@ -309,6 +304,18 @@ def _facts_of(
         "src_tokens": corpus.num_src_tokens,
         "tgt_tokens": corpus.num_tgt_tokens,
     }
+
+
+def _record(
+    run: RunDirectory, tokenizers: Tokenizers, facts: dict[str, Any], *, is_new: bool
+) -> None:
+    """Keep tokenizers and facts in the folder of the run and log them, unless they changed."""
+    if is_new:
+        save_tokenizers(tokenizers, run.tokenizer_dir)
+    else:
+        _check_unchanged(run, facts)
+    replace_json(run.preparation_path, facts)
+    _log(facts)
 
 
 def _check_unchanged(run: RunDirectory, facts: dict[str, Any]) -> None:
