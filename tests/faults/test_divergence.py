@@ -14,7 +14,7 @@ from transformer_mt.errors import DivergedError
 from transformer_mt.evaluation import Loss
 from transformer_mt.log import read_metrics
 from transformer_mt.training.checkpoint import list_checkpoints, step_of
-from transformer_mt.training.divergence import MAX_HIGH_IN_A_ROW, judge_loss
+from transformer_mt.training.divergence import MAX_HIGH_IN_A_ROW, check_loss
 from transformer_mt.training.gradients import Gradients
 from transformer_mt.training.state import TrainState
 from transformer_mt.training.trainer import Trainer, train
@@ -35,7 +35,7 @@ CHANCE = math.log(8000)
 def test_a_loss_that_falls_or_wavers_is_no_divergence(losses):
     state = TrainState()
     for loss in losses:
-        judge_loss(state, loss, chance_nats=CHANCE)
+        check_loss(state, loss, chance_nats=CHANCE)
     assert state.high_in_a_row < MAX_HIGH_IN_A_ROW
     assert state.lowest_loss == min([*losses, CHANCE])
 
@@ -46,10 +46,10 @@ def test_a_loss_that_falls_or_wavers_is_no_divergence(losses):
 def test_a_loss_that_rises_and_stays_high_is_a_divergence(losses):
     state = TrainState()
     for loss in losses[:-1]:
-        judge_loss(state, loss, chance_nats=CHANCE)
+        check_loss(state, loss, chance_nats=CHANCE)
     assert state.high_in_a_row == MAX_HIGH_IN_A_ROW - 1
     with pytest.raises(DivergedError, match=r"the loss rose to .* lower training\.lr"):
-        judge_loss(state, losses[-1], chance_nats=CHANCE)
+        check_loss(state, losses[-1], chance_nats=CHANCE)
 
 
 def push_weights_away(monkeypatch, at_steps: set[int]) -> list[int]:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from transformer_mt.cli.options import either
+from transformer_mt.cli.options import argument_or_option
 from transformer_mt.errors import ConfigError
 from transformer_mt.locations import run_folder
 
@@ -41,7 +41,7 @@ def average(
 
     if argument is None and run is None:
         run = Path("runs/latest")
-    folder = run_folder(either(argument, run, "--run", "a run"))
+    folder = run_folder(argument_or_option(argument, run, "--run", "a run"))
 
     from transformer_mt.training.averaging import average_run
     from transformer_mt.training.run_directory import RunDirectory

@@ -23,10 +23,10 @@ from transformer_mt.cli.options import (
     NumWorkers,
     Overrides,
     Precision,
-    either,
+    config_file,
     search_options_of,
 )
-from transformer_mt.config.loading import find_config, load_config
+from transformer_mt.config.loading import load_config
 from transformer_mt.locations import find_bundle
 from transformer_mt.translation.load import make_translator
 from transformer_mt.versions import installed_versions
@@ -92,7 +92,7 @@ def train(
     in the forward pass. Matrix products are compared with the rate at which this machine multiplies
     matrices of the model's shapes alone.
     """
-    loaded = load_config(find_config(either(argument, config, "--config", "a config")), settings)
+    loaded = load_config(config_file(argument, config), settings)
 
     from transformer_mt.benchmarks.training import measure_training
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from transformer_mt.cli.command import examples
-from transformer_mt.cli.options import ConfigArgument, ConfigName, Overrides, either
+from transformer_mt.cli.options import ConfigArgument, ConfigName, Overrides, config_file
 from transformer_mt.config.loading import (
     RECIPES,
     dump_config,
@@ -59,7 +59,7 @@ def show(
     settings: Overrides = [],
 ) -> None:
     """Print a config with all its settings, defaults included."""
-    path = find_config(either(argument, config, "--config", "a config"))
+    path = config_file(argument, config)
     typer.echo(dump_config(load_config(path, settings)), nl=False)
 
 

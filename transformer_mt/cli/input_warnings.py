@@ -22,7 +22,7 @@ _END_INSIDE = re.compile(
 )
 
 
-class LineNote(Protocol):
+class InputWarning(Protocol):
     """A warning about lines of the input."""
 
     def add(

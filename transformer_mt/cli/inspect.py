@@ -14,9 +14,9 @@ from transformer_mt.cli.options import (
     ConfigName,
     ModelPath,
     Overrides,
-    either,
+    config_file,
 )
-from transformer_mt.config.loading import find_config, load_config
+from transformer_mt.config.loading import load_config
 from transformer_mt.config.schema import Config
 from transformer_mt.config.training import TrainingSettings
 from transformer_mt.errors import ConfigError
@@ -84,7 +84,7 @@ def inspect(
     elif model is not None:
         raise ConfigError("a config and --model exclude each other")
     else:
-        path = find_config(either(argument, config, "--config", "a config"))
+        path = config_file(argument, config)
         resolved = load_config(path, settings)
         network = _untrained(resolved)
 

@@ -149,7 +149,7 @@ DecodingOverrides: TypeAlias = Annotated[
 ]
 
 
-def either(argument: Value | None, option: Value | None, name: str, what: str) -> Value:
+def argument_or_option(argument: Value | None, option: Value | None, name: str, what: str) -> Value:
     """Return what was given as an argument, or by an option that means the same.
 
     Args:
@@ -169,6 +169,17 @@ def either(argument: Value | None, option: Value | None, name: str, what: str) -
     if value is None:
         raise ConfigError(f"missing argument: give {what}, as an argument or with {name}")
     return value
+
+
+def config_file(argument: str | None, option: str | None) -> Path:
+    """Return the file of the config that an argument or --config names.
+
+    Raises:
+        ConfigError: See `argument_or_option` and `config.loading.find_config`.
+    """
+    from transformer_mt.config.loading import find_config
+
+    return find_config(argument_or_option(argument, option, "--config", "a config"))
 
 
 def as_text(word: str) -> str:

@@ -10,7 +10,7 @@ import typer
 
 from transformer_mt.cli.input_lines import parallel_lines
 from transformer_mt.cli.options import read_numbers
-from transformer_mt.config.language_codes import WITHOUT_SPACES, doubt_about, plain_code
+from transformer_mt.config.language_codes import WITHOUT_SPACES, plain_code, unknown_code_warning
 from transformer_mt.config.training import METRIC_LABELS, MetricName
 from transformer_mt.errors import ConfigError
 from transformer_mt.log import counted
@@ -165,7 +165,7 @@ def language_of(
             counted(len(references), "reference"),
         )
     if tgt_lang is not None:
-        if doubt := doubt_about(tgt_lang):
+        if doubt := unknown_code_warning(tgt_lang):
             logger.warning("--tgt-lang: %s; scores take it for one with spaces", doubt)
         return tgt_lang
     found = language_of_text(islice(references, _NUM_LOOKED_AT))

@@ -13,7 +13,7 @@ import typer
 
 from transformer_mt.cli.command import examples
 from transformer_mt.cli.input_lines import standard_input
-from transformer_mt.cli.options import AsJson, Overrides, either
+from transformer_mt.cli.options import AsJson, Overrides, argument_or_option
 from transformer_mt.cli.output_files import results_to
 from transformer_mt.config.data import TokenizerSettings
 from transformer_mt.config.loading import find_config, load_config
@@ -178,7 +178,7 @@ def encode(
 
     Pieces show a space of the text as U+2581, and bytes of characters without a piece as <0xE2>.
     """
-    tokenizer = _load(either(directory, model, "--model", "a tokenizer"), side)
+    tokenizer = _load(argument_or_option(directory, model, "--model", "a tokenizer"), side)
     with results_to(None) as results:
         for line in _stdin_lines():
             numbers = tokenizer.encode(line)
@@ -196,7 +196,7 @@ def decode(
     directory: Directory = None, model: SameDirectory = None, side: Side = None, ids: Ids = False
 ) -> None:
     """Join lines of pieces, as `tmt tokenizer encode` writes them, to text."""
-    tokenizer = _load(either(directory, model, "--model", "a tokenizer"), side)
+    tokenizer = _load(argument_or_option(directory, model, "--model", "a tokenizer"), side)
     read = _numbers if ids else _ids_of_pieces
     with results_to(None) as results:
         for line_number, line in enumerate(_stdin_lines(), 1):
@@ -225,7 +225,7 @@ def inspect(
     """Describe a tokenizer and its output on a text: coverage, tokens per word, examples."""
     from transformer_mt.text.tokenizer_report import describe_tokenizer, measure_tokenizer
 
-    tokenizer = _load(either(directory, model, "--model", "a tokenizer"), side)
+    tokenizer = _load(argument_or_option(directory, model, "--model", "a tokenizer"), side)
     report = describe_tokenizer(tokenizer)
     text = None
     if input or not standard_input().isatty():

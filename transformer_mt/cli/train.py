@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from transformer_mt import api
-from transformer_mt.cli.options import ConfigArgument, ConfigName, Overrides, either
-from transformer_mt.config.loading import find_config, load_config
+from transformer_mt.cli.options import ConfigArgument, ConfigName, Overrides, config_file
+from transformer_mt.config.loading import load_config
 from transformer_mt.training.signals import stop_request
 
 EXAMPLES = (
@@ -46,7 +46,7 @@ def train(
     The same command resumes an interrupted run exactly where it stopped. The model is written to
     runs/NAME/best, where `tmt translate` finds it.
     """
-    path = find_config(either(argument, config, "--config", "a config"))
+    path = config_file(argument, config)
     if init_from is not None:
         settings = [*settings, f"training.init_from={json.dumps(init_from)}"]
     if deterministic:

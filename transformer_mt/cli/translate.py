@@ -19,7 +19,7 @@ from transformer_mt.cli.input_lines import (
 )
 from transformer_mt.cli.input_warnings import (
     AddedTerms,
-    LineNote,
+    InputWarning,
     SeveralSentences,
     UnseenCharacters,
 )
@@ -320,7 +320,7 @@ def _job(
     translator = make_translator(
         bundle, given, glossary=glossary, split_sentences=is_split, copies=copies
     )
-    notes: list[LineNote] = [UnseenCharacters(translator.tokenizers.src)]
+    notes: list[InputWarning] = [UnseenCharacters(translator.tokenizers.src)]
     is_text = not (translator.reads_documents or translator.tokenizers.src.names_pictures)
     if options["split_sentences"] is None and is_text:
         notes.append(SeveralSentences(bundle.config.data.src_lang, is_split=is_split))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
-from transformer_mt.cli.input_warnings import LineNote
+from transformer_mt.cli.input_warnings import InputWarning
 from transformer_mt.errors import ConfigError
 from transformer_mt.log import counted
 
@@ -184,7 +184,7 @@ class Job:
         *,
         protect: bool = False,
         num_lines: int | None = None,
-        notes: Sequence[LineNote] = (),
+        notes: Sequence[InputWarning] = (),
     ) -> None:
         self._translator = translator
         self._details = details

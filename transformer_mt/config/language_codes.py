@@ -42,7 +42,7 @@ def plain_code(language: str) -> str:
     return _OTHER_CODES.get(first) or NAMES.get(first, first)
 
 
-def doubt_about(language: str) -> str | None:
+def unknown_code_warning(language: str) -> str | None:
     """Say what is wrong with a code that nobody knows; None for one that may be right.
 
     There are thousands of codes of three letters; all of them may be right.

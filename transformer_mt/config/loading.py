@@ -22,7 +22,7 @@ from transformer_mt.config.reader import (
     Mistake,
     Place,
     UnreadableError,
-    Written,
+    WrittenValue,
     read_scalar,
     read_yaml,
 )
@@ -153,7 +153,7 @@ def read_decoding(overrides: Sequence[str]) -> dict[str, Any]:
         ConfigError: With all mistakes.
     """
     place = Place(0, 0, "--set")
-    document = Written({"decoding": Written({}, place, place)}, place, place)
+    document = WrittenValue({"decoding": WrittenValue({}, place, place)}, place, place)
     mistakes: list[Mistake] = []
     for assignment in overrides:
         if assignment.startswith("decoding."):

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from transformer_mt.config.base import Settings
-from transformer_mt.config.reader import Mistake, Path, Place, Written
+from transformer_mt.config.reader import Mistake, Path, Place, WrittenValue
 from transformer_mt.config.schema import Config
 from transformer_mt.config.structure import below, group_of_type, groups, paths_below, type_names
 
@@ -27,7 +27,7 @@ SYNONYMS = {
 MOST_PLACES = 3
 
 
-def explain(error: ValidationError, document: Written, inside: Path = ()) -> list[Mistake]:
+def explain(error: ValidationError, document: WrittenValue, inside: Path = ()) -> list[Mistake]:
     """Translate all errors of a validation to places and messages.
 
     Args:
@@ -74,7 +74,7 @@ def suggestion(word: object, known: Sequence[str]) -> str:
 
 
 def _explain(
-    detail: ErrorDetails, document: Written, above: Path
+    detail: ErrorDetails, document: WrittenValue, above: Path
 ) -> Iterator[tuple[Place, Path, str, str]]:
     """Yield places, paths of settings, problems, and what was written."""
     path, annotation, group, siblings = _follow((*above, *detail["loc"]))
@@ -139,7 +139,7 @@ def _follow(
     return path, annotation, group, siblings
 
 
-def _below(document: Written, path: Path, name: str) -> Path:
+def _below(document: WrittenValue, path: Path, name: str) -> Path:
     """Append a name with dots to a path; numbers may be indices or names."""
     for part in name.split(".") if name else []:
         is_index = part.isdecimal() and isinstance(document.nearest(path).value, list)
@@ -170,7 +170,7 @@ def _not_a_group(annotation: Any, words: Sequence[str], value: object) -> str:
     return f"must be a group of settings ({', '.join(group.model_fields)})"
 
 
-def _shown(value: object, mark: Written) -> str:
+def _shown(value: object, mark: WrittenValue) -> str:
     """Show a value as it was written; strings in quotes."""
     if isinstance(value, dict):
         return "a mapping"

@@ -4,14 +4,14 @@ import logging
 from typing import Any
 
 from transformer_mt.config.base import Settings
-from transformer_mt.config.reader import Mistake, Place, UnreadableError, Written, read_yaml
+from transformer_mt.config.reader import Mistake, Place, UnreadableError, WrittenValue, read_yaml
 from transformer_mt.config.schema import Config
 from transformer_mt.config.structure import below, group_of_type, groups
 
 logger = logging.getLogger(__name__)
 
 
-def override(document: Written, assignment: str) -> list[Mistake]:
+def override(document: WrittenValue, assignment: str) -> list[Mistake]:
     """Put one `PATH=VALUE` over the settings as written; later ones win.
 
     `training.lr=1e-3` sets a setting, `data.train.0.weight=2` one of a list item (the number after
@@ -36,7 +36,7 @@ def override(document: Written, assignment: str) -> list[Mistake]:
     return mistakes or _put(document, parts, value)
 
 
-def _put(holder: Written, parts: list[str], value: Written) -> list[Mistake]:
+def _put(holder: WrittenValue, parts: list[str], value: WrittenValue) -> list[Mistake]:
     """Put a value at a path, through groups that may not be written yet."""
     place = value.place
     annotation: Any = Config
@@ -57,7 +57,7 @@ def _put(holder: Written, parts: list[str], value: Written) -> list[Mistake]:
             break
         inner = holder.item(part)
         if inner is None or inner.value is None:
-            inner = Written(_default_group(annotation, part, tag, place), place, place)
+            inner = WrittenValue(_default_group(annotation, part, tag, place), place, place)
             holder.put(part, inner)
         holder, annotation = inner, below(annotation, part, tag)
     return []
@@ -65,17 +65,20 @@ def _put(holder: Written, parts: list[str], value: Written) -> list[Mistake]:
 
 def _default_group(
     annotation: Any, part: str | int, tag: object, place: Place
-) -> dict[str, Written]:
+) -> dict[str, WrittenValue]:
     """Begin a group that the file does not have, with the `type` that it has by default."""
     group = group_of_type(annotation, tag)
     field = None if group is None else group.model_fields.get(str(part))
     if field is None or len(groups(field.annotation)) < 2 or not hasattr(field.default, "type"):
         return {}
-    return {"type": Written(field.default.type, place, place)}
+    return {"type": WrittenValue(field.default.type, place, place)}
 
 
 def _keep_common(
-    written: dict[str, Written], old: type[Settings] | None, annotation: Any, new_type: Written
+    written: dict[str, WrittenValue],
+    old: type[Settings] | None,
+    annotation: Any,
+    new_type: WrittenValue,
 ) -> None:
     """Drop the settings that belong to the old type of a group but not to the new one."""
     new = group_of_type(annotation, new_type.value)

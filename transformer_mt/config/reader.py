@@ -51,11 +51,11 @@ Mistake: TypeAlias = tuple[Place, str]
 
 
 @dataclass
-class Written:
+class WrittenValue:
     """A value of a YAML document, and where and how it was written.
 
     Attributes:
-        value: Of a group and a list: a dict and a list of `Written`; else a plain value.
+        value: Of a group and a list: a dict and a list of `WrittenValue`; else a plain value.
         place: Where it is.
         key_place: Place of the key that names it; `place` where there is no key.
         text: A plain scalar as it was typed.
@@ -72,20 +72,20 @@ class Written:
             return {name: inner.plain() for name, inner in self.value.items()}
         return [w.plain() for w in self.value] if isinstance(self.value, list) else self.value
 
-    def item(self, part: str | int) -> "Written | None":
+    def item(self, part: str | int) -> "WrittenValue | None":
         """Return what stands under a name or an index; None if there is nothing."""
         items = dict(enumerate(self.value)) if isinstance(self.value, list) else self.value
-        found: Written | None = items.get(part) if isinstance(items, dict) else None
+        found: WrittenValue | None = items.get(part) if isinstance(items, dict) else None
         return found
 
-    def put(self, part: str | int, inner: "Written") -> None:
+    def put(self, part: str | int, inner: "WrittenValue") -> None:
         """Put a value under a name or an index; the one after the last adds an item."""
         if isinstance(self.value, list) and part == len(self.value):
             self.value.append(inner)
         else:
             self.value[part] = inner
 
-    def nearest(self, path: Path) -> "Written":
+    def nearest(self, path: Path) -> "WrittenValue":
         """Return the value at a path, or the innermost written group around it."""
         inner = self.item(path[0]) if path else None
         return self if inner is None else inner.nearest(path[1:])
@@ -99,7 +99,9 @@ class UnreadableError(ValueError):
         self.place = place
 
 
-def read_yaml(text: str, source: str, *, is_option: bool = False) -> tuple[Written, list[Mistake]]:
+def read_yaml(
+    text: str, source: str, *, is_option: bool = False
+) -> tuple[WrittenValue, list[Mistake]]:
     """Read one YAML document.
 
     Args:
@@ -121,7 +123,7 @@ def read_yaml(text: str, source: str, *, is_option: bool = False) -> tuple[Writt
         loader = _Loader(text)
         loader.place = place
         root = loader.get_single_node()
-        document = Written(None, place(), place()) if root is None else loader.written(root)
+        document = WrittenValue(None, place(), place()) if root is None else loader.written(root)
         return document, loader.mistakes
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -169,7 +171,9 @@ class _Loader(yaml.SafeLoader):
         """Give no meaning to a scalar: that is the business of `read_scalar`."""
         return None
 
-    def written(self, node: yaml.Node, depth: int = 0, key_place: Place | None = None) -> Written:
+    def written(
+        self, node: yaml.Node, depth: int = 0, key_place: Place | None = None
+    ) -> WrittenValue:
         """Read a node and all below it; aliases are followed and count each time."""
         problem = None
         if self.num_values >= MAX_VALUES:
@@ -191,10 +195,10 @@ class _Loader(yaml.SafeLoader):
             self.mistakes.append((place, "text with a NUL character cannot be used"))
         elif node.style is None:  # quoted text and blocks are text, whatever they say
             value, text = read_scalar(value), value
-        return Written(value, place, key_place or place, text)
+        return WrittenValue(value, place, key_place or place, text)
 
-    def _mapping(self, node: yaml.MappingNode, depth: int) -> dict[str, Written]:
-        values: dict[str, Written] = {}
+    def _mapping(self, node: yaml.MappingNode, depth: int) -> dict[str, WrittenValue]:
+        values: dict[str, WrittenValue] = {}
         for key_node, value_node in node.value:
             key, mark = key_node.value, key_node.start_mark  # a key is text, as typed
             place = self.place(mark.line, mark.column)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from transformer_mt.config.data import DataSettings, TextSource, TokenizerSettings
-from transformer_mt.config.language_codes import doubt_about, plain_code
+from transformer_mt.config.language_codes import plain_code, unknown_code_warning
 from transformer_mt.config.pictures import PICTURES
 from transformer_mt.data.pair_source import PairSource
 from transformer_mt.errors import DataError
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Look:
+class SourceSample:
     """A source and its first pairs."""
 
     name: str
@@ -40,7 +40,7 @@ def check_text(
     sources: Sequence[PairSource],
     valid: Sequence[Pair],
 ) -> None:
-    """Look at the beginning of the training text, and say what is probably wrong with it.
+    """SourceSample at the beginning of the training text, and say what is probably wrong with it.
 
     Args:
         data: Settings of the text.
@@ -52,7 +52,7 @@ def check_text(
         DataError: If source and target are exchanged.
     """
     looks = [
-        Look(source.describe(), settings, list(islice(source, NUM_LOOKED_AT)))
+        SourceSample(source.describe(), settings, list(islice(source, NUM_LOOKED_AT)))
         for source, settings in zip(sources, data.train, strict=True)
         if settings.type not in ("reverse", "monolingual", *PICTURES)
     ]
@@ -66,11 +66,11 @@ def check_text(
 
 def _check_codes(data: DataSettings) -> None:
     for name, code in (("src_lang", data.src_lang), ("tgt_lang", data.tgt_lang)):
-        if doubt := doubt_about(code):
+        if doubt := unknown_code_warning(code):
             logger.warning("data.%s: %s; taken for a language with spaces", name, doubt)
 
 
-def _check_copies(look: Look, data: DataSettings) -> None:
+def _check_copies(look: SourceSample, data: DataSettings) -> None:
     num_copies = sum(src == tgt for src, tgt in look.head)
     if 2 * num_copies > len(look.head) and data.drops_copies():
         logger.warning(
@@ -82,7 +82,7 @@ def _check_copies(look: Look, data: DataSettings) -> None:
         )
 
 
-def _check_order(looks: Sequence[Look], data: DataSettings, valid: Sequence[Pair]) -> None:
+def _check_order(looks: Sequence[SourceSample], data: DataSettings, valid: Sequence[Pair]) -> None:
     """Find sources whose source and target are exchanged.
 
     Some may be meant so, such as for a model of both directions; all of them are a mistake.
@@ -99,7 +99,7 @@ def _check_order(looks: Sequence[Look], data: DataSettings, valid: Sequence[Pair
         f"words, the source is {data.tgt_lang} and the target {data.src_lang}"
     )
     valid_is_other = data.valid.type != "split" and not _is_exchanged(
-        Look("", data.valid, valid),
+        SourceSample("", data.valid, valid),
         languages,
         (),
     )
@@ -108,7 +108,7 @@ def _check_order(looks: Sequence[Look], data: DataSettings, valid: Sequence[Pair
     logger.warning("%s. If that is not meant, exchange them, or src_lang and tgt_lang", what)
 
 
-def _is_exchanged(look: Look, languages: tuple[str, str], valid: Sequence[Pair]) -> bool:
+def _is_exchanged(look: SourceSample, languages: tuple[str, str], valid: Sequence[Pair]) -> bool:
     """Whether names, the commonest words, or a comparison with validation text say so."""
     codes = tuple(map(plain_code, languages))
     if isinstance(look.settings, TextSource):

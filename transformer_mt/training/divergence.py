@@ -23,7 +23,7 @@ MAX_HIGH_IN_A_ROW = 3
 logger = logging.getLogger(__name__)
 
 
-def judge_loss(state: TrainState, loss_nats: float, *, chance_nats: float) -> None:
+def check_loss(state: TrainState, loss_nats: float, *, chance_nats: float) -> None:
     """Compare the loss of a window of updates with the lowest one before it.
 
     Args:

@@ -245,7 +245,7 @@ def _find_tokenizers(
         src = patch_tokenizer(patches, names_pictures=config.data.names_pictures())
         if settings.path is not None:
             return Tokenizers(src=src, tgt=Tokenizers.load(Path(settings.path)).tgt)
-        return Tokenizers(src=src, tgt=_trained(config, sources, sides="target").tgt)
+        return Tokenizers(src=src, tgt=_trained(config, sources, hashes, sides="target").tgt)
     if settings.path is not None:
         tokenizers = Tokenizers.load(Path(settings.path))
         if tokenizers.one_vocabulary != settings.joint:
@@ -260,17 +260,20 @@ def _find_tokenizers(
                 settings.path,
             )
         return tokenizers
-    return _trained(config, sources, sides="both")
+    return _trained(config, sources, hashes, sides="both")
 
 
 def _trained(
-    config: Config, sources: Sequence[PairSource], *, sides: Literal["both", "target"]
+    config: Config,
+    sources: Sequence[PairSource],
+    hashes: FileHashes,
+    *,
+    sides: Literal["both", "target"],
 ) -> Tokenizers:
     """Train tokenizers, or find them trained; on the targets alone there is one."""
     arguments = config.tokenizer.model_dump(exclude={"path", "sampling"})
     if sides == "target":
         arguments["joint"] = True
-    hashes = known_hashes(config)
     identity = json.dumps(
         [[source.fingerprint(hashes) for source in sources], arguments]
         + ([] if sides == "both" else [sides])

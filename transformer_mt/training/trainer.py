@@ -19,7 +19,7 @@ from transformer_mt.data.batches import Batch
 from transformer_mt.errors import DivergedError, InterruptedRun, TmtError
 from transformer_mt.training.build import build_first_model, build_updater
 from transformer_mt.training.disk_space import check_space
-from transformer_mt.training.divergence import drop_high_checkpoints, find_non_finite, judge_loss
+from transformer_mt.training.divergence import check_loss, drop_high_checkpoints, find_non_finite
 from transformer_mt.training.micro_batches import open_updates
 from transformer_mt.training.model_selection import BestModel, RunResult
 from transformer_mt.training.progress import Progress
@@ -226,7 +226,7 @@ class Trainer:
             self.explain_unusable()
         else:
             vocab_size = self.session.data.tokenizers.tgt.vocab_size
-            judge_loss(state, facts["loss_nats"], chance_nats=math.log(vocab_size))
+            check_loss(state, facts["loss_nats"], chance_nats=math.log(vocab_size))
         state.window_tokens, state.window_seconds = 0, 0.0
         self.window_start = state.step, state.position
 

@@ -52,7 +52,7 @@ class SearchKeywords(TypedDict, total=False):
     num_workers: int | None
 
 
-def several(lines: Iterable[Any]) -> Iterable[Any]:
+def checked_iterable(lines: Iterable[Any]) -> Iterable[Any]:
     """Return an iterable of texts.
 
     Raises:
@@ -69,7 +69,9 @@ def checked_texts(lines: Iterable[object]) -> list[str]:
     Raises:
         TypeError: If one is something else, or `lines` is one text.
     """
-    return [_checked_text(line, number) for number, line in enumerate(several(lines), start=1)]
+    return [
+        _checked_text(line, number) for number, line in enumerate(checked_iterable(lines), start=1)
+    ]
 
 
 def _checked_text(line: object, number: int) -> str:
@@ -86,7 +88,7 @@ def checked_lines(lines: "Iterable[str | Line]") -> "Iterator[str | Line]":
     """
     from transformer_mt.translation.requests import Line
 
-    for number, line in enumerate(several(lines), start=1):
+    for number, line in enumerate(checked_iterable(lines), start=1):
         yield line if isinstance(line, Line) else _checked_text(line, number)
 
 
@@ -129,5 +131,5 @@ def checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
         if value is not None and (not isinstance(value, int) or value < 1):
             raise ConfigError(f"{name}: expected a whole number from 1, got {value!r}")
     if "suppress" in given:
-        given["suppress"] = list(several(given["suppress"]))
+        given["suppress"] = list(checked_iterable(given["suppress"]))
     return given

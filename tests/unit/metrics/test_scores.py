@@ -8,7 +8,7 @@ from typing import get_args
 import pytest
 
 from transformer_mt.cli.scoring_options import language_of
-from transformer_mt.config.language_codes import WITHOUT_SPACES, doubt_about, plain_code
+from transformer_mt.config.language_codes import WITHOUT_SPACES, plain_code, unknown_code_warning
 from transformer_mt.config.training import MetricName
 from transformer_mt.errors import DataError
 from transformer_mt.metrics import scores as scores_module
@@ -189,13 +189,13 @@ def test_blank_references_are_refused() -> None:
 def test_scorer_and_sentence_splitter_know_the_same_codes(code: str) -> None:
     assert not has_spaces(code)
     assert plain_code(code) in WITHOUT_SPACES
-    assert doubt_about(code) is None
+    assert unknown_code_warning(code) is None
 
 
 def test_a_code_that_nobody_knows_is_doubted_with_a_suggestion() -> None:
-    assert "did you mean 'de'?" in (doubt_about("germann") or "")
-    assert doubt_about("qq") is not None
-    assert doubt_about("swh_Latn") is None
+    assert "did you mean 'de'?" in (unknown_code_warning("germann") or "")
+    assert unknown_code_warning("qq") is not None
+    assert unknown_code_warning("swh_Latn") is None
 
 
 def test_references_tell_their_script_and_blank_ones(caplog: pytest.LogCaptureFixture) -> None:
