@@ -216,7 +216,9 @@ def compare_amp(device: torch.device, *, steps: int) -> dict[str, object]:
             label_smoothing=0.0,
             compile="layers" if compiled else "none",
         )
-        updater = build_updater(config, model, state=TrainState(), world=World(), device=device)
+        updater = build_updater(
+            config, model, state=TrainState(), world=World(), device=device, precision=precision
+        )
         if updater.gradients.with_loss.compiled != compiled:
             raise RuntimeError(f"torch.compile failed in {precision}: see the warning")
         losses[name] = []
