@@ -107,5 +107,7 @@ def _grey(module: Any, image: Any) -> Any:
         values = np.asarray(image, dtype=np.float64)
         most = 65535 if image.mode.startswith("I") else max(values.max(), 1e-9)
         return module.fromarray((values / most * 255).clip(0, 255).astype(np.uint8))
+    if not image.has_transparency_data:
+        return image.convert("L")
     image = image.convert("RGBA")
     return module.alpha_composite(module.new("RGBA", image.size, "white"), image).convert("L")
