@@ -17,6 +17,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from tests.commands import imports_of
 from transformer_mt import __version__
 from transformer_mt.cli.main import (
     COMMANDS,
@@ -92,16 +93,9 @@ def test_start_up_imports_nothing_slow(arguments: list[str], tmp_path: Path) -> 
     config.write_text(GOOD)
     slow = NOT_FOR_HELP if arguments == ["--help"] else SLOW_TO_IMPORT
     arguments = [str(config) if word == "CONFIG" else word for word in arguments]
-    program = (
-        "import sys\nfrom transformer_mt.cli.main import main\n"
-        f"sys.argv = ['tmt', *{arguments!r}]\n"
-        "try:\n    main()\nexcept SystemExit as stop:\n    assert not stop.code, stop.code\n"
-        f"print(sorted({slow!r} & set(sys.modules)), file=sys.stderr)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == "[]\n"
-    assert done.stdout
+    code, loaded, err = imports_of(*arguments)
+    assert (code, err) == (0, "")
+    assert loaded & slow == set()
 
 
 def test_version_names_what_decides_results() -> None:
@@ -291,31 +285,6 @@ from {module} import {function}
     assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
 
 
-LOADS = """
-import sys
-from transformer_mt.cli.main import main
-sys.argv = ["tmt", *sys.argv[1:]]
-try:
-    main()
-except SystemExit as stop:
-    code = stop.code
-print(*{name.partition(".")[0] for name in sys.modules}, *sys.modules, file=sys.__stdout__)
-sys.exit(code)
-"""
-
-
-def loaded_by(*arguments: object, **environment: str) -> tuple[int, set[str], str]:
-    """Run `tmt` in a process of its own: its exit code, what it imported, its stderr."""
-    done = subprocess.run(
-        [sys.executable, "-c", LOADS, *map(str, arguments)],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        env=os.environ | environment,
-    )
-    return done.returncode, set(done.stdout.split("\n")[-2].split()), done.stderr
-
-
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
@@ -330,13 +299,13 @@ def loaded_by(*arguments: object, **environment: str) -> tuple[int, set[str], st
         ("verify NOWHERE", 4),
     ],
 )
-def test_what_is_missing_is_named_before_torch_is_loaded(
+def test_missing_models_and_files_are_reported_before_torch_is_loaded(
     tmp_path: Path, tiny_bundle: Path, arguments: str, code: int
 ) -> None:
     here = tmp_path / "here"
     here.write_text("dog\n")
     words = {"NOWHERE": tmp_path / "nowhere", "HERE": here, "MODEL": tiny_bundle}
-    ended, loaded, err = loaded_by(*(words.get(word, word) for word in arguments.split()))
+    ended, loaded, err = imports_of(*(words.get(word, word) for word in arguments.split()))
     assert ended == code
     assert f"{tmp_path}/nowhere: " in err
     assert err.count("\n") == 1
@@ -346,7 +315,7 @@ def test_what_is_missing_is_named_before_torch_is_loaded(
 def test_translation_loads_nothing_that_it_does_not_use(tiny_bundle: Path, tmp_path: Path) -> None:
     text = tmp_path / "text"
     text.write_text("dog\n")
-    code, loaded, _ = loaded_by("translate", "-m", tiny_bundle, "-i", text)
+    code, loaded, _ = imports_of("translate", "-m", tiny_bundle, "-i", text)
     assert (code, "torch" in loaded) == (0, True)
     unused = {"datasets", "pyarrow", "pandas", "sacrebleu", "sympy", "matplotlib"}
     assert not loaded & (
@@ -529,15 +498,8 @@ def test_files_of_a_config_are_looked_for_before_torch_is_loaded(tmp_path: Path)
     assert (code, out) == (3, "")
     hint = f"{tmp_path}/train.no: no such file; did you mean '{tmp_path}/train.no.gz'?"
     assert hint in err
-    program = (
-        "import sys\nfrom transformer_mt.cli.main import main\n"
-        f"sys.argv = ['tmt', 'train', {str(path)!r}]\n"
-        "try:\n    main()\nexcept SystemExit as stop:\n    assert stop.code == 3\n"
-        "assert 'torch' not in sys.modules"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert (done.returncode, done.stdout) == (0, "")
-    assert hint in done.stderr
+    code, loaded, err = imports_of("train", path)
+    assert (code, hint in err, "torch" in loaded) == (3, True, False)
 
 
 def test_pictures_need_no_backend_of_a_notebook() -> None:

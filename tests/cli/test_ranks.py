@@ -228,7 +228,7 @@ tmt_train()
 """
 
 
-@pytest.mark.slow  # the same by hand: `test_ranks_go_on_from_the_last_checkpoint_of_a_lost_one`
+@pytest.mark.slow  # by hand: `test_ranks_resume_from_the_last_checkpoint_after_one_was_lost`
 def test_the_launcher_restarts_a_killed_rank_from_the_last_checkpoint(
     run_config, tmp_path, monkeypatch
 ):
@@ -280,7 +280,9 @@ def test_a_lost_rank_ends_the_others_at_once_and_is_named(run_config, tmp_path, 
     assert "Traceback" not in ranks[0].stderr + ranks[2].stderr
 
 
-def test_ranks_go_on_from_the_last_checkpoint_of_a_lost_one(run_config, tmp_path, monkeypatch):
+def test_ranks_resume_from_the_last_checkpoint_after_one_was_lost(
+    run_config, tmp_path, monkeypatch
+):
     changes = CHANGES | {"model__dropout": 0.1}
     monkeypatch.chdir(tmp_path)
     write(run_config("whole", **changes))
@@ -359,7 +361,7 @@ def test_a_signal_ends_the_wait_for_ranks_that_do_not_come(run_config, tmp_path,
     assert "stopped by SIGTERM before the first update: nothing is lost" in rank.stderr
 
 
-def test_a_rank_that_hangs_ends_the_others_in_time_and_they_say_where_they_stood(
+def test_a_rank_that_hangs_ends_the_others_with_their_tracebacks_after_the_timeout(
     run_config, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)

@@ -11,6 +11,7 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
+from tests.commands import imports_of
 from transformer_mt.cli.main import app
 from transformer_mt.text.tokenizer import Tokenizer, Tokenizers
 
@@ -254,19 +255,9 @@ def test_torch_is_not_imported(
         "encode": [str(joint)],
         "inspect": [str(joint)],
     }[command]
-    program = (
-        "import sys\n"
-        "from transformer_mt.cli.main import main\n"
-        "try:\n    main()\n"
-        "finally:\n    assert not {'torch', 'datasets', 'sacrebleu'} & set(sys.modules)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program, "tokenizer", command, *arguments],
-        input=b"der Hund\n",
-        capture_output=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr.decode()
+    code, loaded, err = imports_of("tokenizer", command, *arguments, data=b"der Hund\n")
+    assert code == 0, err
+    assert not {"torch", "datasets", "sacrebleu"} & loaded
 
 
 def test_a_closed_pipe_is_quiet(joint: Path) -> None:

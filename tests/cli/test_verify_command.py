@@ -78,7 +78,7 @@ def test_corpora_and_tokenizers_are_verified_too(run: Path, corpus_dir: Path) ->
     assert verify(str(run / "tokenizer")).stdout == f"{run / 'tokenizer'}: tokenizer ok\n"
 
 
-def test_what_is_none_of_these_is_an_error(tmp_path: Path) -> None:
+def test_a_folder_of_another_kind_is_refused(tmp_path: Path) -> None:
     result = verify(str(tmp_path))
     assert result.exit_code == 4
     assert "expected a model folder, a run, a corpus or a tokenizer" in result.stderr

@@ -43,7 +43,8 @@ def model_of(name: str) -> Seq2Seq:
 @pytest.mark.parametrize("name", MODELS)
 def test_an_update_elsewhere_has_the_gradients_of_the_cpu_and_never_waits(name, monkeypatch):
     monkeypatch.setattr(optimizers, "_FUSED_DEVICES", ("cpu", ELSEWHERE.type))
-    batches = list(eval_batches(some_pairs(), max_tokens=200))
+    batches = list(eval_batches(some_pairs(8), max_tokens=60))
+    assert len(batches) > 1
     num_tokens = sum(batch.num_tgt_tokens for batch in batches)
     model = model_of(name)
     losses = updater_for(model).gradients.accumulate(batches, num_tokens=num_tokens)
@@ -69,7 +70,7 @@ def test_a_search_elsewhere_waits_for_its_choices_alone_and_finds_what_the_cpu_f
     options = {
         "beam_size": 3,
         "length_penalty": LengthPenalty("gnmt", 1.0),
-        "max_lengths": torch.tensor([9, 4, 7, 2]),
+        "max_lengths": torch.tensor([6, 3, 5, 2]),
         "n_best": 2,
     }
     with torch.no_grad():
@@ -78,7 +79,7 @@ def test_a_search_elsewhere_waits_for_its_choices_alone_and_finds_what_the_cpu_f
             model = moved(model)
             memory = model.encoder(src.to(ELSEWHERE), segments.to(ELSEWHERE))
             waits.clear()
-            found = search(model.decoder, memory, **options)
+            found = search(model.decoder, memory, **options, sync_every=4)
     assert [[one.tokens for one in own] for own in found] == [
         [one.tokens for one in own] for own in expected
     ]

@@ -285,7 +285,7 @@ def test_select_continues_the_rows_it_names(model, batch) -> None:
 
 
 @torch.no_grad()
-def test_rows_that_are_no_hypothesis_change_no_other(model, batch, monkeypatch) -> None:
+def test_rows_without_a_hypothesis_change_no_other(model, batch, monkeypatch) -> None:
     monkeypatch.setattr(decode_cache, "_MANY_ROWS", 1)
     src, src_segments, _, _ = batch
     memory = model.encode(src, src_segments)

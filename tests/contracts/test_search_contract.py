@@ -3,12 +3,10 @@
 import random
 from collections.abc import Callable
 
-import numpy as np
 import pytest
 import torch
 from fake_decoders import BANNED, BOS, EOS, GruDecoder, TableDecoder, memory_of, packed
 from pydantic import TypeAdapter
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from transformer_mt.config.families import ModelSettings
 from transformer_mt.models.build import build_model
@@ -17,7 +15,7 @@ from transformer_mt.nn import decode_cache
 from transformer_mt.nn.decode_cache import StepLayout
 from transformer_mt.nn.kernels.cpu_linear import prepack
 from transformer_mt.search.beam_search import beam_search
-from transformer_mt.search.continuations import Continuations, DeviceContinuations, Prefixes
+from transformer_mt.search.continuations import Prefixes
 from transformer_mt.search.length_penalty import LengthPenalty
 from transformer_mt.translation.scoring import score_targets
 
@@ -181,69 +179,6 @@ def test_what_a_device_chooses_by_itself_is_what_the_host_would_choose(case):
     for here, there in zip(expected, found, strict=True):
         assert [h.tokens for h in there] == [h.tokens for h in here]
         assert [h.score for h in there] == pytest.approx([h.score for h in here], abs=1e-4)
-
-
-class Copies(TorchDispatchMode):
-    """Counts copies from one device to another that wait for their end."""
-
-    def __init__(self):
-        super().__init__()
-        self.num_waits = 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        """Look at one operator."""
-        kwargs = kwargs or {}
-        if func is torch.ops.aten._to_copy.default:
-            moves = kwargs.get("device", args[0].device) != args[0].device
-            self.num_waits += moves and not kwargs.get("non_blocking", False)
-        return func(*args, **kwargs)
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"norm": "pre"},
-        {"positions": {"type": "learned", "max_length": 40}},
-        {"positions": {"type": "rotary"}},
-        {"positions": {"type": "alibi"}},
-        {"positions": {"type": "relative_bias"}},
-        {"num_kv_heads": 2},
-        {"type": "recurrent", "attention": "additive", "input_feeding": True},
-        {"type": "recurrent", "attention": "none"},
-        {"type": "convolutional", "num_encoder_layers": 2, "num_decoder_layers": 2},
-    ],
-    ids=str,
-)
-def test_nothing_waits_for_the_device_between_two_syncs(settings, monkeypatch):
-    """On the meta device there is nothing to read, so whoever tries fails."""
-    num_steps = []
-
-    def looked_at(steps: DeviceContinuations) -> Continuations:
-        """Make up what the device has chosen; in the end, nothing but ends."""
-        num_steps.append(1)
-        shape = steps.slots.shape
-        tokens = np.full(shape, EOS if len(num_steps) > 6 else 7)
-        if len(num_steps) == 3:
-            tokens[0] = EOS  # the first sentence leaves, the last one takes its place
-        return Continuations(np.full(shape, -1, np.float32), np.zeros(shape, np.int64), tokens)
-
-    monkeypatch.setattr(Continuations, "fetched", looked_at)
-    make = built if "type" in settings else transformer
-    _, encode = make(**settings)
-    memory = encode([[5, 6, 7, EOS], [8, EOS], [9, EOS]])
-    memory = Memory(memory.states.to("meta"), memory.segments.to("meta"))
-    decoder, _ = make("meta", **settings)
-    with Copies() as copies:
-        beam_search(
-            decoder,
-            memory,
-            beam_size=3,
-            length_penalty=LengthPenalty(),
-            max_lengths=torch.tensor([8, 7, 6]),
-            sync_every=4,
-        )
-    assert len(num_steps) == 8
-    assert copies.num_waits == 0
 
 
 def test_the_cases_end_at_different_lengths(case):

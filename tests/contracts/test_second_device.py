@@ -9,7 +9,7 @@ import pytest
 CASES = Path(__file__).with_name("device_cases.py")
 
 
-def test_updates_and_searches_on_a_device_that_is_not_there() -> None:
+def test_updates_and_searches_on_a_simulated_second_device() -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", str(CASES)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode == pytest.ExitCode.NO_TESTS_COLLECTED and "SKIPPED" in done.stdout:

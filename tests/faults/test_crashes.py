@@ -174,7 +174,7 @@ WRITERS: dict[str, tuple[Callable[[Path, Path, int], None], Callable[[Path, Path
 @pytest.mark.parametrize("every", [sweep(1), 5])
 @pytest.mark.parametrize("fate", ["killed", "power lost", "disk full"])
 @pytest.mark.parametrize("kind", WRITERS)
-def test_what_other_commands_write_is_there_whole_or_as_it_was(
+def test_files_of_other_commands_are_whole_or_unchanged_after_a_crash(
     finished_run, tmp_path, kind, fate, every
 ):
     run = finished_run

@@ -47,7 +47,7 @@ lines_of_text = st.lists(nasty.map(lambda text: text.replace("\n", " ").replace(
 
 
 @pytest.fixture(autouse=True)
-def _told() -> None:
+def _report() -> None:
     print(f"{NUM_INPUTS} random inputs, a tenth of them for the translator")
 
 

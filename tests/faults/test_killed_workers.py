@@ -1,4 +1,4 @@
-"""Helpers of a run that are killed or fail: the run goes on, with the same data."""
+"""Worker processes that are killed or fail: the run continues, with the same data."""
 
 import errno
 import io

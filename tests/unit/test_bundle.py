@@ -21,6 +21,16 @@ def bundle(tiny_bundle):
     return load_bundle(tiny_bundle)
 
 
+def save(bundle, folder, **scores):
+    save_bundle(
+        folder,
+        config=bundle.config,
+        tokenizers=bundle.tokenizers,
+        state_dict=weights_of(bundle.model),
+        scores=scores,
+    )
+
+
 def changed_model(bundle, **changes):
     settings = bundle.config.model.model_copy(update=changes)
     vocab_size = bundle.tokenizers.tgt.vocab_size
@@ -29,13 +39,7 @@ def changed_model(bundle, **changes):
 
 def test_a_saved_bundle_loads_equal(tmp_path, bundle):
     weights = weights_of(bundle.model)
-    save_bundle(
-        tmp_path / "copy",
-        config=bundle.config,
-        tokenizers=bundle.tokenizers,
-        state_dict=weights,
-        scores={"bleu": 12.5},
-    )
+    save(bundle, tmp_path / "copy", bleu=12.5)
     copy = load_bundle(tmp_path / "copy")
     assert copy.config == bundle.config
     assert copy.tokenizers.fingerprint() == bundle.tokenizers.fingerprint()
@@ -127,13 +131,7 @@ def test_a_file_that_is_no_safetensors_is_named(tmp_path, bundle):
 
 @pytest.mark.parametrize("name", ["config.yaml", "model.safetensors", "joint.model"])
 def test_damage_of_any_file_is_noticed(tmp_path, bundle, name):
-    save_bundle(
-        tmp_path / "it",
-        config=bundle.config,
-        tokenizers=bundle.tokenizers,
-        state_dict=weights_of(bundle.model),
-        scores={},
-    )
+    save(bundle, tmp_path / "it")
     path = tmp_path / "it" / name
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
@@ -147,13 +145,7 @@ def make_run(root, bundle, name="a", *, with_best=True):
     (run / "checkpoints").mkdir(parents=True)
     (root / "runs" / "latest").write_text(f"{name}\n")
     if with_best:
-        save_bundle(
-            run / "best",
-            config=bundle.config,
-            tokenizers=bundle.tokenizers,
-            state_dict=weights_of(bundle.model),
-            scores={},
-        )
+        save(bundle, run / "best")
     return run
 
 

@@ -123,7 +123,7 @@ def test_a_resumed_run_leaves_the_same_records(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("tail", [b'{"step": 3, "lo', b'{"step": 3}', b"\0" * 40, b"[3]\n"])
-def test_what_a_crash_left_behind_is_cut_off(tmp_path: Path, tail: bytes) -> None:
+def test_records_half_written_in_a_crash_are_cut_off(tmp_path: Path, tail: bytes) -> None:
     path = tmp_path / "metrics.jsonl"
     good = b'{"step": 1}\n{"note": "no step"}\n{"step": 2}\n'
     path.write_bytes(good + tail)

@@ -37,7 +37,7 @@ def test_a_run_without_locks_begins_with_a_warning(monkeypatch, caplog, tmp_path
 
 
 @pytest.mark.parametrize("system", ["darwin", "win32"])
-def test_calls_of_linux_are_left_out_elsewhere(monkeypatch, tmp_path, system):
+def test_system_calls_of_linux_are_left_out_on_other_systems(monkeypatch, tmp_path, system):
     monkeypatch.setattr(sys, "platform", system)
     assert not devices.keep_freed_memory()
     assert not storage._exchange(tmp_path, tmp_path)

@@ -114,7 +114,7 @@ def test_language_codes_pass(code: str) -> None:
 
 
 @pytest.mark.parametrize("code", ["''", "German (Austria)", "de/at", "d%", "de-", "deutschland"])
-def test_what_is_no_language_code_is_refused(code: str) -> None:
+def test_a_wrong_language_code_is_refused(code: str) -> None:
     with pytest.raises(ConfigError, match="expected a language code such as de"):
         parse_config(GOOD, "x.yaml", [f"data.tgt_lang={code}"])
 

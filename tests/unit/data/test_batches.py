@@ -36,7 +36,7 @@ def take(stream: BatchStream, count: int) -> list[Step]:
 
 
 def epochs(stream: BatchStream, count: int = 1) -> list[Step]:
-    """All batches until so many epochs are complete."""
+    """All batches until N epochs are complete."""
     steps = []
     for batch, position in stream:
         steps.append((batch, position))

@@ -211,7 +211,7 @@ def test_a_corpus_is_made_once(tmp_path, tokenizers, monkeypatch):
     assert prepare(source, tokenizers, tmp_path).directory == first.directory
 
 
-def test_what_decides_the_content_decides_the_folder(tmp_path, tokenizers):
+def test_the_folder_of_a_corpus_follows_from_all_that_decides_its_content(tmp_path, tokenizers):
     swapped = Tokenizers(src=tokenizers.tgt, tgt=tokenizers.src)
     pairs = made_up(20)
     folders = [

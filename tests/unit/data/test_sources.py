@@ -74,7 +74,7 @@ def test_all_files_that_are_missing_are_named(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["text", "tsv", "csv", "jsonl", "parquet"])
-def test_what_can_be_read_only_once_is_refused_at_once(tmp_path, kind):
+def test_pipes_and_devices_are_refused_as_sources(tmp_path, kind):
     os.mkfifo(tmp_path / "pipe")
     for path in (str(tmp_path / "pipe"), "/dev/zero"):
         names = {"src": path, "tgt": path} if kind == "text" else {"path": path}

@@ -1,4 +1,4 @@
-"""Scores are sacrebleu's, with signatures that tell how words were told apart."""
+"""Scores are sacrebleu's, with signatures that name the tokenization."""
 
 import logging
 import math

@@ -88,7 +88,9 @@ def test_where_compiling_fails_one_warning_says_why_and_plain_steps_stay(
     assert not any("step" in vars(layer) for layer in layers(bundle))
 
 
-def test_a_model_without_a_transformer_decoder_is_told_that_nothing_is_compiled(bundle, caplog):
+def test_compiling_a_model_without_a_transformer_decoder_warns_that_it_has_no_effect(
+    bundle, caplog
+):
     copying = replace(bundle, model=CopyModel(bundle.tokenizers.tgt.vocab_size).eval())
     with caplog.at_level(logging.WARNING, logger="transformer_mt"):
         Translator(copying, replace(OPTIONS, compile=True))

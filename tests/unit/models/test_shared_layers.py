@@ -11,7 +11,6 @@ from transformer_mt.models.build import build_model
 from transformer_mt.models.seq2seq import Seq2Seq
 from transformer_mt.nn.kernels.cpu_linear import prepack
 from transformer_mt.packing import Segments
-from transformer_mt.training.activation_checkpointing import recompute_layers
 
 SMALL = {"d_model": 32, "d_ff": 48, "num_heads": 2, "num_encoder_layers": 3}
 LENGTHS = [3, 5]
@@ -53,18 +52,6 @@ def test_residual_outputs_are_scaled_by_depth_not_by_the_number_of_layers() -> N
     assert deviations[1].item() == pytest.approx(deviations[0].item(), rel=0.1)
 
 
-@pytest.mark.parametrize("which", ["layers", "selective"])
-def test_recomputing_it_gives_the_same_gradients(which) -> None:
-    gradients = []
-    for change in (lambda model: None, lambda model: recompute_layers(model, which)):
-        model = small(share_layers=True).train()
-        change(model)
-        torch.manual_seed(5)
-        states(model).square().sum().backward()
-        gradients.append([weight.grad for weight in model.parameters()])
-    assert all(torch.equal(*pair) for pair in zip(*gradients, strict=True))
-
-
 @pytest.mark.parametrize("changes", [{"share_layers": True}, {"num_kv_heads": 1}])
 @torch.inference_mode()
 def test_prepacked_weights_compute_the_same(changes) -> None:
@@ -97,11 +84,11 @@ def test_a_run_with_all_of_them_resumes_from_its_checkpoint(run_config, monkeypa
         ({"init": "zhang2019"}, "zhang2019 scales each layer by its depth.*take vaswani2017"),
     ],
 )
-def test_what_cannot_be_shared_is_refused(changes, message) -> None:
+def test_shared_layers_that_make_no_sense_are_refused(changes, message) -> None:
     with pytest.raises(ValidationError, match=message):
         TransformerSettings(share_layers=True, **changes)
 
 
-def test_what_cannot_be_sharded_is_refused(run_config) -> None:
+def test_shared_layers_cannot_be_sharded(run_config) -> None:
     with pytest.raises(ValidationError, match=r"with training\.parallel fsdp: take ddp"):
         run_config(model__share_layers=True, model__num_encoder_layers=2, training__parallel="fsdp")

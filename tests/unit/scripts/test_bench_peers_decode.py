@@ -124,7 +124,7 @@ def test_peers_that_fail_or_are_missing_are_named_in_the_table(
     assert not any("CTranslate2" in command for command in commands)
 
 
-def test_files_that_are_missing_or_do_not_fit_are_told_before_anything_is_measured(
+def test_files_that_are_missing_or_do_not_fit_are_reported_before_anything_is_measured(
     tiny_bundle, tmp_path, capsys
 ) -> None:
     one, two = tmp_path / "one.en", tmp_path / "two.de"

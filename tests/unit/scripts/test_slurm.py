@@ -45,7 +45,7 @@ def run(folder: Path, code: int, restarts: int = 0) -> tuple[int, list[str]]:
     return result.returncode, result.stdout.splitlines()
 
 
-def test_each_task_is_told_its_place_among_the_ranks(tmp_path):
+def test_each_task_gets_its_rank_and_the_address_of_the_first(tmp_path):
     code, lines = run(tmp_path, code=0)
     assert code == 0
     assert lines == [
@@ -54,18 +54,18 @@ def test_each_task_is_told_its_place_among_the_ranks(tmp_path):
 
 
 @pytest.mark.parametrize("code", [75, 1, 137])
-def test_what_can_go_on_goes_back_into_the_queue(tmp_path, code):
+def test_a_job_that_can_resume_is_requeued(tmp_path, code):
     assert run(tmp_path, code)[0] == 0
     assert run(tmp_path, code)[1][-1] == "requeue 41"
 
 
 @pytest.mark.parametrize("code", [2, 3, 4, 5])
-def test_what_would_only_fail_again_does_not(tmp_path, code):
+def test_a_job_that_would_fail_again_is_not_requeued(tmp_path, code):
     found, lines = run(tmp_path, code)
     assert found == code
     assert "requeue" not in lines[-1]
 
 
-def test_a_job_that_keeps_failing_is_given_up_but_one_that_is_only_stopped_is_not(tmp_path):
+def test_failures_are_requeued_a_few_times_and_preemptions_always(tmp_path):
     assert run(tmp_path, code=1, restarts=5) == (1, run(tmp_path, code=0)[1])
     assert run(tmp_path, code=75, restarts=500)[1][-1] == "requeue 41"

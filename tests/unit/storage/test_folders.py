@@ -27,6 +27,12 @@ def write(directory, text, hash_name="xxh3"):
         (folder / "text").write_text(text)
 
 
+def assert_alone(folder, text):
+    """The folder `it` holds this text, and there is nothing beside it."""
+    assert (folder / "it" / "text").read_text() == text
+    assert os.listdir(folder) == ["it"]
+
+
 def check(directory):
     return read_manifest(directory, "letter", newest_version=1)
 
@@ -44,16 +50,14 @@ def test_a_folder_is_replaced_and_nothing_else_is_left(tmp_path, monkeypatch, ca
         monkeypatch.setattr(storage, "_exchange", lambda *_: False)
     write(tmp_path / "it", "old")
     write(tmp_path / "it", "new")
-    assert (tmp_path / "it" / "text").read_text() == "new"
-    assert os.listdir(tmp_path) == ["it"]
+    assert_alone(tmp_path, "new")
 
 
 def test_a_block_that_fails_leaves_the_old_folder(tmp_path):
     write(tmp_path / "it", "old")
     with pytest.raises(TypeError):
         write(tmp_path / "it", None)
-    assert (tmp_path / "it" / "text").read_text() == "old"
-    assert os.listdir(tmp_path) == ["it"]
+    assert_alone(tmp_path, "old")
 
 
 def test_a_full_disk_is_one_clear_line_and_leaves_the_old_folder(tmp_path):
@@ -65,8 +69,7 @@ def test_a_full_disk_is_one_clear_line_and_leaves_the_old_folder(tmp_path):
             write(tmp_path / "it", "x" * 2000)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert (tmp_path / "it" / "text").read_text() == "old"
-    assert os.listdir(tmp_path) == ["it"]
+    assert_alone(tmp_path, "old")
 
 
 def test_a_crash_between_two_renames_is_undone(tmp_path):
@@ -74,8 +77,7 @@ def test_a_crash_between_two_renames_is_undone(tmp_path):
     write(tmp_path / ".it.tmp-1234", "new")
     (tmp_path / "it").rename(tmp_path / ".it.old")
     remove_leftovers(tmp_path)
-    assert (tmp_path / "it" / "text").read_text() == "old"
-    assert os.listdir(tmp_path) == ["it"]
+    assert_alone(tmp_path, "old")
 
 
 def test_a_process_between_two_renames_is_not_taken_for_a_crash(tmp_path, monkeypatch):
@@ -89,19 +91,17 @@ def test_a_process_between_two_renames_is_not_taken_for_a_crash(tmp_path, monkey
     monkeypatch.setattr(storage, "_exchange", lambda *_: False)
     monkeypatch.setattr(Path, "rename", watched)
     write(tmp_path / "it", "new")
-    assert (tmp_path / "it" / "text").read_text() == "new"
-    assert os.listdir(tmp_path) == ["it"]
+    assert_alone(tmp_path, "new")
 
 
 def test_a_crash_after_both_renames_is_tidied_up(tmp_path):
     write(tmp_path / ".it.old", "old")
     write(tmp_path / "it", "new")
     remove_leftovers(tmp_path)
-    assert (tmp_path / "it" / "text").read_text() == "new"
-    assert os.listdir(tmp_path) == ["it"]
+    assert_alone(tmp_path, "new")
 
 
-def test_what_a_living_process_is_making_is_no_leftover(tmp_path):
+def test_a_folder_that_a_living_process_is_writing_is_no_leftover(tmp_path):
     about = {"kind": "letter", "format_version": 1}
     with new_directory(tmp_path / "it", about, hash_name="xxh3") as folder:
         (folder / "text").write_text("new")
@@ -131,8 +131,7 @@ def test_a_folder_that_is_removed_before_it_is_locked_is_made_again(tmp_path, mo
     monkeypatch.setattr(os, "open", open_too_late)
     write(tmp_path / "it", "new")
     assert gone
-    assert (tmp_path / "it" / "text").read_text() == "new"
-    assert os.listdir(tmp_path) == ["it"]
+    assert_alone(tmp_path, "new")
 
 
 def test_a_new_write_removes_what_a_dead_one_left_and_nothing_else(tmp_path):
@@ -166,16 +165,12 @@ def test_every_damage_is_noticed_by_the_name_of_the_file(tmp_path, damage):
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(ModelError, match=r"it/text: damaged"):
         check(tmp_path / "it")
-
-
-def test_a_missing_file_is_named(tmp_path):
-    write(tmp_path / "it", "some text")
-    (tmp_path / "it" / "text").unlink()
+    path.unlink()
     with pytest.raises(ModelError, match=r"it/text: cannot be read: no such file"):
         check(tmp_path / "it")
 
 
-def test_what_is_no_such_folder_is_refused(tmp_path):
+def test_a_folder_of_another_kind_is_refused(tmp_path):
     with pytest.raises(ModelError, match="expected a letter, but it is not a folder"):
         check(tmp_path / "nothing")
     with pytest.raises(ModelError, match=r"expected a letter, but it has no manifest\.json"):
@@ -247,7 +242,7 @@ def test_only_a_folder_of_the_same_kind_is_replaced(tmp_path, what):
 
 
 @pytest.mark.parametrize("what", ["nothing", "empty", "the same kind", "damaged"])
-def test_the_same_kind_nothing_and_what_is_empty_or_damaged_are_replaced(tmp_path, what):
+def test_a_folder_of_the_same_kind_or_an_empty_or_damaged_one_is_replaced(tmp_path, what):
     target = tmp_path / "target"
     if what == "empty":
         target.mkdir()

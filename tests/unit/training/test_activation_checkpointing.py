@@ -16,22 +16,20 @@ from transformer_mt.nn.dropout import Dropout
 from transformer_mt.training.activation_checkpointing import recompute_layers
 from transformer_mt.training.trainer import train
 
+SIZES = {"d_model": 16, "num_encoder_layers": 2, "num_decoder_layers": 2}
+TRANSFORMER = {"d_ff": 32, "num_heads": 2, "attention_dropout": 0.1, "activation_dropout": 0.1}
+
 
 @pytest.fixture
 def passes(run_config):
     """Make a model and a function that returns its loss, gradients and bytes kept meanwhile."""
     sentences = [[5, 6, 7, 8], [9, 10], [11, 12, 13, 14, 15]]
     (batch,) = eval_batches(pack_pairs(sentences, sentences[::-1]), max_tokens=100)
-    config = run_config(
-        model__num_encoder_layers=2,
-        model__num_decoder_layers=2,
-        model__attention_dropout=0.1,
-        model__activation_dropout=0.1,
-    )
 
-    def make(which, precision=torch.float32):
+    def make(which, precision=torch.float32, model=TRANSFORMER):
         torch.manual_seed(1)
-        model = build_model(config.model, src_vocab_size=30, tgt_vocab_size=30).train()
+        settings = run_config(model={"dropout": 0.1, **SIZES, **model}).model
+        model = build_model(settings, src_vocab_size=30, tgt_vocab_size=30).train()
         names = set(model.state_dict())
         if which != "none":
             recompute_layers(model, which)
@@ -64,6 +62,23 @@ def test_gradients_are_the_same_to_the_bit_with_dropout(passes, which, precision
     assert all(torch.equal(found[name], gradient) for name, gradient in expected.items())
     assert torch.equal(found_randoms, randoms)  # the numbers after the pass are the same, too
     assert found_bytes < 0.5 * bytes_kept
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        TRANSFORMER | {"share_layers": True},
+        {"type": "recurrent", "cell": "lstm", "attention": "none"},
+        {"type": "convolutional", "dropout": 0.2},
+    ],
+    ids=["shared layers", "recurrent", "convolutional"],
+)
+@pytest.mark.parametrize("which", ["layers", "selective"])
+def test_gradients_of_other_models_are_the_same_to_the_bit(passes, which, model):
+    _, expected, _, randoms = passes("none", model=model)
+    _, found, _, found_randoms = passes(which, model=model)
+    assert all(torch.equal(found[name], gradient) for name, gradient in expected.items())
+    assert torch.equal(found_randoms, randoms)
 
 
 class Products(TorchDispatchMode):

@@ -4,11 +4,9 @@ import pytest
 import torch
 
 from tests.tiny_runs import assert_resumes, train_whole
-from tests.updates import fresh_model, some_pairs, updater_for
-from transformer_mt.data.batches import eval_batches
+from tests.updates import fresh_model
 from transformer_mt.nn.kernels.cpu_linear import can_multiply_int8, prepack
 from transformer_mt.packing import Segments
-from transformer_mt.training.activation_checkpointing import recompute_layers
 
 SIZES = {"d_model": 16, "num_encoder_layers": 2, "num_decoder_layers": 2, "dropout": 0.1}
 MODELS = {
@@ -36,20 +34,6 @@ def test_a_resumed_run_ends_with_the_same_weights(
     }
     whole = train_whole(run_config, monkeypatch, **changes)
     assert_resumes(run_config, monkeypatch, whole, 3, **changes)
-
-
-@pytest.mark.parametrize("name", ["bottleneck", "convolutional"])
-@pytest.mark.parametrize("which", ["layers", "selective"])
-def test_activation_checkpointing_gives_the_same_gradients(run_config, name, which):
-    gradients = []
-    for change in (lambda model: None, lambda model: recompute_layers(model, which)):
-        model = fresh_model(run_config(model=SIZES | MODELS[name]).model)
-        change(model)
-        updater_for(model).gradients.accumulate(
-            list(eval_batches(some_pairs(), max_tokens=200)), num_tokens=100
-        )
-        gradients.append([weight.grad for weight in model.parameters()])
-    assert all(torch.equal(*pair) for pair in zip(*gradients, strict=True))
 
 
 @pytest.mark.skipif(not can_multiply_int8(), reason="needs 8-bit products")

@@ -1,4 +1,4 @@
-"""Compiled layers and loss equal plain ones; where compiling fails, training goes on without.
+"""Compiled layers and loss equal plain ones; where compiling fails, training continues without.
 
 The compiler here is the first half of `torch.compile`, which takes programs apart; the second half,
 which makes machine code of them, takes half a minute.
@@ -10,12 +10,10 @@ from functools import partial
 import pytest
 import torch
 import torch._dynamo
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.updates import fresh_model, some_pairs, updater_for
 from transformer_mt.data.batches import eval_batches
 from transformer_mt.nn import loss
-from transformer_mt.nn.kernels import dispatch
 from transformer_mt.training.trainer import train
 
 
@@ -58,7 +56,7 @@ def test_compiled_layers_and_loss_equal_plain_ones_and_are_compiled_once(run_con
         torch.testing.assert_close(found_gradients[name], gradient, rtol=1e-4, atol=1e-6)
 
 
-def test_where_compiling_fails_one_warning_says_why_and_training_goes_on(
+def test_where_compiling_fails_one_warning_says_why_and_training_continues(
     run_config, compiler, caplog
 ):
     def broken(graph, inputs):
@@ -92,24 +90,3 @@ def test_validation_compiles_nothing(run_config, compiler):
     train(run_config(training__validation=validation, **changes))
     # An encoder layer, a decoder layer, the loss.
     assert len(graphs) == 3
-
-
-class Waits(TorchDispatchMode):
-    """Refuses the operators for which the program waits for its device."""
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        name = function.overloadpacket.__name__
-        assert name not in ("_local_scalar_dense", "nonzero", "is_nonzero", "equal"), name
-        return function(*args, **(kwargs or {}))
-
-
-def test_an_update_never_waits_for_the_device(run_config, monkeypatch):
-    # The CPU looks at lengths to group sentences; there is nothing to wait for.
-    monkeypatch.setattr(dispatch, "attend_in_groups", None)
-    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
-    updater = updater_for(fresh_model(run_config(model__dropout=0.1).model))
-    micro_batches = batches()
-    with Waits():
-        updater(micro_batches, num_tokens=sum(b.num_tgt_tokens for b in micro_batches), lr=0.1)
-    with pytest.raises(AssertionError, match="_local_scalar_dense"), Waits():
-        updater.check()

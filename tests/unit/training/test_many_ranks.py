@@ -98,7 +98,7 @@ def test_a_sharded_rank_makes_updates_even_of_no_rows(world_of, size, is_last):
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_every_rank_has_a_batch_though_an_epoch_has_fewer_than_ranks(size):
+def test_every_rank_has_a_batch_also_where_an_epoch_has_fewer_batches_than_ranks(size):
     split = split_update(512 * size, micro_batch_tokens=256, num_ranks=size)
     assert split == Split(2, 256)
     mixture = Mixture([some_pairs(200)], seed=1)
@@ -113,6 +113,6 @@ def test_every_rank_has_a_batch_though_an_epoch_has_fewer_than_ranks(size):
         assert after == in_order[-1][1]
 
 
-def test_an_update_too_small_for_so_many_ranks_is_an_error_that_says_so():
+def test_an_update_too_small_for_the_number_of_ranks_is_an_error():
     with pytest.raises(DataError, match="to 20 for each of 1024 ranks"):
         check_budget(some_pairs(), 10, num_ranks=1024)

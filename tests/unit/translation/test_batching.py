@@ -27,5 +27,5 @@ def test_each_worker_gets_two_batches_unless_these_were_small() -> None:
     assert num_batches(1000) == 2
 
 
-def test_what_fits_into_one_batch_stays_together() -> None:
+def test_requests_that_fit_into_one_batch_stay_together() -> None:
     assert evenly_shared(LENGTHS, 1193, num_workers=4) == 1193

@@ -209,7 +209,7 @@ def test_context_that_does_not_fit_is_left_out(copying) -> None:
     assert max(lengths_read(copying)) <= longest
 
 
-def test_what_would_name_words_of_the_context_is_refused(copying) -> None:
+def test_options_that_name_words_are_refused_with_context(copying) -> None:
     with pytest.raises(ConfigError, match=r"a glossary cannot be used with a model of documents"):
         Translator(copying, OPTIONS, glossary=Glossary([]))
     with pytest.raises(ConfigError, match=r"sentences of one line cannot be used with a model of"):

@@ -1,4 +1,4 @@
-"""Terms: found in sources as whole words, read with all that is wrong with a file told."""
+"""Terms: found in sources as whole words; every mistake of a file is reported."""
 
 import pytest
 
@@ -53,16 +53,16 @@ def test_a_translation_counts_as_a_whole_word_in_its_case(text, is_in):
     assert Term("dog", "Hund").is_in(text) == is_in
 
 
-def test_bad_lines_of_a_glossary_are_told_and_the_rest_is_used(caplog):
+def test_bad_lines_of_a_glossary_are_reported_and_the_rest_is_used(caplog):
     lines = ["# comment", "dog\tHund", "", "cat", "\tKatze", "dog\tKöter", "a\tb\tc", "dog\tHund"]
     glossary = read_glossary([*lines, " fence \t Zaun "], "terms.tsv")
-    told = [message.split(":")[1] for message in caplog.messages]
-    assert told == ["4", "5", "6", "7"]
+    lines = [message.split(":")[1] for message in caplog.messages]
+    assert lines == ["4", "5", "6", "7"]
     assert "'dog' is already 'Hund'" in caplog.text
     assert glossary.find("dog fence cat") == [Term("dog", "Hund"), Term("fence", "Zaun")]
 
 
-def test_of_many_bad_lines_the_first_are_told_and_all_counted(caplog):
+def test_of_many_bad_lines_the_first_are_reported_and_all_counted(caplog):
     read_glossary(["dog\tHund", *["dog,Hund"] * 30], "terms.csv")
     assert len(caplog.messages) == 21
     assert caplog.messages[-1] == "terms.csv: 10 more lines left out"
@@ -79,7 +79,7 @@ def test_terms_match_in_any_normal_form():
     assert term.is_in("ein Ko\u0308ter")
 
 
-def test_terms_that_stand_in_the_wrong_place_are_told():
+def test_terms_in_the_wrong_place_are_reported():
     term = Term("dog", "K\u00f6ter")
     source = "The dog sleeps."
     assert misplaced([term], source, "Der Hund schl\u00e4ft. K\u00f6ter") == ["K\u00f6ter"]
@@ -90,7 +90,7 @@ def test_terms_that_stand_in_the_wrong_place_are_told():
     assert misplaced([term], "the dog", "Hier. Der K\u00f6ter") == []
 
 
-def test_a_glossary_without_terms_is_told(caplog):
+def test_a_glossary_without_terms_is_reported(caplog):
     assert read_glossary(["# nothing"], "terms.tsv").find("dog") == []
     assert "terms.tsv: no terms" in caplog.text
 

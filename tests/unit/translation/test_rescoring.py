@@ -92,23 +92,6 @@ def test_a_list_of_json_objects_says_the_same(files, tiny_bundle):
             )
 
 
-@pytest.mark.parametrize(
-    ("lines", "words"),
-    [
-        (['{"text": "a"}'], "list:1: expected an object"),
-        (['{"text": "a", "log_prob": -1, "score": -1}', "{"], "list:2: expected an object"),
-        (['{"n_best": []}'], "list:1: expected an object"),
-        (['{"text": 1, "log_prob": -1, "score": -1}'], "list:1: expected an object"),
-        (['{"text": "a", "log_prob": -1, "score": NaN}'], "list:1: expected an object"),
-        (['{"text": "a", "log_prob": -1, "score": -1}'], "for 1 line; there are 2"),
-        (['{"text": "a", "log_prob": -1, "score": -1}'] * 3, "for 3 lines; there are 2"),
-    ],
-)
-def test_damaged_json_lists_are_refused_with_the_place(lines, words):
-    with pytest.raises(DataError, match=words):
-        list(read_n_best(lines, "list", num_sources=2))
-
-
 def test_columns_of_marian_are_no_text():
     for column in ("0-0 1-1", "WordScores= -0.1 -2e-05", "0-0 ||| WordScores= -1"):
         entry = parse_entry(f"2 ||| a b ||| {column} ||| F0= -1 ||| -0.5", "list:1")
@@ -133,6 +116,13 @@ def test_text_may_hold_the_separator(text):
         (["0 ||| a |||  ||| -1", "1 ||| a |||  ||| -1", "0 ||| a |||  ||| -1"], "list:3: expected"),
         (["0 ||| a |||  ||| -1"], "candidates for 1 line; there are 2"),
         ([], "candidates for 0 lines; there are 2"),
+        (['{"text": "a"}'], "list:1: expected an object"),
+        (['{"text": "a", "log_prob": -1, "score": -1}', "{"], "list:2: expected an object"),
+        (['{"n_best": []}'], "list:1: expected an object"),
+        (['{"text": 1, "log_prob": -1, "score": -1}'], "list:1: expected an object"),
+        (['{"text": "a", "log_prob": -1, "score": NaN}'], "list:1: expected an object"),
+        (['{"text": "a", "log_prob": -1, "score": -1}'], "for 1 line; there are 2"),
+        (['{"text": "a", "log_prob": -1, "score": -1}'] * 3, "for 3 lines; there are 2"),
     ],
 )
 def test_damaged_lists_are_refused_with_the_place(lines, words):

@@ -163,7 +163,7 @@ def test_the_command_learns_and_translate_uses_it(tiny_bundle, made):
         (["--model", "again"], "one model"),
     ],
 )
-def test_what_does_not_go_with_a_shortlist_is_refused(tiny_bundle, made, options, words):
+def test_options_that_do_not_go_with_a_shortlist_are_refused(tiny_bundle, made, options, words):
     result = run(
         "translate",
         "--model",

@@ -61,12 +61,12 @@ def test_the_error_of_a_batch_is_raised_here_and_the_next_batches_work() -> None
     assert list(shared.map(range(2))) == [0, 1]
 
 
-def test_a_process_that_was_killed_is_told_in_one_line() -> None:
+def test_a_process_that_was_killed_is_reported_in_one_line() -> None:
     with pytest.raises(TmtError, match="--workers was killed"):
         list(Workers(die_at_three, 2).map(range(6)))
 
 
-def test_a_system_that_cannot_copy_processes_is_told_before_any_work(monkeypatch) -> None:
+def test_a_system_without_fork_is_reported_before_any_work(monkeypatch) -> None:
     monkeypatch.setattr(workers, "get_all_start_methods", lambda: ["spawn"])
     with pytest.raises(ConfigError, match="--workers"):
         Workers(process_of, 2)
@@ -123,14 +123,18 @@ def test_each_device_has_a_process_and_results_keep_the_order_of_the_batches(qui
         (fail_like_cuda_at_three, TmtError, "gpu1: RuntimeError: CUDA error: device-side assert$"),
     ],
 )
-def test_what_fails_on_a_device_is_told_with_its_name(quick_devices, function, error, words):
+def test_an_error_on_a_device_is_reported_with_the_name_of_the_device(
+    quick_devices, function, error, words
+):
     shared = on_devices(int, function)
     with pytest.raises(error, match=words):
         list(shared.map([3, 3]))  # one for each
     assert list(shared.map([1, 2])) == [1, 2]
 
 
-def test_a_model_that_cannot_be_loaded_on_a_device_is_told_with_its_name(quick_devices) -> None:
+def test_a_model_that_cannot_be_loaded_is_reported_with_the_name_of_the_device(
+    quick_devices,
+) -> None:
     shared = Workers(len, 2, elsewhere=[("gpu0", failing), ("gpu1", failing)])
     with pytest.raises(ModelError, match=r"^gpu\d: no weights$"):
         list(shared.map([1, 2]))

@@ -61,7 +61,7 @@ def test_values_and_gradients_are_those_of_equation_1(which: str) -> None:
 
 @needs_triton
 @pytest.mark.parametrize("which", ["few", pytest.param("all", marks=pytest.mark.slow)])
-def test_kernels_compile_for_gpus_that_are_not_here(which: str) -> None:
+def test_kernels_compile_to_ptx_without_a_gpu(which: str) -> None:
     pytest.importorskip("triton")
     lines = in_own_process("short_attention_ptx.py", which).splitlines()
     assert len(lines) >= 4

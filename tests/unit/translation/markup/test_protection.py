@@ -133,7 +133,9 @@ def test_pieces_do_not_stick_to_marks_that_touched_no_word(copying, monkeypatch)
     assert found == ["dog %s dog", "red%s cat", "dog<b>dog</b>"]
 
 
-def test_pieces_begin_as_their_line_should_and_are_told_by_its_number(copying, monkeypatch, caplog):
+def test_pieces_begin_as_their_line_should_and_are_reported_by_its_number(
+    copying, monkeypatch, caplog
+):
     monkeypatch.setattr("transformer_mt.translation.markup.protection.put_back", lambda *_: None)
     monkeypatch.setattr("transformer_mt.translation.long_lines.MAX_CHARACTERS", 40)
     protector = Protector(Translator(copying, SearchOptions()))
@@ -164,7 +166,9 @@ def test_placeholders_beside_letters_come_through(copying):
     assert found == lines
 
 
-def test_what_only_looks_like_a_placeholder_is_named_where_it_is_lost(copying, monkeypatch, caplog):
+def test_text_that_resembles_a_placeholder_is_reported_where_it_is_lost(
+    copying, monkeypatch, caplog
+):
     translator = Translator(copying, SearchOptions())
     translate = translator.translate
     monkeypatch.setattr(

@@ -49,7 +49,7 @@ def test_marks_are_found_and_text_is_left(line, marks):
     assert marks_in(line) == marks
 
 
-def test_what_looks_like_a_mark_and_is_none_is_reported():
+def test_text_that_resembles_a_mark_is_reported():
     assert doubtful_in(r"{two words} <a b,c> {x} %s\n [[y]] %kk @me **so** :key") == [
         "{two words}", "<a b,c>", r"\n", "[[y]]", "%kk", "@me", "**", "**", ":key",
     ]  # fmt: skip
