@@ -4,12 +4,14 @@ import os
 from pathlib import Path
 
 from transformer_mt.errors import ModelError
-from transformer_mt.storage.folders import MANIFEST
+from transformer_mt.storage.folders import MANIFEST, kind_of
 from transformer_mt.storage.untrusted import read_small
 
 CONFIG = "config.yaml"
 WEIGHTS = "model.safetensors"
 METRICS = "metrics.jsonl"
+EXPORT = "transformer_mt export to "
+"""How the kind of a folder begins that another program reads."""
 MODEL_VARIABLE = "TMT_MODEL"
 
 
@@ -79,6 +81,11 @@ def _bundle_at(path: Path) -> Path:
         raise ModelError(
             f"{path}: a checkpoint, for resuming training, is not a model: use {run}, or make a "
             f"model of the newest checkpoint with `tmt average --run {run} --last 1 --output DIR`"
+        )
+    kind = kind_of(path)
+    if isinstance(kind, str) and kind.startswith(EXPORT):
+        raise ModelError(
+            f"{path}: a {kind}, for that program: here use the model that it was exported from"
         )
     for candidate in (path, path / "best"):
         if (candidate / MANIFEST).is_file() and (candidate / WEIGHTS).is_file():

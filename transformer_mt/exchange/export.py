@@ -24,13 +24,12 @@ from transformer_mt.exchange.huggingface import (
 )
 from transformer_mt.exchange.parity import Parity, Twin, check, compare
 from transformer_mt.exchange.settings import TARGETS, check_exportable
-from transformer_mt.locations import CONFIG
+from transformer_mt.locations import CONFIG, EXPORT
 from transformer_mt.storage.folders import new_directory, refuse_to_replace_others
 from transformer_mt.text.tokenizer import Tokenizers
 from transformer_mt.versions import installed_versions
 
 PARITY = "parity.json"
-KIND = "transformer_mt export to {}"
 FORMAT_VERSION = 1
 MAX_LENGTH = 256
 """Maximum length of translations in the comparison, in tokens."""
@@ -148,7 +147,7 @@ def export(
     exporter = EXPORTERS[target]
     if exporter.needed_to_write or sentences is not None:
         need(exporter.package, extra=exporter.extra)
-    kind = KIND.format(target)
+    kind = EXPORT + target
     refuse_to_replace_others(directory, kind)
     parity = None if sentences is None else _proved(bundle, exporter, sentences, target)
     about = {"kind": kind, "format_version": FORMAT_VERSION, "versions": installed_versions()}

@@ -230,6 +230,7 @@ class HuggingFaceTwin:
         self, directory: Path, rows: tuple[Sequence[int], Sequence[int]] | None = None
     ) -> None:
         transformers = importlib.import_module("transformers")
+        transformers.logging.set_verbosity_error()
         with redirect_stderr(io.StringIO()):  # progress bars
             self._model = transformers.AutoModelForSeq2SeqLM.from_pretrained(directory).eval()
         same = range(self._model.config.vocab_size)

@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from transformer_mt.bundle import Bundle
-from transformer_mt.errors import TmtError
+from transformer_mt.errors import DataError, TmtError
 from transformer_mt.metrics.scores import score
 from transformer_mt.translation.batch_search import BatchSearch
 from transformer_mt.translation.options import SearchOptions
@@ -104,10 +104,17 @@ def compare(
         beam_size: See `Twin.search`, also for the next two.
         exponent: See `beam_size`.
         max_length: See `beam_size`.
+
+    Raises:
+        DataError: If no sentence is left.
     """
     tokenizers = bundle.tokenizers
     ids = tokenizers.src.encode_batch(list(sources))
-    kept = [i for i, tokens in enumerate(ids) if 0 < len(tokens) < max_length]
+    kept = [i for i, text in enumerate(sources) if text.strip() and len(ids[i]) < max_length]
+    if not kept:
+        raise DataError(
+            f"no sentences to compare on: all {len(sources)} lines are blank or too long"
+        )
     chosen = [ids[i] for i in kept]
     ours: dict[int, list[list[int]]] = {}
     theirs: dict[int, list[list[int]]] = {}

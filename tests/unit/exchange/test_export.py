@@ -10,11 +10,12 @@ import torch
 
 from tests.commands import tmt
 from transformer_mt.bundle import Bundle, load_bundle
-from transformer_mt.errors import ConfigError, TmtError
+from transformer_mt.errors import ConfigError, DataError, ModelError, TmtError
 from transformer_mt.exchange import ctranslate2 as to_ctranslate2
 from transformer_mt.exchange import export as exporting
 from transformer_mt.exchange.export import EXPORTERS, Sentences, export
 from transformer_mt.exchange.settings import CTRANSLATE2, HUGGINGFACE, obstacles
+from transformer_mt.locations import find_bundle
 from transformer_mt.models.build import build_model
 
 LEARNED = {"type": "learned", "max_length": 40}
@@ -110,6 +111,8 @@ def test_a_package_for_argos_translate_has_its_layout(tiny_bundle: Path, tmp_pat
         about = json.loads(package.read("en_de/metadata.json"))
         names = set(package.namelist())
     assert (about["from_code"], about["to_name"], about["type"]) == ("en", "German", "translate")
+    with pytest.raises(ModelError, match="export to argos, for that program"):
+        find_bundle(tmp_path / "out")
     assert {"en_de/model/model.bin", "en_de/sentencepiece.model", "en_de/README.md"} <= names
 
 
@@ -155,6 +158,15 @@ def test_a_folder_that_is_no_export_is_left_untouched(tiny_bundle, tmp_path) -> 
     with pytest.raises(ConfigError, match="left untouched"):
         export(bundle_with(tiny_bundle), "huggingface", tmp_path / "precious", sentences=None)
     assert (tmp_path / "precious" / "thesis.txt").read_text() == "years"
+
+
+def test_a_check_without_sentences_is_refused(tiny_bundle, tmp_path) -> None:
+    pytest.importorskip("ctranslate2")
+    with pytest.raises(DataError, match="no sentences to compare on: all 2 lines are blank"):
+        export(
+            bundle_with(tiny_bundle), "ctranslate2", tmp_path / "out",
+            sentences=Sentences(["", " "], None),
+        )  # fmt: skip
 
 
 def test_a_missing_package_is_one_line_with_its_name(tiny_bundle, tmp_path, monkeypatch) -> None:
