@@ -31,6 +31,7 @@ def write(config, folder) -> Path:
     return path
 
 
+@pytest.mark.usefixtures("learning_curves")
 def test_training_ends_with_where_everything_is(config_path):
     result = tmt("train", "--config", config_path)
     assert result.exit_code == 0, result.output
