@@ -229,8 +229,8 @@ class Model:
         given = checked_options(options)
         if alignments and not self.config.model.num_attention_layers:
             raise ConfigError(
-                "alignments: this model has no attention (model.attention: none), which would tell "
-                "where it looks in the source; leave them out"
+                "alignments: this model has no attention to the whole source (model.attention "
+                "none, or a decoder-only model with a pattern); leave them out"
             )
         if split_sentences is None:
             split_sentences = self.config.data.document is None

@@ -409,7 +409,7 @@ def test_several_copies_of_one_process_are_refused(tiny_bundle):
 def test_a_model_without_cross_attention_is_refused_before_it_is_needed():
     details = Details()
     details.check(num_layers=0, others={"--protect": False})
-    with pytest.raises(ConfigError, match="--protect and x: needs cross-attention"):
+    with pytest.raises(ConfigError, match="--protect and x: needs attention to the whole source"):
         details.check(num_layers=0, others={"--protect": True, "x": 0.1})
 
 

@@ -71,8 +71,8 @@ class Details:
         """Refuse what the model cannot serve.
 
         Args:
-            num_layers: Decoder layers with cross-attention.
-            others: Options, with their values, that need cross-attention as well.
+            num_layers: Decoder layers with attention to the whole source.
+            others: Options, with their values, that need it as well.
 
         Raises:
             ConfigError: Names them.
@@ -81,8 +81,9 @@ class Details:
         used = [name for name, value in needing.items() if value]
         if used and not num_layers:
             raise ConfigError(
-                f"{' and '.join(used)}: needs cross-attention, which this model does not have "
-                "(model.attention: none); leave it out"
+                f"{' and '.join(used)}: needs attention to the whole source, which this model does "
+                "not have (model.attention none, or a decoder-only model with a pattern); leave it "
+                "out"
             )
         if self.layer is not None and self.layer > num_layers:
             raise ConfigError(

@@ -30,15 +30,12 @@ def batch_loss(
     cross_entropy = partial(
         label_smoothed_linear_cross_entropy, label_smoothing=label_smoothing, compiled=compiled
     )
-    num_rows, source = len(batch.tgt_out), batch.src_segments
-    loss, nll = cross_entropy(
-        states[:num_rows], weight, bias, batch.tgt_out, num_counted=batch.num_tgt_tokens
-    )
-    if len(states) > num_rows:
-        ends = source.offsets[1 : source.num_sentences + 1].long() - 1
-        following = F.pad(batch.src[1:], (0, 1)).index_fill(0, ends, BOS_ID)
-        of_source, _ = cross_entropy(
-            states[num_rows:], weight, bias, following, num_counted=source.num_tokens
-        )
-        loss = loss + of_source
-    return loss, nll
+    num_rows, num_tokens, source = len(batch.tgt_out), batch.num_tgt_tokens, batch.src_segments
+    if len(states) == num_rows:
+        return cross_entropy(states, weight, bias, batch.tgt_out, num_counted=num_tokens)
+    of_target, of_source = states[:num_rows], states[num_rows:]
+    loss, nll = cross_entropy(of_target, weight, bias, batch.tgt_out, num_counted=num_tokens)
+    ends = source.offsets[1 : source.num_sentences + 1].long() - 1
+    following = F.pad(batch.src[1:], (0, 1)).index_fill(0, ends, BOS_ID)
+    more, _ = cross_entropy(of_source, weight, bias, following, num_counted=source.num_tokens)
+    return loss + more, nll
