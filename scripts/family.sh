@@ -20,12 +20,30 @@ while (($#)); do
     shift 2
 done
 
-declare -A stations
-order=()
-station() { # name, recipe, what differs from it (no spaces in a setting)
-    order+=("$1")
-    stations[$1]="${*:2}"
+common=(
+    tokenizer.vocab_size=2000
+    "training.max_steps=$updates" training.max_minutes=null training.schedule.warmup_steps=150
+    "training.validation={every_steps: $updates, metrics: [], select_by: loss}"
+    training.checkpoints.average=none
+)
+if [[ $corpus == demo ]]; then
+    [[ -d data/demo ]] || "${PYTHON:-python}" "$(dirname "$0")/demo_corpus.py"
+    pairs() { echo "{type: text, src: data/demo/$1.en, tgt: data/demo/$1.fr}"; }
+    common+=(data.tgt_lang=fr "data.train=[$(pairs train)]" "data.valid=$(pairs valid)" "data.test={test: $(pairs test)}")
+fi
+
+names=() runs=()
+station() { # name, recipe, what differs from it
+    names+=("$1")
+    [[ -z $only || ,$only, == *,$1,* ]] || return 0
+    local seed settings
+    for seed in ${seeds//,/ }; do
+        runs+=("runs/family_${corpus}_${updates}_$1_$seed")
+        settings=("name=family_${corpus}_${updates}_$1_$seed" "seed=$seed" "${common[@]}" "${@:3}")
+        tmt train --config "$2" "${settings[@]/#/--set=}"
+    done
 }
+
 recurrent="family/multi30k_gru_dot model.d_model=192 model.num_encoder_layers=1 model.num_decoder_layers=1 model.residual=false"
 station rnn_none $recurrent model.cell=rnn model.attention=none
 station rnn_additive $recurrent model.cell=rnn model.attention=additive
@@ -58,27 +76,5 @@ station deep_post $deep model.norm=post
 station deep_pre $deep
 station deep_pre_child2019 $deep model.init=child2019
 
-common=(
-    tokenizer.vocab_size=2000
-    "training.max_steps=$updates" training.max_minutes=null training.schedule.warmup_steps=150
-    "training.validation={every_steps: $updates, metrics: [], select_by: loss}"
-    training.checkpoints.average=none
-)
-if [[ $corpus == demo ]]; then
-    [[ -d data/demo ]] || "${PYTHON:-python}" "$(dirname "$0")/demo_corpus.py"
-    pairs() { echo "{type: text, src: data/demo/$1.en, tgt: data/demo/$1.fr}"; }
-    common+=(data.tgt_lang=fr "data.train=[$(pairs train)]" "data.valid=$(pairs valid)" "data.test={test: $(pairs test)}")
-fi
-
-runs=()
-for name in "${order[@]}"; do
-    [[ -z $only || ,$only, == *,$name,* ]] || continue
-    read -ra words <<<"${stations[$name]}"
-    for seed in ${seeds//,/ }; do
-        run=family_${corpus}_${updates}_${name}_$seed
-        settings=("name=$run" "seed=$seed" "${common[@]}" "${words[@]:1}")
-        tmt train --config "${words[0]}" "${settings[@]/#/--set=}"
-        runs+=("runs/$run")
-    done
-done
+((${#runs[@]})) || { echo "family.sh: no station $only; there are: ${names[*]}" >&2 && exit 2; }
 tmt compare "${runs[@]}" --beam-size 5 --by-length --length-edges 8,12,16,20,25 --figure "out/family_$corpus.svg" --markdown
