@@ -34,7 +34,7 @@ from transformer_mt.search.beam_search import beam_search
 from transformer_mt.search.continuations import Continuations, DeviceContinuations
 from transformer_mt.search.length_penalty import LengthPenalty
 from transformer_mt.text.special_ids import EOS_ID
-from transformer_mt.training import compilation
+from transformer_mt.training import layer_compilation
 from transformer_mt.training.activation_checkpointing import recompute_layers
 from transformer_mt.training.distributed import World
 from transformer_mt.training.gradients import Gradients
@@ -204,11 +204,11 @@ def _compiled(
 
     torch._dynamo.reset()
     loss._compiled.cache_clear()
-    trial = compilation._trial_batch(CUDA)  # before its numbers would be fake
+    trial = layer_compilation._trial_batch(torch.nn.Module(), CUDA)  # before fake tensors
     with (
         mock.patch.object(torch, "compile", partial(torch.compile, backend=counted)),
         fake_device(capability) as fake,
-        mock.patch.object(compilation, "_trial_batch") as trial_batch,
+        mock.patch.object(layer_compilation, "_trial_batch") as trial_batch,
     ):
         trial_batch.return_value = trial.map(fake.from_tensor)
         updater = updater_of("small", precision, vocab_size=100, compiled=True, **changes)

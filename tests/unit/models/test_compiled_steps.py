@@ -1,6 +1,6 @@
 """Compiled steps of decoders translate like plain ones; where compiling fails, plain ones stay.
 
-The compiler here is the first half of `torch.compile`: see `test_compilation.py`.
+The compiler here is the first half of `torch.compile`: see `test_layer_compilation.py`.
 """
 
 import logging

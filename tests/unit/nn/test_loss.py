@@ -50,7 +50,7 @@ def test_value_and_gradients_equal_the_plain_formula(
     compiled: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # What is compiled, not the compiler: that takes seconds, see test_compilation.py.
+    # What is compiled, not the compiler: that takes seconds, see test_layer_compilation.py.
     monkeypatch.setattr(loss_module, "_compiled", lambda: loss_module._losses_and_gradients)
     hidden, weight, bias, targets = inputs()
     parameters = [hidden, weight, bias] if with_bias else [hidden, weight]

@@ -18,7 +18,7 @@ from transformer_mt.nn.kernels.short_attention import CHOICE, attend_short, laun
 from transformer_mt.nn.masks import AttentionMask
 from transformer_mt.nn.positional_encoding import PositionalEncoding
 from transformer_mt.packing import Segments
-from transformer_mt.training import attention as attention_module
+from transformer_mt.training import attention_kernel
 from transformer_mt.training.attention_kernel import choose_attention
 from transformer_mt.training.distributed import World
 
@@ -110,8 +110,8 @@ def test_a_resumed_run_keeps_its_kernel_whatever_is_faster_now(
 ) -> None:
     monkeypatch.setattr(CHOICE, "dtype", None)
     monkeypatch.setattr(CHOICE, "is_taken", False)
-    monkeypatch.setattr(attention_module, "_can_be_tried", lambda *_: True)
-    monkeypatch.setattr(attention_module, "_tried", lambda *_: 0.5 if chosen else 2.0)
+    monkeypatch.setattr(attention_kernel, "_can_be_tried", lambda *_: True)
+    monkeypatch.setattr(attention_kernel, "_tried", lambda *_: 0.5 if chosen else 2.0)
     model = torch.nn.Sequential(SelfAttention(8, 2, positions=PositionalEncoding()))
     found = choose_attention(model, precision="bf16", world=World(), device=CPU, chosen=chosen)
     assert found is CHOICE.is_taken is chosen
@@ -143,12 +143,12 @@ def test_rank_0_decides_unless_the_kernel_fails_on_a_rank(
     monkeypatch.setattr(World, "sum_numbers", sum_numbers)
     monkeypatch.setattr(CHOICE, "dtype", None)
     monkeypatch.setattr(CHOICE, "is_taken", False)
-    monkeypatch.setattr(attention_module, "_can_be_tried", lambda *_: True)
+    monkeypatch.setattr(attention_kernel, "_can_be_tried", lambda *_: True)
     model = torch.nn.Sequential(SelfAttention(8, 2, positions=PositionalEncoding()))
 
     def choose(rank: int) -> bool | None:
         speedup = speedups[rank]
-        monkeypatch.setattr(attention_module, "_tried", lambda *_: speedup)
+        monkeypatch.setattr(attention_kernel, "_tried", lambda *_: speedup)
         world, device = World(rank=rank, size=2), torch.device("cpu")
         return choose_attention(model, precision="bf16", world=world, device=device)
 
