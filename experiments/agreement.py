@@ -56,13 +56,20 @@ class Contrast:
 
 
 def contrasts(most_between: int = 3) -> Iterator[Contrast]:
-    """Yield every subject, number and verb with 0 to `most_between` nouns after the subject."""
+    """Yield every subject, number and verb with 0 to `most_between` nouns after the subject.
+
+    Each other noun is once the first of those between.
+    """
+    num_nouns = len(NOUNS)
     for tense, verbs in VERBS.items():
-        for verb, (number, noun), n in itertools.product(
-            verbs, itertools.product((0, 1), range(len(NOUNS))), range(most_between + 1)
+        for verb, number, noun, first, n in itertools.product(
+            verbs, (0, 1), range(num_nouns), range(num_nouns - 1), range(most_between + 1)
         ):
+            if n == 0 and first:
+                continue
             subject, other = NOUNS[noun], 1 - number
-            between = [NOUNS[(noun + k + 1) % len(NOUNS)] for k in range(n)]
+            others = NOUNS[noun + 1 :] + NOUNS[:noun]
+            between = (others[first:] + others[:first])[:n]
             src, tgt = f"The {subject[number]}", subject[2 + number]
             for (english, german), nouns in zip(PLACES, between, strict=False):
                 src += f" {english} the {nouns[other]}"
@@ -85,7 +92,7 @@ def run(
         right = model.score((row.src, row.right) for row in rows)
         wrong = model.score((row.src, row.wrong) for row in rows)
         for tense in VERBS:
-            shares = []
+            shares, counts = [], []
             for n in range(4):
                 found = [
                     r.log_prob > w.log_prob
@@ -93,4 +100,5 @@ def run(
                     if (row.tense, row.num_between) == (tense, n)
                 ]
                 shares.append(f"{sum(found) / len(found):.0%}")
-            typer.echo(f"| {path.name} | {tense} | {' | '.join(shares)} | 4 x {len(found)} |")
+                counts.append(str(len(found)))
+            typer.echo(f"| {path.name} | {tense} | {' | '.join(shares)} | {', '.join(counts)} |")
