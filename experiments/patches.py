@@ -106,9 +106,8 @@ def _figure(
     right.plot(layers, distances.mean(1), color=color, label="heads and their mean")
     reach = layers * (CONVOLUTION_WIDTH // 2)
     right.plot(layers, reach, "--", color="grey", label="farthest, convolutions of width 3")
-    right.set(
-        xlabel="layer of the encoder", ylabel="mean attention distance, patches", ylim=(0, None)
-    )
+    right.set(xlabel="layer of the encoder", ylabel="mean attention distance, patches")
+    right.set_ylim(0, 1.3 * distances.max())
     right.set_xticks(layers)
     right.legend(fontsize=7)
     return figure
