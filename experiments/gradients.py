@@ -22,6 +22,7 @@ from experiments.results import DEFAULT_FOLDER, Folder, save
 from transformer_mt.bundle import load_bundle
 from transformer_mt.config.families import ModelSettings
 from transformer_mt.data.evaluation_sets import read_test_sets
+from transformer_mt.errors import ConfigError
 from transformer_mt.locations import find_bundle
 from transformer_mt.models.build import build_model
 from transformer_mt.models.seq2seq import Seq2Seq
@@ -197,6 +198,8 @@ def measure_fresh(*, length: int = LENGTH, depth: int = DEPTH) -> list[GradientP
 def measure_trained(directory: Path, *, num_sentences: int = 200) -> list[GradientPoint]:
     """Measure a run on the first lines of its first test set."""
     bundle = load_bundle(directory)
+    if not hasattr(bundle.model.encoder, "layers"):
+        raise ConfigError(f"{directory}: this model has no encoder to go through")
     (test, *_) = read_test_sets(bundle.config, [], run=directory.parent)
     lines = bundle.tokenizers.src.encode_batch(test.sources[:num_sentences])
     sentences = [torch.tensor([*tokens, EOS_ID]) for tokens in lines]

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from experiments.results import DEFAULT_FOLDER, Folder, save
 from transformer_mt.bundle import Bundle, load_bundle
-from transformer_mt.errors import ConfigError
+from transformer_mt.errors import ConfigError, DataError
 from transformer_mt.evaluation import translate_and_score
 from transformer_mt.locations import find_bundle
 from transformer_mt.nn.attention import CrossAttention, SelfAttention
@@ -243,6 +243,11 @@ def run(
     check_matplotlib()
     bundle = load_bundle(find_bundle(model))
     sources, references = (list(read_lines(path)) for path in (src, ref))
+    if len(sources) != len(references):
+        raise DataError(
+            f"{src} has {len(sources)} lines, {ref} {len(references)}: expected translations of "
+            "the same lines"
+        )
     heads = measure_heads(bundle, tokens_of(bundle, sources, references))
     if bleu_lines:
         heads = with_bleu_changes(bundle, heads, sources[:bleu_lines], references[:bleu_lines])

@@ -22,7 +22,7 @@ from transformer_mt.bundle import load_bundle
 from transformer_mt.config.loading import find_config, load_config
 from transformer_mt.config.schema import Config
 from transformer_mt.data.evaluation_sets import read_test_sets
-from transformer_mt.errors import DivergedError
+from transformer_mt.errors import ConfigError, DivergedError
 from transformer_mt.models.build import MODELS
 from transformer_mt.models.interfaces import Memory
 from transformer_mt.models.seq2seq import Seq2Seq
@@ -249,6 +249,8 @@ def run(
 ) -> None:
     """Train a small Transformer without each of its parts in turn; finished runs are kept."""
     check_matplotlib()
+    if unknown := [part for part in parts if part not in PARTS]:
+        raise ConfigError(f"--part {unknown[0]}: expected one of {', '.join(PARTS)}")
     loaded = load_config(
         find_config(config),
         [
