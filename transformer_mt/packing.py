@@ -43,6 +43,100 @@ class Runs:
 
 
 @dataclass(frozen=True)
+class Context:
+    """Segment memory: the sentences before each one in its document, which its tokens see, too.
+
+    Source: Dai et al. 2019 (Transformer-XL), section 3.2.
+
+    Attributes:
+        num_before: How many sentences before it each one sees (B,), int64.
+        keys: Where the keys of each sentence lie: the tokens of those before it, then its own.
+        rows: Row of each key in the packed sentences, after the P rows of `extend` (Nk,), int64.
+        own: Which of the keys are the tokens of the sentences themselves (N,), int64.
+        positions: Place of each row in its document, or in what is left of it (P + N,), int64.
+        longest: Greater than all positions.
+        extend: Puts what an earlier batch computed for the last sentences before the rows (N, ..)
+            of this one; None: the batch begins with a document, and P is 0.
+    """
+
+    num_before: Tensor
+    keys: "Segments"
+    rows: Tensor
+    own: Tensor
+    positions: Tensor
+    longest: int
+    extend: Callable[[Tensor], Tensor] | None = None
+
+    @classmethod
+    def of(
+        cls,
+        lengths: npt.NDArray[np.int64],
+        num_before: npt.NDArray[np.int64],
+        *,
+        num_tail_rows: int = 0,
+        num_tail_parts: int = 1,
+        extend: Callable[[Tensor], Tensor] | None = None,
+    ) -> "Context":
+        """Lay out the keys of B sentences of documents, one after another.
+
+        Args:
+            lengths: Tokens of sentences of an earlier batch and of these (.. + B,).
+            num_before: How many sentences before it each sees (B,); at 0, a document begins.
+            num_tail_rows: See `Segments.from_lengths`.
+            num_tail_parts: See `Segments.from_lengths`.
+            extend: See above.
+        """
+        ends, num_past = lengths.cumsum(), len(lengths) - len(num_before)
+        starts = ends - lengths
+        firsts = starts[np.arange(num_past, len(lengths)) - num_before]
+        key_lengths = ends[num_past:] - firsts
+        own_starts = key_lengths.cumsum() - lengths[num_past:]
+        begins = np.zeros_like(lengths)
+        begins[num_past:] = np.where(num_before == 0, starts[num_past:], 0)
+        num_rows = int(lengths.sum())
+        positions = np.arange(num_rows) - np.maximum.accumulate(begins).repeat(lengths)
+        tail = np.arange(num_tail_rows)
+        return cls(
+            num_before=torch.from_numpy(num_before),
+            keys=Segments.from_lengths(
+                torch.from_numpy(key_lengths),
+                num_tail_rows=num_tail_rows,
+                num_tail_parts=num_tail_parts,
+            ),
+            rows=_ranges(firsts, key_lengths, num_rows + tail),
+            own=_ranges(own_starts, lengths[num_past:], key_lengths.sum() + tail),
+            positions=torch.from_numpy(np.concatenate([positions, 0 * tail])),
+            longest=int(positions.max()) + 1,
+            extend=extend,
+        )
+
+    def part(self, lengths: Tensor, start: int, end: int) -> "Context":
+        """Return the context of the sentences from `start`, which begins a document, to `end`."""
+        sides = (lengths[start:end].cpu().numpy(), self.num_before[start:end].cpu().numpy())
+        return Context.of(*sides).map(lambda tensor: tensor.to(lengths.device))
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> "Context":
+        """Return the same context with each tensor changed."""
+        return replace(
+            self,
+            num_before=change(self.num_before),
+            keys=self.keys.map(change),
+            rows=change(self.rows),
+            own=change(self.own),
+            positions=change(self.positions),
+        )
+
+
+def _ranges(
+    starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], tail: npt.NDArray[np.int64]
+) -> Tensor:
+    """Return start, start + 1, .. for each start and length, one after another, and a tail."""
+    shift = starts - (lengths.cumsum() - lengths)
+    ranges = np.arange(lengths.sum()) + shift.repeat(lengths)
+    return torch.from_numpy(np.concatenate([ranges, tail]))
+
+
+@dataclass(frozen=True)
 class Segments:
     """Where the sentences of a packed tensor lie: what models need besides the tokens.
 
@@ -58,6 +152,7 @@ class Segments:
         num_rows: N: the tokens, then the tail, which belongs to no sentence.
         max_span: Greatest distance of two neighbouring offsets, or a bound on it.
         runs: Runs of sentences of similar length, for attention that has to pad; None: one block.
+        context: Segment memory of the encoder's self-attention; None: each sentence is alone.
     """
 
     lengths: Tensor
@@ -69,6 +164,7 @@ class Segments:
     num_rows: int
     max_span: int
     runs: Runs | None = None
+    context: Context | None = None
 
     @classmethod
     def from_lengths(
@@ -146,7 +242,8 @@ class Segments:
     def part(self, start: int, end: int) -> tuple[slice, "Segments"]:
         """Return the rows of the sentences from `start` up to `end`, and their segments alone."""
         rows = slice(int(self.offsets[start]), int(self.offsets[end]))
-        return rows, Segments.from_lengths(self.lengths[start:end])
+        context = self.context and self.context.part(self.lengths, start, end)
+        return rows, replace(Segments.from_lengths(self.lengths[start:end]), context=context)
 
     def map(self, change: Callable[[Tensor], Tensor]) -> "Segments":
         """Return the same segments with each tensor changed, such as copied to another device."""
@@ -157,6 +254,7 @@ class Segments:
             positions=change(self.positions),
             index=change(self.index),
             runs=self.runs and replace(self.runs, index=change(self.runs.index)),
+            context=self.context and self.context.map(change),
         )
 
     def to(self, device: torch.device | str) -> "Segments":

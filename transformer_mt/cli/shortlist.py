@@ -13,6 +13,7 @@ from transformer_mt.locations import find_bundle
 
 if TYPE_CHECKING:
     from transformer_mt.bundle import Bundle
+    from transformer_mt.config.data import DocumentSettings
     from transformer_mt.data.lexicon import Pairs
 
 logger = logging.getLogger(__name__)
@@ -57,17 +58,23 @@ def shortlist(
     bundle = load_bundle(path)
     if bundle.tokenizers.src.draw is not None:
         raise ConfigError(f"{path}: reads pictures: a shortlist goes by tokens of the source")
-    document = bundle.config.data.document
+    joined = _joined_documents(bundle)
     lexicon = learn_lexicon(
         _sentence_pairs(bundle, path.parent),
         bundle.tokenizers,
         num_candidates=num_candidates,
         num_frequent=num_frequent,
         max_pairs=max_pairs,
-        always=[] if document is None else [bundle.tokenizers.tgt.ids[document.separator]],
+        always=[] if joined is None else [bundle.tokenizers.tgt.ids[joined.separator]],
     )
     lexicon.save(output, bundle.tokenizers)
     typer.echo(output)
+
+
+def _joined_documents(bundle: "Bundle") -> "DocumentSettings | None":
+    """Return how a model joins sentences; None: it translates each as one target."""
+    data = bundle.config.data
+    return None if data.has_memory else data.document
 
 
 def _sentence_pairs(bundle: "Bundle", run: Path) -> "list[Pairs]":
@@ -82,7 +89,7 @@ def _sentence_pairs(bundle: "Bundle", run: Path) -> "list[Pairs]":
     from transformer_mt.data.pair_source import cleaned
     from transformer_mt.data.sources import filters_of, open_each
 
-    data, tokenizers = bundle.config.data, bundle.tokenizers
+    data, tokenizers, joined = bundle.config.data, bundle.tokenizers, _joined_documents(bundle)
     sources = open_each(data.train, src_lang=data.src_lang, tgt_lang=data.tgt_lang)
     if data.splits():
         sources = remaining(sources, read_held_out(run / HELD_OUT))
@@ -94,9 +101,9 @@ def _sentence_pairs(bundle: "Bundle", run: Path) -> "list[Pairs]":
             corpus_dir=Path(data.corpus_dir),
             num_workers=data.num_workers,
         )
-        for source in with_context(cleaned(sources, data), data.document)
+        for source in with_context(cleaned(sources, data), joined)
     ]
-    if data.document is None:
+    if joined is None:
         return [*corpora]
-    src, tgt = (side.ids[data.document.separator] for side in (tokenizers.src, tokenizers.tgt))
+    src, tgt = (side.ids[joined.separator] for side in (tokenizers.src, tokenizers.tgt))
     return [LastSentences(corpus, (src, tgt)) for corpus in corpora]

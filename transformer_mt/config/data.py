@@ -228,17 +228,31 @@ class FilterSettings(Settings):
 
 
 class DocumentSettings(Settings):
-    """Document context: each sentence is preceded by those before it, on both sides.
+    """Document context: each sentence is read with those before it in its document.
 
-    Sources list the pairs of a document in order; a pair of blank lines ends it. Source: Tiedemann
-    and Scherrer 2017.
+    Sources list the pairs of a document in order; a pair of blank lines ends it.
     """
 
     context_sentences: PositiveInt
-    """Maximum number of context sentences; in training `filters.max_length` limits their total
-    length."""
+    """Maximum number of context sentences; in training `filters.max_length` limits the total length
+    of what is joined."""
+    memory: Literal["none", "states"] = "none"
+    """`none`: the sentences are joined, on both sides (Tiedemann and Scherrer 2017). `states`:
+    segment memory (Transformer-XL, Dai et al. 2019): the encoder reads each sentence once and keeps
+    its keys and values for those after it; the target is the sentence alone."""
+    chunk_sentences: PositiveInt = 8
+    """With memory: consecutive sentences of a document that are one training pair."""
     separator: Annotated[str, Field(min_length=1)] = "<sep>"
     """Separator between sentences; must be one of `tokenizer.user_symbols`."""
+
+    def contradictions(self) -> Iterator[tuple[str, str]]:
+        """Refuse memory that training would never fill."""
+        if self.memory == "states" and self.chunk_sentences <= self.context_sentences:
+            yield (
+                "chunk_sentences",
+                f"{self.chunk_sentences} sentences never have context_sentences "
+                f"{self.context_sentences} before them: take {2 * self.context_sentences + 2}",
+            )
 
 
 class DataSettings(Settings):
@@ -271,6 +285,11 @@ class DataSettings(Settings):
     """Cache directory of tokenized corpora."""
     num_workers: PositiveInt | None = None
     """Number of tokenization processes. Default: one per processor."""
+
+    @property
+    def has_memory(self) -> bool:
+        """Whether the encoder keeps keys and values of earlier sentences."""
+        return self.document is not None and self.document.memory == "states"
 
     def splits(self) -> dict[str, int]:
         """Return the number of pairs that each set holds out of the training data."""

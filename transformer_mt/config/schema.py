@@ -15,7 +15,7 @@ from transformer_mt.config.base import Settings
 from transformer_mt.config.data import DataSettings, TokenizerSettings
 from transformer_mt.config.decoding import DecodingSettings
 from transformer_mt.config.families import ModelSettings, patch_input
-from transformer_mt.config.model import TransformerSettings
+from transformer_mt.config.model import ADDS_TO_SCORES, TransformerSettings
 from transformer_mt.config.patterns import patterns_of
 from transformer_mt.config.pictures import misfits
 from transformer_mt.config.training import TrainingSettings
@@ -72,6 +72,8 @@ class Config(Settings):
             tied=self.model.tie_embeddings == "all",
             document=self.data.document is not None,
         )
+        if self.data.has_memory:
+            yield from self._unfit_for_memory()
         if self.model.tie_embeddings == "all" and not self.tokenizer.joint:
             yield (
                 "model.tie_embeddings",
@@ -97,6 +99,32 @@ class Config(Settings):
             yield f"decoding.{setting}", message
         for setting, message in self.model.unfit_for(longest=self.data.filters.max_length):
             yield f"model.{setting}", message
+
+    def _unfit_for_memory(self) -> Iterator[tuple[str, str]]:
+        """Refuse encoders without a place for the keys and values of earlier sentences."""
+        positions = getattr(self.model, "positions", None)
+        if self.model.type != "transformer":
+            yield (
+                "data.document.memory",
+                f"states needs model.type transformer, not {self.model.type}",
+            )
+        elif positions is not None and positions.type != "rotary":
+            yield (
+                "data.document.memory",
+                f"states needs model.positions rotary: {positions.type} positions "
+                + (
+                    "are added to scores inside one sentence"
+                    if positions.type in ADDS_TO_SCORES
+                    else "do not tell a token from one of an earlier sentence"
+                ),
+            )
+        if "encoder_pattern" in patterns_of(self.model):
+            yield "model.encoder_pattern", "does not go with data.document.memory: take full"
+        if self.training.compile == "layers":
+            yield (
+                "training.compile",
+                "layers does not go with data.document.memory: take auto or none",
+            )
 
 
 def config_schema() -> dict[str, Any]:

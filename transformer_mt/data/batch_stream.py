@@ -16,6 +16,7 @@ from typing import TypeVar
 import numpy as np
 
 from transformer_mt.data.batches import Batch, Draw, check_budget, collate, cuts, drawn
+from transformer_mt.data.chunks import Chunks
 from transformer_mt.data.mixture import Mixture, Rows
 from transformer_mt.data.pair_sampler import PairSampler
 from transformer_mt.data.pairs import Ints, pack_pairs
@@ -77,6 +78,7 @@ class BatchStream:
         row_multiple: See `collate`.
         draw: See `drawn`; the noise of a picture depends on the seed of the mixture, the epoch and
             the place in it.
+        chunks: See `collate`.
 
     Raises:
         DataError: If a pair is longer than the budget.
@@ -94,6 +96,7 @@ class BatchStream:
         reverse_target: bool = False,
         row_multiple: int | None = None,
         draw: Draw | None = None,
+        chunks: Chunks | None = None,
     ) -> None:
         if not 0 <= rank < world_size:
             raise ValueError(f"rank {rank} of {world_size}")
@@ -102,7 +105,9 @@ class BatchStream:
         self._mixture, self._max_tokens, self._start = mixture, max_tokens, start
         self._rank, self._world_size = rank, world_size
         self._sampler, self._draw = sampler, draw
-        self._collate = partial(collate, reverse_target=reverse_target, row_multiple=row_multiple)
+        self._collate = partial(
+            collate, reverse_target=reverse_target, row_multiple=row_multiple, chunks=chunks
+        )
         self._budget = np.array([max_tokens, max_tokens])
         if row_multiple is not None:
             self._budget -= 1  # a full batch has room for its tail

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from transformer_mt.data.chunks import Chunks
 from transformer_mt.data.pairs import Ids, Ints, TokenPairs
 from transformer_mt.errors import DataError
 from transformer_mt.packing import Runs, Segments, num_tail_parts
@@ -40,6 +41,8 @@ class Batch:
             (teacher forcing).
         tgt_out: What it should predict (Nt,) int64: each target ended by eos.
         tgt_segments: Where the target sentences lie.
+        chunks: First sentence of each pair, and the end, where pairs are chunks of documents, in
+            any order of length; None: each sentence is a pair.
     """
 
     src: Tensor
@@ -47,11 +50,12 @@ class Batch:
     tgt_in: Tensor
     tgt_out: Tensor
     tgt_segments: Segments
+    chunks: Ints | None = None
 
     @property
     def num_pairs(self) -> int:
-        """B."""
-        return self.tgt_segments.num_sentences
+        """B; with chunks their number."""
+        return self.tgt_segments.num_sentences if self.chunks is None else len(self.chunks) - 1
 
     @property
     def num_tgt_tokens(self) -> int:
@@ -70,9 +74,15 @@ class Batch:
 
     def part(self, start: int, end: int) -> "Batch":
         """Return the pairs from `start` up to `end` as a batch of their own, without a tail."""
+        chunks = None
+        if self.chunks is not None:
+            chunks = self.chunks[start : end + 1] - self.chunks[start]
+            start, end = int(self.chunks[start]), int(self.chunks[end])
         src, src_segments = self.src_segments.part(start, end)
         tgt, tgt_segments = self.tgt_segments.part(start, end)
-        part = Batch(self.src[src], src_segments, self.tgt_in[tgt], self.tgt_out[tgt], tgt_segments)
+        part = Batch(
+            self.src[src], src_segments, self.tgt_in[tgt], self.tgt_out[tgt], tgt_segments, chunks
+        )
         return part if self.tgt_segments.runs is None else part.in_runs()
 
     def halves(self) -> "list[Batch]":
@@ -83,8 +93,10 @@ class Batch:
     def in_runs(self) -> "Batch":
         """Return the same batch, on the CPU, with runs of sentences of similar length.
 
-        For attention that has to pad; see `run_ends`.
+        For attention that has to pad; see `run_ends`. Chunks are in no order of length: no runs.
         """
+        if self.chunks is not None:
+            return self
         ends = run_ends(self.tgt_segments.lengths.numpy())
         src, tgt = (
             replace(side, runs=None if ends is None else Runs.of(side.lengths.numpy(), ends))
@@ -100,6 +112,7 @@ class Batch:
             change(self.tgt_in),
             change(self.tgt_out),
             self.tgt_segments.map(change),
+            self.chunks,
         )
 
 
@@ -110,6 +123,7 @@ def eval_batches(
     reverse_target: bool = False,
     row_multiple: int | None = None,
     draw: Draw | None = None,
+    chunks: Chunks | None = None,
 ) -> Iterator[Batch]:
     """Yield all pairs once, in order of length.
 
@@ -119,6 +133,7 @@ def eval_batches(
         reverse_target: See `collate`.
         row_multiple: See `collate`.
         draw: See `drawn`.
+        chunks: See `collate`.
     """
     lengths = pairs.lengths(np.arange(len(pairs)))
     order = np.lexsort((lengths[:, 0], lengths[:, 1]))
@@ -132,6 +147,7 @@ def eval_batches(
             np.stack([src_lengths, lengths[start:end, 1]], axis=1),
             reverse_target=reverse_target,
             row_multiple=row_multiple,
+            chunks=chunks,
         )
 
 
@@ -205,6 +221,7 @@ def collate(
     *,
     reverse_target: bool = False,
     row_multiple: int | None = None,
+    chunks: Chunks | None = None,
 ) -> Batch:
     """Make a batch of packed sentences.
 
@@ -215,7 +232,11 @@ def collate(
         reverse_target: Whether targets are reversed; their eos stays last.
         row_multiple: A tail of 1 to `row_multiple` rows of padding makes the number of rows of each
             side a multiple of this; None: no tail.
+        chunks: How pairs are cut into the sentences of documents; None: each is a sentence.
     """
+    num_sentences: Ints | None = None
+    if chunks is not None:
+        src, tgt, lengths, num_sentences = chunks.sentences(src, tgt, lengths)
     src_lengths, tgt_lengths = np.ascontiguousarray(lengths.T)
     if reverse_target:
         ends = tgt_lengths.cumsum()
@@ -236,12 +257,18 @@ def collate(
         )
         for side, num_rows in zip((src_lengths, tgt_lengths), tails, strict=True)
     )
+    if chunks is not None and num_sentences is not None:
+        context = chunks.context(
+            src_lengths, num_sentences, num_tail_rows=tails[0], num_tail_parts=num_parts
+        )
+        src_segments = replace(src_segments, context=context)
     return Batch(
         src=_with_tail(src, src_segments),
         src_segments=src_segments,
         tgt_in=_with_tail(tgt_in, tgt_segments),
         tgt_out=_with_tail(tgt, tgt_segments),
         tgt_segments=tgt_segments,
+        chunks=None if num_sentences is None else np.cumsum([0, *num_sentences]),
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from transformer_mt.config.data import DocumentSettings
+from transformer_mt.data.chunks import in_chunks
 from transformer_mt.data.pair_source import PairSource, hash_values
 from transformer_mt.data.pairs import Ids, Ints, TokenPairs
 from transformer_mt.storage.hashes import NO_HASHES, FileHashes
@@ -17,12 +18,11 @@ logger = logging.getLogger(__name__)
 
 
 class DocumentPairs:
-    """The pairs of another source in context: see `in_context`."""
+    """The pairs of another source in context: see `placed`."""
 
-    def __init__(self, source: PairSource, *, context_sentences: int, separator: str) -> None:
+    def __init__(self, source: PairSource, document: DocumentSettings) -> None:
         self._source = source
-        self._context_sentences = context_sentences
-        self._separator = separator
+        self._document = document
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         """Yield the pairs in their context."""
@@ -35,9 +35,7 @@ class DocumentPairs:
                 num_ends += not any(text.strip() for text in pair)
                 yield pair
 
-        yield from in_context(
-            counted(), context_sentences=self._context_sentences, separator=self._separator
-        )
+        yield from placed(counted(), self._document, name=self.describe())
         if not num_ends:
             logger.warning(
                 "%s: read as one document, as no pair of blank texts ends one (data.document)",
@@ -50,8 +48,32 @@ class DocumentPairs:
 
     def fingerprint(self, hashes: FileHashes = NO_HASHES) -> str:
         """Hash the source, and how its pairs are joined."""
-        how = self._context_sentences, self._separator
-        return hash_values("document", self._source.fingerprint(hashes), *how)
+        document, source = self._document, self._source.fingerprint(hashes)
+        if document.memory == "states":
+            return hash_values("chunks", source, document.chunk_sentences, document.separator)
+        return hash_values("document", source, document.context_sentences, document.separator)
+
+
+def placed(
+    pairs: Iterable[tuple[str, str]], document: DocumentSettings, *, name: str
+) -> Iterator[tuple[str, str]]:
+    """Return pairs as a model of documents is trained on them: in context, or in chunks.
+
+    Args:
+        pairs: In the order of the text; where both sides are blank, a document ends.
+        document: How.
+        name: What messages call the pairs.
+    """
+    if document.memory == "states":
+        return in_chunks(
+            pairs,
+            chunk_sentences=document.chunk_sentences,
+            separator=document.separator,
+            name=name,
+        )
+    return in_context(
+        pairs, context_sentences=document.context_sentences, separator=document.separator
+    )
 
 
 def in_context(
@@ -66,8 +88,8 @@ def in_context(
     """
     context = Context(context_sentences)
     for pair in pairs:
-        if placed := context.place(*pair):
-            src, tgt = (join_sentences(side, separator) for side in zip(*placed, strict=True))
+        if sentences := context.place(*pair):
+            src, tgt = (join_sentences(side, separator) for side in zip(*sentences, strict=True))
             yield src, tgt
 
 
@@ -77,7 +99,7 @@ def with_context(
     """Return what training reads of its sources; without documents the sources themselves."""
     if document is None:
         return sources
-    return [DocumentPairs(source, **document.model_dump()) for source in sources]
+    return [DocumentPairs(source, document) for source in sources]
 
 
 class LastSentences:

@@ -78,7 +78,8 @@ class TransformerEncoder(nn.Module):
         return attends[0].stacked()
 
     def _states(self, src: Tensor, segments: Segments, attends: Sequence[Attend]) -> Tensor:
-        x = self.embedding(src, segments.positions, longest=segments.max_length)
+        longest = segments.max_length if segments.context is None else segments.context.longest
+        x = self.embedding(src, segments.positions, longest=longest)
         for layer, attend in self.layer_dropout.kept(zip(self.layers, cycle(attends))):
             x = layer(x, attend)
         states: Tensor = self.final_norm(x)
@@ -209,8 +210,9 @@ def in_turn(
     causal: bool,
 ) -> list[A]:
     """Return self-attention for layers to take in turn: one for each turn of the pattern."""
+    keys = segments if segments.context is None else segments.context.keys
     return [
-        attend(AttentionMask(segments, segments, causal=causal, pattern=turn))
+        attend(AttentionMask(segments, keys, causal=causal, pattern=turn))
         for turn in turns(pattern)
     ]
 

@@ -16,7 +16,7 @@ from transformer_mt.nn.kernels.step_attention import attend_step
 from transformer_mt.nn.linear import StackedLinear, SublayerOutput
 from transformer_mt.nn.masks import Attend
 from transformer_mt.nn.positional_encoding import PositionalEncoding
-from transformer_mt.packing import Segments, unpack
+from transformer_mt.packing import Context, Segments, unpack
 
 
 def attention(
@@ -88,10 +88,28 @@ class SelfAttention(nn.Module):
 
     def forward(self, x: Tensor, attend: Attend) -> Tensor:
         """Attend among packed tokens (N, D)."""
-        qkv = self.positions.rotate(self._qkv(x), attend.mask.queries.positions)
-        mixed = attend((qkv,), dropout=self.dropout, bias=self.positions.bias)
+        qkv, segments = self._qkv(x), attend.mask.queries
+        projections: tuple[Tensor, ...]
+        if segments.context is None:
+            projections = (self.positions.rotate(qkv, segments.positions),)
+        else:
+            projections = self._in_context(x, qkv, segments.context)
+        mixed = attend(projections, dropout=self.dropout, bias=self.positions.bias)
         output: Tensor = self.output(mixed.flatten(1))
         return output
+
+    def _in_context(self, x: Tensor, qkv: Tensor, context: Context) -> tuple[Tensor, Tensor]:
+        """Return queries (N, 1, H, K), and keys and values of these and earlier sentences.
+
+        No gradient reaches the states of earlier sentences, but the projections get theirs.
+        """
+        everything = qkv if context.extend is None else context.extend(qkv)
+        turned = self.positions.rotate(everything, context.positions)
+        q, kv = turned[-len(qkv) :, :1], turned[:, 1:]
+        if not torch.is_grad_enabled():
+            return q, kv.index_select(0, context.rows)
+        stopped = self.positions.rotate(self._qkv(x.detach()), context.positions)[:, 1:]
+        return q, stopped.index_select(0, context.rows).index_copy(0, context.own, kv)
 
     def step(self, x: Tensor, layout: StepLayout, *, past: KVCache) -> Tensor:
         """Attend from the next token of each hypothesis (R, D) to it and those before it.

@@ -83,7 +83,10 @@ def build_updater(
             model if working is None else working.model, settings.activation_checkpointing
         )
     is_compiled = settings.compile == "layers" or (
-        settings.compile == "auto" and device.type == "cuda" and not patterns_of(config.model)
+        settings.compile == "auto"
+        and device.type == "cuda"
+        and not patterns_of(config.model)
+        and not config.data.has_memory
     )
     gradients = Gradients(
         model,

@@ -139,6 +139,7 @@ class Updates:
             reverse_target=self._config.data.reverse_target,
             row_multiple=ROW_MULTIPLE,
             draw=self._data.tokenizers.src.draw,
+            chunks=self._data.chunks,
         )
         return stream.ahead(pin_memory=self._device.type == "cuda")
 

@@ -10,12 +10,13 @@ from typing import Any, Literal
 
 import xxhash
 
-from transformer_mt.config.data import MonolingualSource, Source
+from transformer_mt.config.data import DocumentSettings, MonolingualSource, Source
 from transformer_mt.config.families import patch_input
 from transformer_mt.config.schema import Config
 from transformer_mt.data.batches import check_budget
+from transformer_mt.data.chunks import Chunks
 from transformer_mt.data.corpus import HASHES, Corpus, prepare_corpus
-from transformer_mt.data.document_pairs import in_context, with_context
+from transformer_mt.data.document_pairs import placed, with_context
 from transformer_mt.data.evaluation_sets import VALIDATION
 from transformer_mt.data.held_out import open_held_out
 from transformer_mt.data.mixture import Mixture, temperature_weights
@@ -54,6 +55,7 @@ class Data:
         valid_src: Validation sources, as text.
         valid_tgt: Their references.
         valid_pairs: The same as tokens.
+        chunks: How pairs are cut into the sentences of documents; None: they are not.
         facts: What was read, for the manifest of the run.
     """
 
@@ -64,6 +66,7 @@ class Data:
     valid_src: list[str]
     valid_tgt: list[str]
     valid_pairs: TokenPairs
+    chunks: Chunks | None
     facts: dict[str, Any]
 
     def fingerprint(self, config: Config) -> int:
@@ -156,6 +159,7 @@ def prepare_data(config: Config, sources: Sources, run: RunDirectory, *, is_main
         valid_src=valid_src,
         valid_tgt=valid_tgt,
         valid_pairs=valid_pairs,
+        chunks=_chunks(data.document, tokenizers),
         facts=facts,
     )
 
@@ -194,8 +198,16 @@ def _tokenized(
     document = config.data.document
     pairs = list(zip(map(source_cleaner(config.data), src), tgt, strict=True))
     if document is not None:
-        pairs = list(in_context(pairs, **document.model_dump()))
+        pairs = list(placed(pairs, document, name="data.valid"))
     return tokenize_pairs([s for s, _ in pairs], [t for _, t in pairs], tokenizers=tokenizers)
+
+
+def _chunks(document: DocumentSettings | None, tokenizers: Tokenizers) -> Chunks | None:
+    """Return how a model with segment memory cuts pairs of its corpora."""
+    if document is None or document.memory == "none":
+        return None
+    src, tgt = (side.ids[document.separator] for side in (tokenizers.src, tokenizers.tgt))
+    return Chunks((src, tgt), document.context_sentences)
 
 
 def _prepare(

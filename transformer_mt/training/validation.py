@@ -90,6 +90,7 @@ class Validator:
                     max_tokens=self._config.training.largest_batch,
                     reverse_target=self._config.data.reverse_target,
                     draw=self._data.tokenizers.src.draw,
+                    chunks=self._data.chunks,
                 ),
                 device=self._device,
                 label_smoothing=self._config.training.label_smoothing,

@@ -2,7 +2,8 @@
 
 The steps, and where each is defined:
 
-1. The sources are encoded (`scoring.encode_sources`), and each target gets its maximum length
+1. The sources are encoded (`scoring.encode_sources`), unless that was done with their documents
+   (`document_encoder`), and each target gets its maximum length
    (`options.SearchOptions.max_lengths`).
 2. With a lexicon, the vocabulary of the batch is limited to its shortlist (`shortlist`).
 3. Options and requests become logits processors and a selection (`_steering`): minimum length,
@@ -41,6 +42,7 @@ from transformer_mt.search.logit_processors import (
 from transformer_mt.search.phrase_constraints import PhraseConstraints
 from transformer_mt.search.sampling import Sampling
 from transformer_mt.text.special_ids import UNK_ID
+from transformer_mt.translation.document_encoder import joined_memory
 from transformer_mt.translation.glossary import cuts_of, words_continued
 from transformer_mt.translation.options import MAX_COUNT, SearchOptions
 from transformer_mt.translation.requests import Request
@@ -103,7 +105,12 @@ class BatchSearch:
         """
         options, decoder = self._options, self._model.decoder
         with evaluation_mode(self._model):
-            memory = encode_sources(self._bundle, [request.source for request in requests])
+            encoded = [request.encoded for request in requests if request.encoded is not None]
+            memory = (
+                joined_memory(self._model, encoded)
+                if encoded
+                else encode_sources(self._bundle, [request.source for request in requests])
+            )
             lengths = torch.tensor([len(request.source) + 1 for request in requests])
             limits = options.max_lengths(lengths, longest=decoder.max_length)
             found = self._found(memory, requests, limits, watch)

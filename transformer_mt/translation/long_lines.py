@@ -9,6 +9,7 @@ from transformer_mt.errors import DataError
 from transformer_mt.text.lines import is_blank
 from transformer_mt.text.sentences import Sentence, spacing_in, split_sentences
 from transformer_mt.text.tokenizer import Tokenizer
+from transformer_mt.translation.document_encoder import EncodedSource
 
 logger = logging.getLogger(__name__)
 
@@ -37,11 +38,13 @@ class Part:
         tokens: Its tokens, without eos.
         glue: White space between it and the next part.
         target_glue: What goes between their translations; None: the same.
+        encoded: The tokens, read with the sentences before them; None: they are read alone.
     """
 
     tokens: tuple[int, ...]
     glue: str
     target_glue: str | None = None
+    encoded: EncodedSource | None = None
 
 
 def longest_part(max_length: int | None) -> int:

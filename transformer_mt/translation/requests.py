@@ -9,6 +9,7 @@ from transformer_mt.errors import DataError
 from transformer_mt.text.sentences import has_spaces
 from transformer_mt.text.special_ids import UNK_ID
 from transformer_mt.text.tokenizer import Tokenizer
+from transformer_mt.translation.document_encoder import EncodedSource
 from transformer_mt.translation.glossary import Term, cuts_of
 from transformer_mt.translation.long_lines import Part
 
@@ -63,11 +64,13 @@ class Request:
         source: At least one token.
         prefix: Tokens that the target begins with.
         phrases: Sequences of tokens that it holds; none is empty.
+        encoded: See `Part`.
     """
 
     source: tuple[int, ...]
     prefix: tuple[int, ...] = ()
     phrases: tuple[tuple[int, ...], ...] = ()
+    encoded: EncodedSource | None = None
 
     @property
     def num_phrase_tokens(self) -> int:
@@ -103,7 +106,7 @@ def requests_for(
             cannot be written with the vocabulary.
     """
     if not (line.prefix or line.phrases or any(terms)):
-        return [Request(part.tokens) for part in parts]
+        return [Request(part.tokens, encoded=part.encoded) for part in parts]
     number = line.number
     prefix = tuple(tokenizer.encode(line.prefix.rstrip()))
     wanted_texts = [phrase for phrase in line.phrases if phrase.strip()]
@@ -127,7 +130,7 @@ def requests_for(
                 f"and decoding.max_length",
             )
         found = _fitting(own_terms, phrases, cut, room=free - wanted, number=number)
-        requests.append(Request(part.tokens, prefix, (*phrases, *found)))
+        requests.append(Request(part.tokens, prefix, (*phrases, *found), part.encoded))
         prefix = phrases = ()
     return requests
 

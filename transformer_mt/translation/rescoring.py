@@ -12,7 +12,7 @@ from itertools import chain, islice
 
 import numpy as np
 
-from transformer_mt.errors import DataError
+from transformer_mt.errors import ConfigError, DataError
 from transformer_mt.log import counted
 from transformer_mt.search.length_penalty import LengthPenalty
 from transformer_mt.translation.translator import Translator
@@ -167,6 +167,11 @@ def rescore(
 
     A candidate that is longer than a model allows has no score, NaN, and comes last.
     """
+    if any(translator.scorer.reads_in_order for translator in translators):
+        raise ConfigError(
+            "a model with segment memory (data.document.memory) scores texts, not candidates: "
+            "leave it out"
+        )
     entries = [entry for group in groups for entry in group]
     src_lines = [sources[entry.number] for entry in entries]
     totals = weights[0] * np.array([entry.score for entry in entries])

@@ -26,6 +26,11 @@ from transformer_mt.out_of_memory import halving
 from transformer_mt.packing import Segments, pack_tokens
 from transformer_mt.text.special_ids import BOS_ID, EOS_ID
 from transformer_mt.translation.batching import batches_of_pairs
+from transformer_mt.translation.document_encoder import (
+    DocumentEncoder,
+    EncodedSource,
+    joined_memory,
+)
 from transformer_mt.translation.long_lines import longest_part
 from transformer_mt.translation.results import TargetScore
 
@@ -58,16 +63,25 @@ class TargetScorer:
         self._batch_tokens = batch_tokens
         self._clean = source_cleaner(bundle.config.data)
         self._right_to_left = bundle.config.data.reverse_target
+        self._documents = DocumentEncoder.of(bundle, batch_tokens)
+
+    @property
+    def reads_in_order(self) -> bool:
+        """Whether the score of a pair depends on the sources before it."""
+        return self._documents is not None
 
     def score(
         self, src_lines: Sequence[str], tgt_lines: Sequence[str], *, first_line: int = 1
     ) -> list[TargetScore]:
         """Compute how probable each target is as the translation of its source.
 
+        A model with segment memory reads each source after those before it, back to a blank one.
+
         Args:
             src_lines: Any number of lines.
             tgt_lines: The same number of lines.
-            first_line: Number of the first, for errors.
+            first_line: Number of the first, for errors; from 2 on, the text of the last call goes
+                on.
 
         Returns:
             For each pair; a pair with a line longer than the model or `MAX_SOURCE_LENGTH` allows
@@ -78,7 +92,11 @@ class TargetScorer:
         pairs: list[Pair] = list(zip(sources, targets, strict=True))
         fits = self._fitting(pairs, first_line)
         short = [pair for pair, is_short in zip(pairs, fits, strict=True) if is_short]
-        scores = iter(self._in_batches(partial(token_log_probs, self._bundle), short))
+        encoded = None
+        if self._documents is not None:
+            read = self._documents.encode(sources, is_start=first_line == 1)
+            encoded = [source for source, is_short in zip(read, fits, strict=True) if is_short]
+        scores = iter(self._in_batches(partial(token_log_probs, self._bundle), short, encoded))
         pieces = self._tokenizers.tgt.pieces
         return [
             TargetScore(
@@ -101,14 +119,26 @@ class TargetScorer:
         return list(map(self._in_reading_order, found))
 
     def _in_batches(
-        self, function: Callable[[Sequence[Pair]], list[Result]], pairs: Sequence[Pair]
+        self,
+        function: Callable[..., list[Result]],
+        pairs: Sequence[Pair],
+        encoded: Sequence[EncodedSource] | None = None,
     ) -> list[Result]:
-        """Apply a function of a batch to pairs, in the order in which the model writes."""
+        """Apply a function of a batch to pairs, in the order in which the model writes.
+
+        With `encoded` sources, it is given those of the batch, too.
+        """
         if self._right_to_left:
             pairs = [(source, target[::-1]) for source, target in pairs]
+
+        def apply(places: Sequence[int]) -> list[Result]:
+            """Apply it to some of the pairs."""
+            own = [pairs[i] for i in places]
+            return function(own) if encoded is None else function(own, [encoded[i] for i in places])
+
         results: list[Result | None] = [None] * len(pairs)
         for batch in batches_of_pairs(pairs, self._batch_tokens):
-            for i, result in zip(batch, halving(function, [pairs[i] for i in batch]), strict=True):
+            for i, result in zip(batch, halving(apply, batch), strict=True):
                 results[i] = result
         return cast(list[Result], results)
 
@@ -157,11 +187,22 @@ def encode_sources(bundle: Bundle, sources: Sequence[Sequence[int]]) -> Memory:
 
 
 @torch.inference_mode()
-def token_log_probs(bundle: Bundle, pairs: Sequence[Pair]) -> list[list[float]]:
-    """Return the log-probability of each token of the targets, eos last, in nats."""
+def token_log_probs(
+    bundle: Bundle, pairs: Sequence[Pair], encoded: Sequence[EncodedSource] | None = None
+) -> list[list[float]]:
+    """Return the log-probability of each token of the targets, eos last, in nats.
+
+    Args:
+        bundle: The model and its tokenizers.
+        pairs: Sources and targets.
+        encoded: The sources, if they are encoded already.
+    """
     model = bundle.model
     with evaluation_mode(model):
-        memory = _encode_once(bundle, [source for source, _ in pairs])
+        if encoded is None:
+            memory = _encode_once(bundle, [source for source, _ in pairs])
+        else:
+            memory = joined_memory(model, encoded)
         tgt_out, segments = _pack(model, [[*target, EOS_ID] for _, target in pairs])
         tgt_in, _ = _pack(model, [[BOS_ID, *target] for _, target in pairs])
         log_probs = score_targets(

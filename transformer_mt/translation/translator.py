@@ -24,9 +24,11 @@ from transformer_mt.errors import ConfigError
 from transformer_mt.out_of_memory import halving
 from transformer_mt.search.beams import Hypothesis
 from transformer_mt.search.trace import Trace
+from transformer_mt.text.lines import is_blank
 from transformer_mt.translation.batch_search import BatchSearch
 from transformer_mt.translation.batching import batches_of, evenly_shared
 from transformer_mt.translation.detokenize import Choice, Detokenizer
+from transformer_mt.translation.document_encoder import DocumentEncoder
 from transformer_mt.translation.glossary import Glossary, Term
 from transformer_mt.translation.lines_in_context import LinesInContext
 from transformer_mt.translation.long_lines import Part, longest_part, split_lines
@@ -78,8 +80,10 @@ class Translator:
         self._lexicon = lexicon
         self._glossary = glossary
         self._right_to_left = bundle.config.data.reverse_target
-        self._document = bundle.config.data.document
-        self.reads_documents = self._document is not None
+        document = bundle.config.data.document
+        self.reads_documents = document is not None
+        self._documents = DocumentEncoder.of(bundle, options.batch_tokens)
+        self._joins = document is not None and self._documents is None
         if glossary is not None:
             self._check_plain("a glossary")
         self.tokenizers = bundle.tokenizers
@@ -92,16 +96,18 @@ class Translator:
         )
         self._split_sentences = split_sentences
         self._in_context: LinesInContext | None = None
-        if self._document is not None:
+        separator = None
+        if document is not None and self._joins:
             if split_sentences:
                 self._check_plain("sentences of one line")
+            separator = document.separator
             self._in_context = LinesInContext(
                 bundle.tokenizers.src,
-                **self._document.model_dump(),
+                context_sentences=document.context_sentences,
+                separator=separator,
                 max_tokens=self._max_part_length - 1,
             )
         self._languages = bundle.config.data.src_lang, bundle.config.data.tgt_lang
-        separator = None if self._document is None else self._document.separator
         self._detokenizer = Detokenizer(bundle.tokenizers, separator, choose)
         self._search = (bundle.search or BatchSearch)(bundle, options, lexicon)
         self._workers = Workers(
@@ -122,9 +128,9 @@ class Translator:
         """Translate lines; result N belongs to line N.
 
         Blank lines come back as they are. A model of documents reads each line after those before
-        it, back to a blank one; with a `first_line`, these are those of the last call. A sentence
-        of more tokens than the model has positions for, or saw in training, is translated in parts,
-        with a warning that names the line.
+        it, back to a blank one; with a `first_line` above 1, the text of the last call goes on. A
+        sentence of more tokens than the model has positions for, or saw in training, is translated
+        in parts, with a warning that names the line.
 
         Args:
             lines: Any number of lines; a `str` is a line without constraints.
@@ -150,6 +156,8 @@ class Translator:
             languages=self._languages if self._split_sentences else None,
             numbers=[line.number for line in wanted],
         )
+        if self._documents is not None:
+            parts = self._read_in_order(texts, parts, is_start=first_line == 1)
         terms = [self._terms(line.text, own) for line, own in zip(wanted, parts, strict=True)]
         requests_of = [
             requests_for(
@@ -160,6 +168,18 @@ class Translator:
         found = self._search_all(requests_of, on_progress)
         found_of = [[found[request] for request in own] for own in requests_of]
         return list(map(self._detokenizer.translation, wanted, parts, found_of, terms, nums_cut))
+
+    def _read_in_order(
+        self, texts: Sequence[str], parts: Sequence[Sequence[Part]], *, is_start: bool
+    ) -> list[list[Part]]:
+        """Encode the parts of lines, each after those before it, back to a blank line."""
+        assert self._documents is not None
+        end = Part((), "")
+        read = [[end] if is_blank(text) else own for text, own in zip(texts, parts, strict=True)]
+        tokens = [part.tokens for own in read for part in own]
+        encoded = iter(self._documents.encode(tokens, is_start=is_start))
+        read = [[replace(part, encoded=next(encoded)) for part in own] for own in read]
+        return [[part for part in own if part.tokens] for own in read]
 
     def source_lengths(self, lines: Sequence[str]) -> list[int]:
         """Count the tokens of sources, eos included."""
@@ -203,7 +223,7 @@ class Translator:
     def _check_plain(self, what: str) -> None:
         kinds = {
             "that writes from right to left (data.reverse_target)": self._right_to_left,
-            "of documents (data.document)": self._document is not None,
+            "of documents (data.document)": self._joins,
         }
         for kind, is_so in kinds.items():
             if is_so:

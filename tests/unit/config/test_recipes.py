@@ -39,6 +39,7 @@ def test_all_recipes_are_found() -> None:
         "multi30k_small",
         "multi30k_deep_encoder",
         "tatoeba_small",
+        "help_documents",
         "base",
         "big",
         "wmt14_en_fr_base",

@@ -12,7 +12,7 @@ from tests.conftest import small_text
 from transformer_mt import bundle as bundles
 from transformer_mt.bundle import Bundle, load_bundle
 from transformer_mt.cli.main import app
-from transformer_mt.config.data import TextSource
+from transformer_mt.config.data import DocumentSettings, TextSource
 from transformer_mt.config.loading import parse_config
 from transformer_mt.data import document_pairs
 from transformer_mt.data.corpus import Corpus
@@ -52,11 +52,14 @@ def test_the_hash_of_a_source_notices_its_context(tmp_path: Path) -> None:
         (tmp_path / name).write_text("x\n", encoding="utf-8")
     source = TextPairs(tmp_path / "src", tmp_path / "tgt")
     hashes = {source.fingerprint()} | {
-        DocumentPairs(source, context_sentences=k, separator=s).fingerprint()
+        DocumentPairs(
+            source, DocumentSettings(context_sentences=k, memory=memory, separator=s)
+        ).fingerprint()
         for k in (1, 2)
         for s in ("<sep>", "|")
+        for memory in ("none", "states")
     }
-    assert len(hashes) == 5
+    assert len(hashes) == 7  # chunks are the same for any context
 
 
 def test_a_text_without_ends_of_documents_is_warned_of(tmp_path: Path, caplog) -> None:
@@ -66,7 +69,8 @@ def test_a_text_without_ends_of_documents_is_warned_of(tmp_path: Path, caplog) -
         src = tmp_path / ("src" if num_warnings else "ended")
         source = TextPairs(src, tmp_path / tgt)
         caplog.clear()
-        assert list(DocumentPairs(source, context_sentences=1, separator="|"))
+        document = DocumentSettings(context_sentences=1, separator="|")
+        assert list(DocumentPairs(source, document))
         assert caplog.text.count("read as one document") == num_warnings
 
 
@@ -266,3 +270,19 @@ def test_a_tokenizer_without_the_separator_is_refused(run_config, tmp_path: Path
     )
     with pytest.raises(ConfigError, match=r"'<sep>' is not one piece of the tokenizer"):
         prepare_data(config, open_sources(config), RunDirectory(tmp_path / "run"), is_main=True)
+
+
+def test_a_memory_without_place_or_use_is_one_line() -> None:
+    memory = ["tokenizer.user_symbols=['<sep>']", "data.document.memory=states"]
+    rotary = "model.positions.type=rotary"
+    for changes, message in (
+        ([], "needs model.positions rotary: sinusoidal positions do not tell a token from one of"),
+        (["model.positions.type=alibi"], "alibi positions are added to scores inside one sentence"),
+        (["model={type: recurrent}"], "states needs model.type transformer, not recurrent"),
+        ([rotary, "data.document.chunk_sentences=1"], "never have context_sentences 1 before them"),
+        ([rotary, "training.compile=layers"], "layers does not go with data.document.memory"),
+        ([rotary, "model.encoder_pattern={type: local, window: 9}"], "data.document.memory: take"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            parse_config(GOOD, "x.yaml", [*memory, *changes])
+    parse_config(GOOD, "x.yaml", [*memory, rotary])
