@@ -208,8 +208,8 @@ def pronouns(pairs: Iterable[Pair]) -> tuple[list[list[Pair]], list[dict[str, ob
 def write(documents: Iterable[list[Pair]], folder: Path, name: str) -> None:
     """Write documents as two files, a blank line after each."""
     lines = [pair for document in documents for pair in (*document, ("", ""))]
-    for language, side in zip(PACKAGES, zip(*lines, strict=True), strict=True):
-        text = "".join(f"{line}\n" for line in side)
+    for side, language in enumerate(PACKAGES):
+        text = "".join(f"{line[side]}\n" for line in lines)
         (folder / f"{name}.{language}").write_text(text, encoding="utf-8")
 
 
