@@ -1,43 +1,47 @@
 #!/usr/bin/env python3
-"""Print the tables of docs/documents.md: BLEU, pronouns, and time a sentence against its context.
+"""Print the tables of docs/documents.md: BLEU and pronouns, and what context costs.
 
-Reads the models of `scripts/documents.sh` and the corpus of `scripts/document_corpus.py`.
+Reads the corpus of `scripts/document_corpus.py` and the models of `scripts/documents.sh`.
 """
 
 import argparse
 import collections
+import itertools
 import json
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from transformer_mt.bundle import Bundle
+from transformer_mt.config.loading import RECIPES, load_config
+from transformer_mt.data.batch_stream import BatchStream
+from transformer_mt.data.chunks import Chunks
+from transformer_mt.data.document_pairs import placed
+from transformer_mt.data.mixture import Mixture
+from transformer_mt.data.pairs import tokenize_pairs
 from transformer_mt.metrics.scores import score
+from transformer_mt.models.batch_loss import batch_loss
+from transformer_mt.models.build import build_model
 from transformer_mt.text.document_context import join_sentences
+from transformer_mt.text.tokenizer import Tokenizers
+from transformer_mt.text.tokenizer_training import train_tokenizers
 from transformer_mt.translation.load import load_model, make_translator
 
 NAMES = ("none", "joined_1", "joined_3", "memory_1", "memory_3")
 DATA = Path("data/documents")
-LONGEST_CONTEXT = 7
+RECIPE = RECIPES / "help_documents.yaml"
+CONTEXTS = (1, 3, 7)
+LONGEST_CONTEXT = max(CONTEXTS)
 
 
 def read(name: str) -> list[list[str]]:
     """Return the lines of both sides of a set."""
     paths = (DATA / f"{name}.{language}" for language in ("en", "de"))
     return [path.read_text(encoding="utf-8").split("\n")[:-1] for path in paths]
-
-
-def with_context(bundle: Bundle, context_sentences: int) -> Bundle:
-    """Return a model that reads another number of sentences before each."""
-    data = bundle.config.data
-    assert data.document is not None
-    document = data.document.model_copy(update={"context_sentences": context_sentences})
-    data = data.model_copy(update={"document": document})
-    return replace(bundle, config=bundle.config.model_copy(update={"data": data}))
 
 
 def quality(bundle: Bundle) -> Iterator[float]:
@@ -87,68 +91,131 @@ def pronouns(bundle: Bundle) -> dict[tuple[str, int], float]:
     return {kind: sum(found) / len(found) for kind, found in sorted(right.items())}
 
 
-def seconds(bundle: Bundle, num_lines: int) -> tuple[float, float, float]:
-    """Return CPU milliseconds a line, of them in the encoder, and tokens that are written a line.
+def untrained(context_sentences: int, memory: str) -> Bundle:
+    """Return a model of the recipe with random weights, which reads so many sentences before."""
+    config = load_config(RECIPE)
+    values = config.data.model_dump(exclude={"document"})
+    if context_sentences:
+        chunk = {"chunk_sentences": 2 * context_sentences + 2} if memory == "states" else {}
+        values["document"] = {"context_sentences": context_sentences, "memory": memory, **chunk}
+    data = type(config.data).model_validate(values)
+    torch.manual_seed(1)
+    tokenizers = shared_tokenizers()
+    size = tokenizers.src.vocab_size
+    model = build_model(config.model, src_vocab_size=size, tgt_vocab_size=size)
+    return Bundle(config.model_copy(update={"data": data}), tokenizers, model.eval())
 
-    Lines are translated one after another, as they would come from a person; only those with as
-    many lines before them as the longest context are measured.
+
+@cache
+def shared_tokenizers() -> Tokenizers:
+    """Train the tokenizer of the recipe on a part of the text."""
+    sides = [side[:20_000] for side in read("train")]
+    settings = load_config(RECIPE).tokenizer
+    return train_tokenizers(
+        *sides, type="bpe", joint=True, vocab_size=settings.vocab_size, user_symbols=["<sep>"]
+    )
+
+
+def translation_time(bundle: Bundle, num_lines: int) -> tuple[float, float]:
+    """Return CPU milliseconds a line, and those of them in the encoder.
+
+    Lines come one after another, as a person would write them; only those with as many lines
+    before them as the longest context are measured. Translations are held to the length of what is
+    read, so that it does not matter what the model has learned.
     """
-    translator = make_translator(bundle, {"num_workers": 1})
-    total = encoding = num_tokens = num = 0.0
-    place = 0
+    lengths = {"max_length_offset": 0, "min_length_ratio": 1.0}
+    translator = make_translator(bundle, {"num_workers": 1, **lengths})
+    spent = {"all": 0.0, "encoder": 0.0}
     encode = bundle.model.encoder.forward  # type: ignore[attr-defined]
 
     def timed(*arguments: Any) -> Any:
         """Encode, and add up the time."""
-        nonlocal encoding
         begin = time.process_time()
         found = encode(*arguments)
-        encoding += (time.process_time() - begin) * (place > LONGEST_CONTEXT)
+        spent["encoder"] += time.process_time() - begin
         return found
 
-    written: list[int] = []
-    search = translator._search
-
-    def watched(requests: Sequence[Any], *rest: Any) -> Any:
-        """Search, and note the lengths of the best hypotheses."""
-        found = search(requests, *rest)
-        written.append(sum(len(own[0].tokens) for own in found))
-        return found
-
-    translator._workers._function = watched
     bundle.model.encoder.forward = timed  # type: ignore[attr-defined]
+    place = num_timed = 0
     for number, line in enumerate(read("test")[0], 1):
         place = place + 1 if line else 0
-        begin = time.process_time()
-        translator.translate([line], first_line=number)
-        if place > LONGEST_CONTEXT:
-            total += time.process_time() - begin
-            num_tokens += written[-1]
-            num += 1
-        if num == num_lines:
+        if place == LONGEST_CONTEXT + 1 and num_timed >= num_lines:
             break
-    del bundle.model.encoder.forward
-    return 1000 * total / num, 1000 * encoding / num, num_tokens / num
+        before, begin = dict(spent), time.process_time()
+        translator.translate([line], first_line=number)
+        spent["all"] += time.process_time() - begin
+        if place > LONGEST_CONTEXT:
+            num_timed += 1
+        else:
+            spent = before
+    return 1000 * spent["all"] / num_timed, 1000 * spent["encoder"] / num_timed
+
+
+def training_time(bundle: Bundle, num_batches: int) -> tuple[float, float]:
+    """Return CPU seconds of 1,000 own target tokens in training, and of as many with the context.
+
+    Forward and backward; the tokens of joined sentences are counted once, where they are last.
+    """
+    document = bundle.config.data.document
+    lines = list(zip(*(side[:6000] for side in read("train")), strict=True))
+    own = tokenize_pairs(*map(list, zip(*lines, strict=True)), tokenizers=bundle.tokenizers)
+    pairs = lines if document is None else list(placed(lines, document, name="train"))
+    tokens = tokenize_pairs(*map(list, zip(*pairs, strict=True)), tokenizers=bundle.tokenizers)
+    chunks = None
+    if bundle.config.data.has_memory and document is not None:
+        separator = bundle.tokenizers.src.ids[document.separator]
+        chunks = Chunks((separator, separator), document.context_sentences)
+    stream = BatchStream(Mixture([tokens], seed=1), max_tokens=1024, row_multiple=32, chunks=chunks)
+    model = bundle.model.train()
+    batches = [batch for batch, _ in itertools.islice(stream, num_batches + 3)]
+    begin, num_tokens = 0.0, 0
+    for number, batch in enumerate(batches):
+        if number == 3:  # the first ones are slower
+            begin = time.process_time()
+        loss, _ = batch_loss(model, batch, label_smoothing=0.1)
+        loss.backward()
+        num_tokens += batch.num_tgt_tokens * (number >= 3)
+    seconds = 1000 * (time.process_time() - begin) / num_tokens
+    num_own = own.num_tgt_tokens - lines.count(("", ""))
+    share = num_own / tokens.num_tgt_tokens if chunks is None else 1.0
+    return seconds / share, seconds
+
+
+def print_times(num_lines: int) -> None:
+    """Print what context costs."""
+    print("| | context | ms a line | in the encoder | s of 1,000 own tokens | of all tokens |")
+    print("|---|---|---|---|---|---|")
+    for name, memory in (("none", "none"), ("joined", "none"), ("memory", "states")):
+        for context in (0,) if name == "none" else CONTEXTS:
+            line, encoder = translation_time(untrained(context, memory), num_lines)
+            costs = training_time(untrained(context, memory), num_batches=15)
+            seconds = " | ".join(f"{cost:.3f}" for cost in costs)
+            print(f"| {name} | {context} | {line:.1f} | {encoder:.2f} | {seconds} |", flush=True)
+
+
+def print_quality(runs: Path, names: Sequence[str]) -> None:
+    """Print what context gives."""
+    for name in names:
+        bundle = load_model(runs / f"documents_{name}", device="cpu", precision="fp32")
+        shares = pronouns(bundle)
+        found = [f"{value:.2f}" for value in quality(bundle)] if "pronouns" not in name else []
+        found += [f"{noun} {distance}: {100 * x:.1f} %" for (noun, distance), x in shares.items()]
+        print(f"| {name} | {' | '.join(found)} |", flush=True)
 
 
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description="Measure the models of scripts/documents.sh.")
-    parser.add_argument("--lines", type=int, default=100, help="lines to time (default 100)")
+    parser.add_argument("--time", action="store_true", help="measure time, which needs no models")
+    parser.add_argument("--lines", type=int, default=60, help="lines to time (default 60)")
     parser.add_argument("--runs", type=Path, default=Path("runs"), help="folder of the runs")
-    parser.add_argument("names", nargs="*", default=NAMES, help="default: all models")
+    parser.add_argument("names", nargs="*", default=NAMES, help="models; default: all")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    for name in options.names:
-        bundle = load_model(options.runs / f"documents_{name}", device="cpu", precision="fp32")
-        scores = " | ".join(f"{value:.2f}" for value in quality(bundle))
-        shares = " | ".join(f"{100 * share:.0f} %" for share in pronouns(bundle).values())
-        print(f"| {name} | {scores} | {shares} |", flush=True)
-        contexts = [1, 3, LONGEST_CONTEXT] if name.endswith("_3") else [0] * (name == "none")
-        for number in contexts:
-            read_with = with_context(bundle, number) if number else bundle
-            whole, encoder, tokens = seconds(read_with, options.lines)
-            print(f"| {name}, {number} before | {whole:.1f} | {encoder:.1f} | {tokens:.1f} |")
+    if options.time:
+        print_times(options.lines)
+    else:
+        print_quality(options.runs, options.names)
 
 
 if __name__ == "__main__":
