@@ -173,7 +173,7 @@ def training_time(bundle: Bundle, num_batches: int) -> tuple[float, float]:
         if number == 3:  # the first ones are slower
             begin = time.process_time()
         loss, _ = batch_loss(model, batch, label_smoothing=0.1)
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         num_tokens += batch.num_tgt_tokens * (number >= 3)
     seconds = 1000 * (time.process_time() - begin) / num_tokens
     num_own = own.num_tgt_tokens - lines.count(("", ""))
