@@ -7,7 +7,6 @@ Torch is imported by the functions, after they have looked for what a user named
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache, partial
 from itertools import chain, count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
@@ -79,11 +78,9 @@ def load(
     set_thread_limit()
     folders = [Path(os.path.expanduser(name)) for name in paths]
     bundle = load_models(folders, weights, device=device, precision=precision)
-    import torch
+    from transformer_mt.devices import prepare_threads
 
-    if threads is not None:
-        torch.set_num_threads(threads)
-    _keep_forks_alive()
+    prepare_threads(threads)
     if engine != "torch":
         from transformer_mt.exchange.engine import with_engine
 
@@ -342,13 +339,3 @@ def train(
         from transformer_mt.training.trainer import train as train_model
 
         return train_model(loaded, fresh=fresh)
-
-
-@cache
-def _keep_forks_alive() -> None:
-    """Let processes that are forked from this one compute, too."""
-    import torch
-
-    # The threads of OpenMP do not survive a fork; a child that waited for them would hang.
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=partial(torch.set_num_threads, 1))

@@ -2,7 +2,9 @@
 
 import ctypes
 import logging
+import os
 import sys
+from functools import cache, partial
 
 import torch
 
@@ -157,6 +159,20 @@ def warn_of_slow_precision(precision: str, device: torch.device, *, setting: str
         kind,
         precision,
     )
+
+
+def prepare_threads(number: int | None) -> None:
+    """Set the number of threads, and let processes that are forked from this one compute, too."""
+    if number is not None:
+        torch.set_num_threads(number)
+    _keep_forks_alive()
+
+
+@cache
+def _keep_forks_alive() -> None:
+    # The threads of OpenMP do not survive a fork; a child that waited for them would hang.
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=partial(torch.set_num_threads, 1))
 
 
 def keep_freed_memory() -> bool:

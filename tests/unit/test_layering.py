@@ -58,7 +58,7 @@ FLOORS = {
             "attention_kernel optimizers",
             "checkpoint muon update",
             "divergence run_directory",
-            "averaging disk_space holding_out warm_start",
+            "averaging disk_space run_tokenizers holding_out warm_start",
             "prepare_data",
             "build micro_batches run validation",
             "model_selection resuming verification",

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from transformer_mt.data.evaluation_sets import TestSet
     from transformer_mt.metrics.by_length import Bucket
     from transformer_mt.metrics.significance import ComparedScore
+    from transformer_mt.training.run_directory import RunDirectory
 
 logger = logging.getLogger(__name__)
 
@@ -116,12 +117,7 @@ def compare(
     found = [*map(RunDirectory, folders)]
     for run in found:  # before anything is translated
         read_facts(run)
-    if src is not None:
-        test = named_test_set(src, ref)
-        of_model = load_recorded(found[0].config_path).data.tgt_lang
-        language_of(None, test.references, of_model=of_model)
-    else:
-        test = common_test_set(found, test_set)
+    test = common_test_set(found, test_set) if src is None else _files(src, ref, found[0])
     search = {} if beam_size is None else {"beam_size": beam_size}
     translate = partial(_translate, search=search, device=device)
     rows = compare_runs(found, test, translate=translate, search=search)
@@ -135,6 +131,14 @@ def compare(
         return
     for line in _report(test, rows, buckets, _markdown if as_markdown else _aligned):
         typer.echo(line)
+
+
+def _files(src: Path, ref: Sequence[Path], first: "RunDirectory") -> "TestSet":
+    """Read the test set of --src and --ref; warn of a language that is not that of the runs."""
+    test = named_test_set(src, ref)
+    of_model = load_recorded(first.config_path).data.tgt_lang
+    language_of(None, test.references, of_model=of_model)
+    return test
 
 
 def _translate(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from transformer_mt.cli.input_lines import parallel_lines
-from transformer_mt.cli.model_loading import load_on_devices
+from transformer_mt.cli.model_loading import load_of_options
 from transformer_mt.cli.options import (
     BatchTokens,
     BeamSize,
@@ -122,7 +122,7 @@ EXAMPLES = (
 
 
 def evaluate(
-    ctx: typer.Context,  # holds the options of the search, which no line below names
+    ctx: typer.Context,  # holds all options, also those that no line below names
     bleu: Bleu = False,
     chrf: Chrf = False,
     ter: Ter = False,
@@ -155,25 +155,16 @@ def evaluate(
 
     The default metrics are BLEU and chrF. Each score is printed with its sacreBLEU signature.
     """
-    chosen = {"bleu": bleu, "chrf": chrf, "ter": ter, "cer": cer, "wer": wer, "exact": exact}
-    metrics: list[MetricName] = [name for name in METRIC_LABELS if chosen[name]] or ["bleu", "chrf"]
+    chosen: list[MetricName] = [name for name in METRIC_LABELS if ctx.params[name]]
+    metrics: list[MetricName] = chosen or ["bleu", "chrf"]
     if hyp is not None:
         _check_files("--hyp", ref, set(given_options(ctx)) - WITH_HYPOTHESES)
         return _score_files(hyp, ref, metrics, tgt_lang, confidence=confidence, as_json=as_json)
     if src is not None or ref:
         _check_files("--src", ref if src else [], {"--test-set"} if test_set else set())
-    edges = check_length_options(by_length, length_edges, figure)
-    given = search_options_of(ctx)
-
+    edges, given = check_length_options(by_length, length_edges, figure), search_options_of(ctx)
     named = None if src is None else named_test_set(src, ref)  # before the model is loaded
-    bundle, copies = load_on_devices(
-        model,
-        ensemble_weights,
-        device=device,
-        num_workers=num_workers,
-        precision=precision,
-        engine=engine,
-    )
+    bundle, copies = load_of_options(ctx)
     test_sets = [named] if named else _test_sets_of(bundle, test_set)
     _check_kept(output, test_sets, src, *ref)
     if named is not None:

@@ -2,7 +2,7 @@
 
 import logging
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -11,6 +11,10 @@ from transformer_mt.cli.options import BeamSize, Device, ModelPath, Precision
 from transformer_mt.cli.output_files import check_output, results_to
 from transformer_mt.errors import ConfigError, DataError
 from transformer_mt.translation.load import load_model, make_translator
+
+if TYPE_CHECKING:
+    from transformer_mt.bundle import Bundle
+    from transformer_mt.translation.translator import Translator
 
 logger = logging.getLogger(__name__)
 
@@ -71,10 +75,6 @@ def explain(
         check_figure(output)
     check_one_process()
     bundle = load_model(model, device=device, precision=precision)
-
-    from transformer_mt.explain.gather import gather
-    from transformer_mt.explain.page import page
-
     translator = make_translator(bundle, {"beam_size": beam_size})
     if kind is not None:
         from transformer_mt.explain.picture import draw_attention
@@ -82,6 +82,13 @@ def explain(
         draw_attention(bundle, translator, text, output, kind=kind, layer=layer, head=head)
         logger.info("wrote %s", output)
         return
+    _write_page(bundle, translator, text, output)
+
+
+def _write_page(bundle: "Bundle", translator: "Translator", text: str, output: Path) -> None:
+    from transformer_mt.explain.gather import gather
+    from transformer_mt.explain.page import page
+
     written = page(gather(bundle, translator, text))
     with results_to(output) as file:
         file.write(written)

@@ -76,17 +76,7 @@ def inspect(
             raise ConfigError("--neighbours needs a trained model: name it with --model")
         _print_neighbours(find_bundle(model), neighbours, as_json=as_json)
         return
-    if argument is None and config is None:
-        if settings:
-            raise ConfigError("--set changes a config: name one with --config")
-        resolved, network, measured = _trained(model)
-        tokens_per_second = tokens_per_second or measured
-    elif model is not None:
-        raise ConfigError("a config and --model exclude each other")
-    else:
-        path = config_file(argument, config)
-        resolved = load_config(path, settings)
-        network = _untrained(resolved)
+    resolved, network, measured = _chosen(argument, config, model, settings)
 
     from transformer_mt.models.costs import count_costs, count_parameters
     from transformer_mt.training.build import build_optimizer
@@ -97,7 +87,7 @@ def inspect(
     num_tokens = resolved.training.largest_batch
     costs = count_costs(network, length=length)
     report = _report(parameters, held, costs, num_tokens=num_tokens, length=length)
-    report |= _whole_run(resolved.training, costs, tokens_per_second)
+    report |= _whole_run(resolved.training, costs, tokens_per_second or measured)
     if as_json:
         typer.echo(json.dumps(report))
         return
@@ -115,6 +105,20 @@ def _print_neighbours(directory: Path, word: str, *, as_json: bool) -> None:
         return
     for piece, cosine in found:
         typer.echo(f"{cosine:.2f}  {piece}")
+
+
+def _chosen(
+    argument: str | None, config: str | None, model: Path | None, settings: list[str]
+) -> "tuple[Config, Seq2Seq, float | None]":
+    """Return the config and the model that were named, and the tokens/s of its training."""
+    if argument is None and config is None:
+        if settings:
+            raise ConfigError("--set changes a config: name one with --config")
+        return _trained(model)
+    if model is not None:
+        raise ConfigError("a config and --model exclude each other")
+    resolved = load_config(config_file(argument, config), settings)
+    return resolved, _untrained(resolved), None
 
 
 def _trained(path: Path | None) -> "tuple[Config, Seq2Seq, float | None]":

@@ -61,6 +61,15 @@ def has_several_devices(device: str) -> bool:
     return device == "all" or "," in device or has_several_ranks()
 
 
+def load_of_options(ctx: typer.Context) -> tuple["Bundle", Copies]:
+    """Load the models that the options of a command name: see `load_on_devices`."""
+    names = ("device", "num_workers", "precision", "engine")
+    options = ctx.params
+    return load_on_devices(
+        options["model"], options["ensemble_weights"], **{name: options[name] for name in names}
+    )
+
+
 def load_on_devices(
     models: Sequence[Path] | None,
     ensemble_weights: str | None,

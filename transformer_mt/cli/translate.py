@@ -23,7 +23,7 @@ from transformer_mt.cli.input_warnings import (
     SeveralSentences,
     UnseenCharacters,
 )
-from transformer_mt.cli.model_loading import has_several_devices, load_on_devices
+from transformer_mt.cli.model_loading import has_several_devices, load_of_options
 from transformer_mt.cli.options import (
     BatchTokens,
     BeamSize,
@@ -285,14 +285,7 @@ def translate(
         inputs, errors, batch_tokens=batch_tokens, for_many=has_several_devices(device)
     )  # fmt: skip
     chunks = with_constraints(texts, prefix=prefix, phrases=constraints, tab=tab)
-    bundle, copies = load_on_devices(
-        model,
-        ensemble_weights,
-        device=device,
-        num_workers=num_workers,
-        precision=precision,
-        engine=engine,
-    )
+    bundle, copies = load_of_options(ctx)
     job = _job(ctx, bundle, copies, given, inputs)
     if at_terminal:
         chunks = prompted(chunks)

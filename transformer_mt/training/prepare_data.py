@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import xxhash
 
 from transformer_mt.config.data import DocumentSettings, MonolingualSource, Source
-from transformer_mt.config.families import patch_input
 from transformer_mt.config.schema import Config
 from transformer_mt.data.batches import check_budget
 from transformer_mt.data.chunks import Chunks
@@ -25,19 +24,18 @@ from transformer_mt.data.pair_source import PairSource, cleaned, source_cleaner
 from transformer_mt.data.pairs import TokenPairs, tokenize_pairs
 from transformer_mt.data.sources import filters_of, open_each, read_pairs
 from transformer_mt.data.text_checks import check_text
-from transformer_mt.errors import UNREADABLE_JSON, ConfigError, DataError, ModelError
+from transformer_mt.errors import UNREADABLE_JSON, ConfigError, DataError
 from transformer_mt.log import counted
 from transformer_mt.metrics.scores import build_metric
 from transformer_mt.storage.folders import replace_json
 from transformer_mt.storage.hashes import FileHashes
 from transformer_mt.storage.untrusted import read_json
-from transformer_mt.text.patches import patch_tokenizer
 from transformer_mt.text.tokenizer import Tokenizers
 from transformer_mt.text.tokenizer_directory import load_tokenizers, save_tokenizers
-from transformer_mt.text.tokenizer_training import train_tokenizers
 from transformer_mt.training.checkpoint import list_checkpoints
 from transformer_mt.training.holding_out import without_held_out
 from transformer_mt.training.run_directory import RunDirectory
+from transformer_mt.training.run_tokenizers import find_tokenizers
 from transformer_mt.versions import installed_versions, source_hash
 
 logger = logging.getLogger(__name__)
@@ -129,7 +127,7 @@ def prepare_data(config: Config, sources: Sources, run: RunDirectory, *, is_main
     if is_main and is_new:
         _advise(config, train, list(zip(valid_src, valid_tgt, strict=True)))
     tokenizers = (
-        _find_tokenizers(config, train, hashes) if is_new else load_tokenizers(run.tokenizer_dir)
+        find_tokenizers(config, train, hashes) if is_new else load_tokenizers(run.tokenizer_dir)
     )
     _check_symbols(config, tokenizers)
     train_sources = with_context(train, data.document)
@@ -238,73 +236,6 @@ def _check_symbols(config: Config, tokenizers: Tokenizers) -> None:
                     f"user symbols ({', '.join(tokenizer.user_symbols) or 'none'}), or another "
                     "tokenizer"
                 )
-
-
-def _find_tokenizers(
-    config: Config, sources: Sequence[PairSource], hashes: FileHashes
-) -> Tokenizers:
-    """Return the tokenizers that the config names or describes.
-
-    Trained ones are kept in the folder of the corpora, under the hash of texts and settings.
-
-    Raises:
-        ConfigError: If the named ones are joint and should not be, or the other way round.
-        DataError: If they cannot be used, or the text does not suffice for the vocabulary.
-    """
-    settings = config.tokenizer
-    patches = patch_input(config.model)
-    if patches is not None:
-        src = patch_tokenizer(patches, names_pictures=config.data.names_pictures())
-        if settings.path is not None:
-            return Tokenizers(src=src, tgt=Tokenizers.load(Path(settings.path)).tgt)
-        return Tokenizers(src=src, tgt=_trained(config, sources, hashes, sides="target").tgt)
-    if settings.path is not None:
-        tokenizers = Tokenizers.load(Path(settings.path))
-        if tokenizers.one_vocabulary != settings.joint:
-            has = "one vocabulary" if tokenizers.one_vocabulary else "two vocabularies"
-            raise ConfigError(
-                f"tokenizer.path: {settings.path} has {has} but tokenizer.joint is "
-                f"{str(settings.joint).lower()}: set it to {str(tokenizers.one_vocabulary).lower()}"
-            )
-        if not (tokenizers.src.keeps_text and tokenizers.tgt.keeps_text):
-            logger.info(
-                "%s normalises text before it is tokenized: translations lack what that changes",
-                settings.path,
-            )
-        return tokenizers
-    return _trained(config, sources, hashes, sides="both")
-
-
-def _trained(
-    config: Config,
-    sources: Sequence[PairSource],
-    hashes: FileHashes,
-    *,
-    sides: Literal["both", "target"],
-) -> Tokenizers:
-    """Train tokenizers, or find them trained; on the targets alone there is one."""
-    arguments = config.tokenizer.model_dump(exclude={"path", "sampling"})
-    if sides == "target":
-        arguments["joint"] = True
-    identity = json.dumps(
-        [[source.fingerprint(hashes) for source in sources], arguments]
-        + ([] if sides == "both" else [sides])
-    )
-    name = f"tokenizer-{xxhash.xxh3_128_hexdigest(identity.encode())[:16]}"
-    directory = Path(config.data.corpus_dir) / name
-    try:
-        tokenizers = load_tokenizers(directory)
-        logger.info("found the tokenizer of these texts: %s", directory)
-    except (DataError, ModelError) as error:
-        if directory.exists():
-            logger.warning("%s. Training it again", error)
-        tokenizers = train_tokenizers(
-            (src for source in sources for src, _ in source) if sides == "both" else (),
-            (tgt for source in sources for _, tgt in source),
-            **arguments,
-        )
-        save_tokenizers(tokenizers, directory)
-    return tokenizers
 
 
 def _facts_of(

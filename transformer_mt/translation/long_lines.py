@@ -79,12 +79,11 @@ def split_lines(
     Returns:
         The parts of each line, and the number of its sentences that were too long.
     """
-    all_sentences = [
-        [replace(sentence, text=clean(sentence.text)) for sentence in _sentences(line, languages)]
-        for line in lines
-    ]
     if tokenizer.names_pictures:
         return _pictures(lines, tokenizer, max_tokens=max_tokens, numbers=numbers), [0] * len(lines)
+    all_sentences = [
+        [replace(s, text=clean(s.text)) for s in _sentences(line, languages)] for line in lines
+    ]
     texts = (s.text for sentences in all_sentences for s in sentences)
     short = [text if len(text) <= MAX_CHARACTERS else "" for text in texts]
     tokens = iter(tokenizer.encode_batch(short))
@@ -92,14 +91,14 @@ def split_lines(
     nums_cut: list[int] = []
     for number, sentences in zip(numbers, all_sentences, strict=True):
         parts: list[Part] = []
-        num_cut = 0
+        nums_cut.append(0)
         for sentence in sentences:
             ids = tuple(next(tokens))
             if len(ids) <= max_tokens and len(sentence.text) <= MAX_CHARACTERS:
                 of_sentence = [Part(ids, "")] if ids else []
             else:
                 of_sentence = split_line(sentence.text, tokenizer.encode, max_tokens)
-                num_cut += 1
+                nums_cut[-1] += 1
                 logger.warning(
                     "line %d: more than %d tokens; translated in %d parts",
                     number,
@@ -112,10 +111,9 @@ def split_lines(
                     spacing = target = clean(spacing)
                 elif languages is not None:
                     target = spacing_in(languages[1], spacing)
-                of_sentence[-1] = replace(of_sentence[-1], glue=spacing, target_glue=target)
-            parts += of_sentence
+                parts += of_sentence[:-1]
+                parts.append(replace(of_sentence[-1], glue=spacing, target_glue=target))
         all_parts.append(parts)
-        nums_cut.append(num_cut)
     return all_parts, nums_cut
 
 

@@ -121,7 +121,7 @@ def test_the_attention_kernel_of_a_run_is_known_before_its_layers_are_compiled(
     assert known == [None, False]
 
 
-@pytest.mark.parametrize("work", ["prepare_data.train_tokenizers", "trainer.build_updater"])
+@pytest.mark.parametrize("work", ["run_tokenizers.train_tokenizers", "trainer.build_updater"])
 def test_a_signal_during_preparation_or_compilation_leaves_at_once(
     run_config, tmp_path, monkeypatch, work
 ):
