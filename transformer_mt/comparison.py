@@ -6,11 +6,15 @@ import logging
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from transformer_mt import __version__
 from transformer_mt.bundle import FORMAT_VERSION, KIND, count_parameters
+from transformer_mt.config.families import ModelSettings
 from transformer_mt.config.loading import load_recorded
 from transformer_mt.config.training import MetricName
 from transformer_mt.data.evaluation_sets import TestSet, read_test_sets
@@ -19,7 +23,7 @@ from transformer_mt.log import read_metrics
 from transformer_mt.metrics.by_length import Bucket, score_by_length
 from transformer_mt.metrics.significance import ComparedScore, compare_systems
 from transformer_mt.models.build import build_on_meta
-from transformer_mt.models.costs import count_costs
+from transformer_mt.models.costs import TokenCosts, count_costs
 from transformer_mt.storage.folders import read_manifest, replace_json
 from transformer_mt.storage.untrusted import read_json
 from transformer_mt.text.tokenizer import Tokenizers
@@ -61,7 +65,7 @@ class RunFacts:
     num_tokens: int | None
     tokens_per_second: float | None
     seconds: float | None
-    flops: float | None
+    flops: float | None = None
 
 
 @dataclass(frozen=True)
@@ -90,22 +94,20 @@ def read_facts(run: RunDirectory) -> RunFacts:
     reports = [record for record in records if "tokens_per_second" in record]
     last = reports[-1] if reports else {}
     speeds = [float(record["tokens_per_second"]) for record in reports]
-    num_tokens = last.get("num_tokens")
     return RunFacts(
         name=run.root.resolve().name,
         model=load_recorded(run.config_path).model.type,
         num_parameters=count_parameters(run.best_dir),
         valid_nll_nats=result.scores.get("nll_nats"),
         num_updates=result.step,
-        num_tokens=num_tokens,
+        num_tokens=last.get("num_tokens"),
         tokens_per_second=statistics.median(speeds) if speeds else None,
         seconds=last.get("seconds"),
-        flops=None if num_tokens is None else _training_flops(run, num_tokens),
     )
 
 
 def _training_flops(run: RunDirectory, num_tgt_tokens: int) -> float | None:
-    """Return the operations of training on some target tokens and the sources they belong to.
+    """Count the operations of training on some target tokens and the sources they belong to.
 
     The number of source tokens and the lengths are those of the whole corpus; a run that kept no
     record of it has None.
@@ -118,13 +120,18 @@ def _training_flops(run: RunDirectory, num_tgt_tokens: int) -> float | None:
     except UNREADABLE_JSON:
         return None
     tokenizers = Tokenizers.load(run.best_dir)
-    model = build_on_meta(
-        load_recorded(run.config_path).model,
-        src_vocab_size=tokenizers.src.vocab_size,
-        tgt_vocab_size=tokenizers.tgt.vocab_size,
-    )
-    costs = count_costs(model, length=round((src + tgt) / (2 * pairs)))
+    sizes = tokenizers.src.vocab_size, tokenizers.tgt.vocab_size
+    settings = load_recorded(run.config_path).model.model_dump_json()
+    costs = _costs_of(settings, *sizes, round((src + tgt) / (2 * pairs)))
     return costs.training(num_tgt_tokens * src / tgt, num_tgt_tokens)
+
+
+@cache
+def _costs_of(settings: str, src_vocab_size: int, tgt_vocab_size: int, length: int) -> TokenCosts:
+    """Count the operations of a token; runs of one model count once."""
+    model = TypeAdapter[ModelSettings](ModelSettings).validate_json(settings)
+    sizes = {"src_vocab_size": src_vocab_size, "tgt_vocab_size": tgt_vocab_size}
+    return count_costs(build_on_meta(model, **sizes), length=length)
 
 
 def common_test_set(runs: Sequence[RunDirectory], name: str | None) -> TestSet:
@@ -176,6 +183,10 @@ def compare_runs(
         ModelError: If a run is not finished, or its model is damaged.
     """
     facts = _with_distinct_names(runs, [read_facts(run) for run in runs])
+    facts = [
+        own if own.num_tokens is None else replace(own, flops=_training_flops(run, own.num_tokens))
+        for run, own in zip(runs, facts, strict=True)
+    ]
     configs = [load_recorded(run.config_path) for run in runs]
     languages = sorted({config.data.tgt_lang for config in configs})
     if len(languages) > 1:
