@@ -36,7 +36,7 @@ from transformer_mt.nn.layers import CausalLayer, LayerDropout, TokenEmbedding
 from transformer_mt.nn.masks import Attend, AttentionMask, as_bias
 from transformer_mt.nn.patterns import Pattern, turns
 from transformer_mt.nn.positional_encoding import Bias
-from transformer_mt.packing import Segments, take_rows
+from transformer_mt.packing import Segments, take_rows, unpack
 
 
 class SourceEmbedding(nn.Module):
@@ -55,9 +55,8 @@ class SourceEmbedding(nn.Module):
 
     def forward(self, src: Tensor, segments: Segments) -> Memory:
         """Embed packed tokens (N,)."""
-        return Memory(
-            self.embedding(src, segments.positions, longest=segments.max_length), segments
-        )
+        x = self.embedding(src, segments.positions, longest=segments.max_length)
+        return Memory(x, segments)
 
     def self_attention(self, src: Tensor, segments: Segments) -> None:
         """Return nothing: the source is read by the decoder."""
@@ -98,8 +97,7 @@ class Joint:
         starts = segments.offsets[: src.num_sentences].long()
         tail = torch.arange(segments.num_tokens, segments.num_rows, device=starts.device)
         src_rows = starts[_sentences(src)] + src.positions[: src.num_tokens]
-        shifts = src.lengths[_sentences(tgt)]
-        positions = shifts + tgt.positions[: tgt.num_tokens]
+        positions = src.lengths[_sentences(tgt)] + tgt.positions[: tgt.num_tokens]
         tgt_rows = starts[_sentences(tgt)] + positions
         src_rows = torch.cat([src_rows, tail[: src.num_tail_rows]])
         tgt_rows = torch.cat([tgt_rows, tail[src.num_tail_rows :]])
@@ -240,8 +238,7 @@ class DecoderOnly(ProjectingDecoder):
                 "this model has no attention to the whole source to look at: "
                 "model.decoder_pattern hides some of it"
             )
-        source = memory.segments
-        joint = Joint.of(source, segments)
+        source, joint = memory.segments, Joint.of(memory.segments, segments)
         attends = recorded_in_turn(joint.segments, None, causal=True)
         self._states(tgt_in, joint, memory, attends)
         weights = attends[0].stacked()
@@ -257,33 +254,27 @@ class DecoderOnly(ProjectingDecoder):
 
         They end in the same slot, so that the next tokens of all sentences have the same place.
         """
-        segments = memory.segments
-        num_sentences, longest = segments.num_sentences, segments.max_length
+        segments, longest = memory.segments, memory.segments.max_length
         paddings = longest - segments.lengths
         of_token = paddings[_sentences(segments)]
         # What depends on places depends on distances, but for embeddings and a pattern, so the
         # places from which keys are turned may count the padding.
         places = segments.positions + F.pad(of_token, (0, segments.num_tail_rows))
-        shifted = replace(segments, positions=places)
+        shifted = replace(segments, positions=places, index=segments.index + of_token)
         mask, kept = AttentionMask(shifted, shifted), list[Tensor]()
         attends = [_Keeping(attend, mask, kept) for attend in self._attend_source(segments)]
         self._through(memory.states, attends)
         num_slots = longest + min(max_length, FIRST_SLOTS)
-        rows = segments.index + of_token
         pasts = []
         for layer, key_value in zip(self.layers, kept, strict=True):
             attention = layer.self_attention
             num_shared = attention.num_heads // attention.num_kv_heads
-            key_value = key_value[: segments.num_tokens, :, ::num_shared]
-            padded = key_value.new_zeros(num_sentences * longest, *key_value.shape[1:])
-            padded = padded.index_copy_(0, rows, key_value).view(
-                num_sentences, longest, *key_value.shape[1:]
-            )
-            past = attention.empty_cache(num_sentences, num_slots, like=key_value)
+            padded = unpack(key_value[:, :, ::num_shared], shifted)
+            past = attention.empty_cache(segments.num_sentences, num_slots, like=padded)
             past.append_(slice(0, longest), *padded.permute(2, 0, 3, 1, 4))
             pasts.append(past)
         slots = torch.arange(num_slots, device=paddings.device)
-        has_padding = segments.num_tokens < num_sentences * longest
+        has_padding = segments.num_tokens < segments.num_sentences * longest
         past_bias = as_bias(slots >= paddings[:, None], pasts[0].keys.dtype)[:, None]
         return DecoderOnlyState(
             pasts=pasts,
@@ -319,8 +310,7 @@ class DecoderOnly(ProjectingDecoder):
         queries, keys = (
             places - state.paddings[:, None] for places in (layout.positions, layout.slot_positions)
         )
-        num_heads = self.layers[0].self_attention.num_heads
-        seen = pattern.seen(queries, keys, num_heads=num_heads)
+        seen = pattern.seen(queries, keys, num_heads=self.layers[0].self_attention.num_heads)
         return hidden(layout, seen, dtype=self.output.weight.dtype)
 
 
