@@ -123,7 +123,7 @@ def translation_time(bundle: Bundle, num_lines: int) -> tuple[float, float]:
     before them as the longest context are measured. Translations are held to the length of what is
     read, so that it does not matter what the model has learned.
     """
-    lengths = {"max_length_offset": 0, "min_length_ratio": 1.0}
+    lengths = {"max_length_offset": 1, "min_length_ratio": 1.0}
     translator = make_translator(bundle, {"num_workers": 1, **lengths})
     spent = {"all": 0.0, "encoder": 0.0}
     encode = bundle.model.encoder.forward  # type: ignore[attr-defined]
@@ -188,7 +188,7 @@ def print_times(num_lines: int) -> None:
     for name, memory in (("none", "none"), ("joined", "none"), ("memory", "states")):
         for context in (0,) if name == "none" else CONTEXTS:
             line, encoder = translation_time(untrained(context, memory), num_lines)
-            costs = training_time(untrained(context, memory), num_batches=15)
+            costs = training_time(untrained(context, memory), num_batches=8)
             seconds = " | ".join(f"{cost:.3f}" for cost in costs)
             print(f"| {name} | {context} | {line:.1f} | {encoder:.2f} | {seconds} |", flush=True)
 
