@@ -15,7 +15,11 @@ from transformer_mt.errors import ConfigError, DataError, ModelError
 from transformer_mt.storage.hashes import FileHashes
 from transformer_mt.text.patches import patch_tokenizer
 from transformer_mt.text.tokenizer import Tokenizers
-from transformer_mt.text.tokenizer_directory import load_tokenizers, save_tokenizers
+from transformer_mt.text.tokenizer_directory import (
+    load_tokenizers,
+    read_tokenizers,
+    save_tokenizers,
+)
 from transformer_mt.text.tokenizer_training import train_tokenizers
 
 logger = logging.getLogger(__name__)
@@ -37,7 +41,7 @@ def find_tokenizers(
     if patches is not None:
         src = patch_tokenizer(patches, names_pictures=config.data.names_pictures())
         if settings.path is not None:
-            return Tokenizers(src=src, tgt=Tokenizers.load(Path(settings.path)).tgt)
+            return Tokenizers(src=src, tgt=read_tokenizers(Path(settings.path)).tgt)
         return Tokenizers(src=src, tgt=_trained(config, sources, hashes, sides="target").tgt)
     if settings.path is not None:
         tokenizers = Tokenizers.load(Path(settings.path))

@@ -18,8 +18,9 @@ from transformer_mt.config.schema import Config
 from transformer_mt.errors import ConfigError, ModelError
 from transformer_mt.locations import WEIGHTS, find_bundle
 from transformer_mt.log import JsonValue
-from transformer_mt.models.build import build_model
+from transformer_mt.models.build import build_on_meta
 from transformer_mt.text.tokenizer import Tokenizers
+from transformer_mt.text.tokenizer_directory import read_tokenizers
 from transformer_mt.training.checkpoint import list_checkpoints
 from transformer_mt.training.run_directory import RunDirectory
 
@@ -101,7 +102,7 @@ def prepare_start(config: Config, *, fresh: bool) -> tuple[Config, WarmStart | N
             raise ModelError(f"training.init_from: {error}") from error
         config, start = _started(config, bundle, run)
     if settings.freeze:
-        freeze(_outline(config, 8, 8), settings.freeze)
+        freeze(build_on_meta(config.model, src_vocab_size=8, tgt_vocab_size=8), settings.freeze)
     return config, start
 
 
@@ -154,15 +155,16 @@ def _started(config: Config, bundle: Bundle, run: RunDirectory) -> tuple[Config,
         sampling=config.tokenizer.sampling,
     )
     config = _completed(config, bundle.config, tokenizer)
-    by = bundle.tokenizers
-    list(_matches(_outline(config, by.src.vocab_size, by.tgt.vocab_size), bundle, _parts(config)))
+    model = build_on_meta(
+        config.model,
+        src_vocab_size=bundle.tokenizers.src.vocab_size,
+        tgt_vocab_size=bundle.tokenizers.tgt.vocab_size,
+    )
+    parts = config.training.init_parts
+    list(_matches(model, bundle, parts))
     _warn_of_differences(config, bundle.config)
     sha256 = json.loads(bundle.fingerprint)[WEIGHTS]["sha256"]
-    return config, WarmStart(directory, _parts(config), sha256)
-
-
-def _parts(config: Config) -> str:
-    return config.training.init_parts
+    return config, WarmStart(directory, parts, sha256)
 
 
 def _completed(config: Config, other: Config, tokenizer: TokenizerSettings) -> Config:
@@ -173,14 +175,6 @@ def _completed(config: Config, other: Config, tokenizer: TokenizerSettings) -> C
     )
 
 
-def _outline(config: Config, src_vocab_size: int, tgt_vocab_size: int) -> nn.Module:
-    """Build the model of a config without memory for its weights."""
-    with torch.device("meta"):
-        return build_model(
-            config.model, src_vocab_size=src_vocab_size, tgt_vocab_size=tgt_vocab_size
-        )
-
-
 def _check_tokenizer(settings: TokenizerSettings, theirs: Tokenizers, directory: Path) -> None:
     """Refuse settings that name or describe another tokenizer than that of a model."""
     why = (
@@ -188,16 +182,16 @@ def _check_tokenizer(settings: TokenizerSettings, theirs: Tokenizers, directory:
         "leave tokenizer out to take that over"
     )
     if settings.path is not None:
-        if Tokenizers.load(Path(settings.path)).fingerprint() != theirs.fingerprint():
+        if read_tokenizers(Path(settings.path)).fingerprint() != theirs.fingerprint():
             raise ConfigError(f"tokenizer.path: {settings.path} is another tokenizer {why}")
         return
-    src = theirs.src
+    tgt = theirs.tgt  # pictures have none for the source
     actual = {
-        "type": src.type,
-        "vocab_size": src.vocab_size,
+        "type": tgt.type,
+        "vocab_size": tgt.vocab_size,
         "joint": theirs.one_vocabulary,
-        "byte_fallback": bool(src.byte_ids),
-        "user_symbols": src.user_symbols,
+        "byte_fallback": bool(tgt.byte_ids),
+        "user_symbols": tgt.user_symbols,
     }
     wrong = [
         f"{name} {getattr(settings, name)} (it has {value})"

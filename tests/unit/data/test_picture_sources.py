@@ -119,6 +119,8 @@ def test_source_sentences_are_drawn_and_need_no_vocabulary(run_config):
     files = {path.name for path in Path(run.model_dir).iterdir()}
     assert {"src.patches.json", "src.font-0.ttf", "tgt.model"} < files
     assert not {"src.model", "joint.model"} & files
+    again = train(run_config("again", training__init_from=run.run_dir, **changes))
+    assert again.step == 2
 
 
 def test_settings_that_do_not_go_with_pictures_are_refused(run_config, images):
