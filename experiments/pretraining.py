@@ -245,7 +245,7 @@ def run(
     starts: Annotated[
         list[str], typer.Option("--start", help="scratch, longer, pretrained; default all.")
     ] = list(STARTS),
-    seeds: Annotated[int, typer.Option(min=1, help="Runs of each kind.")] = 3,
+    seeds: Annotated[list[int], typer.Option("--seed", help="Default 1, 2 and 3.")] = [1, 2, 3],
     share: Annotated[float, typer.Option(help="Share of all updates, for a trial.")] = 1.0,
     finished: Annotated[
         bool, typer.Option("--finished", help="Train nothing; show what is finished.")
@@ -259,7 +259,7 @@ def run(
     check_matplotlib()
     study = Study(data, output / "pretraining", share=share)
     chosen = [start for start in STARTS if start in starts]
-    runs = list(product(pairs, chosen, range(1, seeds + 1)))
+    runs = list(product(pairs, chosen, seeds))
     scores = [study.score(*run) for run in runs if not finished or study.is_finished(*run)]
     print("\n".join(table(scores)))
     save("pretraining", draw(scores), [asdict(score) for score in scores], output)
