@@ -171,7 +171,8 @@ def test_several_ranks_equal_one(
     run_config, tmp_path, monkeypatch, num_ranks, parallel, layer_dropout
 ):
     monkeypatch.chdir(tmp_path)
-    changes = CHANGES | {"model__layer_dropout": layer_dropout}
+    frozen = {"training__freeze": ["encoder.layers", "*.feed_forward"]}
+    changes = CHANGES | frozen | {"model__layer_dropout": layer_dropout}
     one = Path(train(run_config("one", **changes)).run_dir)
     recompute = "layers" if parallel == "fsdp" else "none"
     changes |= {"training__parallel": parallel, "training__activation_checkpointing": recompute}
