@@ -46,6 +46,7 @@ class PatchTokenizer(Tokenizer):
         self.vocab_size = 1 << 8 * BYTES
         self.keeps_text, self.cuts_words_alone = True, False
         self.byte_ids, self.texts, self.user_symbols = [], [], []
+        self._pieces = []
 
     def save(self, path: Path) -> None:
         """Write facts, and a copy of each font that permits copies of itself, into a folder."""
