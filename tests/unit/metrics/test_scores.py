@@ -32,7 +32,6 @@ def only(metric: MetricName, *, tgt_lang: str = "en") -> Score:
 
 def test_every_metric_of_the_config_has_its_row() -> None:
     assert set(METRICS) == set(get_args(MetricName))
-    assert len(METRICS) == 5
 
 
 def edits(first: str, second: str) -> int:
