@@ -14,8 +14,8 @@ from pathlib import Path
 import torch
 
 from transformer_mt.bundle import Bundle, load_bundle
-from transformer_mt.config.data import ReverseSource
 from transformer_mt.config.loading import RECIPES, load_config
+from transformer_mt.config.sources import ReverseSource
 from transformer_mt.data.batches import eval_batches
 from transformer_mt.data.pairs import tokenize_pairs
 from transformer_mt.data.sources import open_source, read_pairs

@@ -16,7 +16,7 @@ from pathlib import Path
 from splitting import Pair, split
 from tqdm import tqdm
 
-from transformer_mt.config.data import HubSource
+from transformer_mt.config.sources import HubSource
 from transformer_mt.data.sources import open_source
 from transformer_mt.errors import DataError, ModelError, TmtError
 from transformer_mt.storage.folders import new_directory, read_manifest

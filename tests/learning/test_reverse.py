@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from transformer_mt.bundle import load_bundle
-from transformer_mt.config.data import ReverseSource
+from transformer_mt.config.sources import ReverseSource
 from transformer_mt.data.sources import open_source, read_pairs
 from transformer_mt.training.trainer import train
 from transformer_mt.translation.options import SearchOptions

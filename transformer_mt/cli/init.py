@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from transformer_mt.config.data import LANGUAGE_PATTERN, TextSource
+from transformer_mt.config.data import LANGUAGE_PATTERN
 from transformer_mt.config.loading import parse_config
+from transformer_mt.config.sources import TextSource
 from transformer_mt.errors import ConfigError
 from transformer_mt.processors import num_processors
 
 if TYPE_CHECKING:
-    from transformer_mt.config.data import Source
+    from transformer_mt.config.sources import Source
     from transformer_mt.data.recipe_writer import Plan, TextFacts
 
 logger = logging.getLogger(__name__)

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from transformer_mt.config.data import SplitSource, TextSource
 from transformer_mt.config.schema import Config
+from transformer_mt.config.sources import SplitSource, TextSource
 from transformer_mt.data.held_out import open_held_out
 from transformer_mt.data.sources import open_source, read_pairs
 from transformer_mt.errors import ConfigError

@@ -5,7 +5,7 @@ from typing import Literal
 
 import numpy as np
 
-from transformer_mt.config.data import MonolingualSource
+from transformer_mt.config.sources import MonolingualSource
 from transformer_mt.data.pair_source import PairSource, hash_values
 from transformer_mt.data.pairs import Ints
 from transformer_mt.storage.hashes import NO_HASHES, FileHashes

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import yaml
 from tqdm import tqdm
 
-from transformer_mt.config.data import Source
 from transformer_mt.config.language_codes import plain_code
+from transformer_mt.config.sources import Source
 from transformer_mt.data.pair_source import PairSource
 from transformer_mt.errors import DataError
 from transformer_mt.text.tokenizer_training import suggested_vocab_size

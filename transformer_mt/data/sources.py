@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from transformer_mt.config import data as config
+from transformer_mt.config import sources as config
+from transformer_mt.config.data import DataSettings
 from transformer_mt.data.arrow_sources import HubPairs, ParquetPairs
 from transformer_mt.data.filters import Filters
 from transformer_mt.data.line_sources import (
@@ -111,7 +112,7 @@ def open_each(
     return opened
 
 
-def check_files(data: config.DataSettings) -> int:
+def check_files(data: DataSettings) -> int:
     """Check that all files of sources are there, and count them; the hub is not asked.
 
     Raises:
@@ -135,7 +136,7 @@ def check_files(data: config.DataSettings) -> int:
     )
 
 
-def filters_of(data: config.DataSettings) -> Filters:
+def filters_of(data: DataSettings) -> Filters:
     """Return which training pairs are kept."""
     return Filters(**data.filters.model_dump() | {"drop_copies": data.drops_copies()})
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from transformer_mt.config import data as config
+from transformer_mt.config import sources as config
 from transformer_mt.config.language_codes import plain_code
 from transformer_mt.data.arrow_sources import text_fields
 from transformer_mt.data.line_sources import field_names, in_quotes, parse_object

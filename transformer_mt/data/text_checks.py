@@ -6,9 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from transformer_mt.config.data import DataSettings, TextSource, TokenizerSettings
+from transformer_mt.config.data import DataSettings, TokenizerSettings
 from transformer_mt.config.language_codes import plain_code, unknown_code_warning
 from transformer_mt.config.pictures import PICTURES
+from transformer_mt.config.sources import TextSource
 from transformer_mt.data.pair_source import PairSource
 from transformer_mt.errors import DataError
 from transformer_mt.text.languages import language_of_name, language_of_text

@@ -10,8 +10,9 @@ from typing import Any
 
 import xxhash
 
-from transformer_mt.config.data import DocumentSettings, MonolingualSource, Source
+from transformer_mt.config.data import DocumentSettings
 from transformer_mt.config.schema import Config
+from transformer_mt.config.sources import MonolingualSource, Source
 from transformer_mt.data.batches import check_budget
 from transformer_mt.data.chunks import Chunks
 from transformer_mt.data.corpus import HASHES, Corpus, prepare_corpus

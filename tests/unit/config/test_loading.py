@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.config.good_config import GOOD
-from transformer_mt.config.data import ReverseSource, TextSource
 from transformer_mt.config.loading import (
     RECIPES,
     config_differences,
@@ -24,6 +23,7 @@ from transformer_mt.config.loading import (
 )
 from transformer_mt.config.model import LearnedPositions
 from transformer_mt.config.schema import Config
+from transformer_mt.config.sources import ReverseSource, TextSource
 from transformer_mt.config.training import LinearSchedule, NoamSchedule
 from transformer_mt.errors import ConfigError
 

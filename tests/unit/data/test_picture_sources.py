@@ -9,7 +9,7 @@ from PIL import Image
 from pydantic import TypeAdapter, ValidationError
 
 from tests.tiny_runs import interrupt_at, weights_at
-from transformer_mt.config.data import Source
+from transformer_mt.config.sources import Source
 from transformer_mt.data.pair_source import PairSource
 from transformer_mt.data.sources import open_source
 from transformer_mt.errors import DataError, InterruptedRun

@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.commands import tmt
-from transformer_mt.config.data import TextSource
 from transformer_mt.config.loading import load_config, parse_config
+from transformer_mt.config.sources import TextSource
 from transformer_mt.config.unused import unused_settings
 from transformer_mt.data.recipe_writer import TextFacts, plan, write_recipe
 from transformer_mt.data.sources import open_source

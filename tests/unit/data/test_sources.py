@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from pydantic import TypeAdapter
 
-from transformer_mt.config.data import Source
+from transformer_mt.config.sources import Source
 from transformer_mt.data.pair_source import CleanPairs, PairSource
 from transformer_mt.data.sources import open_source, read_pairs
 from transformer_mt.errors import DataError

@@ -12,8 +12,9 @@ from tests.conftest import small_text
 from transformer_mt import bundle as bundles
 from transformer_mt.bundle import Bundle, load_bundle
 from transformer_mt.cli.main import app
-from transformer_mt.config.data import DocumentSettings, TextSource
+from transformer_mt.config.data import DocumentSettings
 from transformer_mt.config.loading import parse_config
+from transformer_mt.config.sources import TextSource
 from transformer_mt.data import document_pairs
 from transformer_mt.data.corpus import Corpus
 from transformer_mt.data.document_pairs import DocumentPairs, LastSentences, in_context
