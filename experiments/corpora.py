@@ -29,7 +29,8 @@ from transformer_mt.data.filters import Filters
 from transformer_mt.data.line_sources import TextPairs
 from transformer_mt.data.mixture import Mixture
 from transformer_mt.text.lines import read_lines
-from transformer_mt.text.tokenizer import Tokenizers, to_utf8
+from transformer_mt.text.tokenizer import to_utf8
+from transformer_mt.text.tokenizer_pair import Tokenizers
 from transformer_mt.text.tokenizer_training import train_tokenizers
 
 if TYPE_CHECKING:

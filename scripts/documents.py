@@ -27,7 +27,7 @@ from transformer_mt.metrics.scores import score
 from transformer_mt.models.batch_loss import batch_loss
 from transformer_mt.models.build import build_model
 from transformer_mt.text.document_context import join_sentences
-from transformer_mt.text.tokenizer import Tokenizers
+from transformer_mt.text.tokenizer_pair import Tokenizers
 from transformer_mt.text.tokenizer_training import train_tokenizers
 from transformer_mt.translation.load import load_model, make_translator
 

@@ -33,8 +33,8 @@ from transformer_mt.storage.folders import (
     read_manifest,
 )
 from transformer_mt.storage.untrusted import read_json
-from transformer_mt.text.tokenizer import Tokenizers
 from transformer_mt.text.tokenizer_directory import read_tokenizers
+from transformer_mt.text.tokenizer_pair import Tokenizers
 from transformer_mt.versions import installed_versions
 
 CARD = "README.md"

@@ -26,7 +26,7 @@ from transformer_mt.models.build import build_on_meta
 from transformer_mt.models.costs import TokenCosts, count_costs
 from transformer_mt.storage.folders import read_manifest, replace_json
 from transformer_mt.storage.untrusted import read_json
-from transformer_mt.text.tokenizer import Tokenizers
+from transformer_mt.text.tokenizer_pair import Tokenizers
 from transformer_mt.training.model_selection import read_result
 from transformer_mt.training.run_directory import RunDirectory
 

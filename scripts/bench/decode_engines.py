@@ -26,7 +26,7 @@ from comparison import Run, mistake_as_error, peak_memory_bytes
 from transformer_mt.config.decoding import DecodingSettings
 from transformer_mt.config.loading import load_config
 from transformer_mt.text.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
-from transformer_mt.text.tokenizer import Tokenizers
+from transformer_mt.text.tokenizer_pair import Tokenizers
 
 TRIAL_LINES = 96
 WARMUP_LINES = 32

@@ -13,7 +13,8 @@ from typer.testing import CliRunner
 
 from tests.commands import imports_of
 from transformer_mt.cli.main import app
-from transformer_mt.text.tokenizer import Tokenizer, Tokenizers
+from transformer_mt.text.tokenizer import Tokenizer
+from transformer_mt.text.tokenizer_pair import Tokenizers
 
 ENGLISH = ["dog", "dogs", "house", "houses", "tree", "red", "runs", "running", "quickly", "the"]
 GERMAN = ["Hund", "Hunde", "Haus", "Häuser", "Baum", "rot", "läuft", "gelaufen", "schnell", "der"]

@@ -21,8 +21,8 @@ from transformer_mt.config.loading import RECIPES, load_config
 from transformer_mt.config.schema import Config
 from transformer_mt.data.lexicon import Lexicon
 from transformer_mt.errors import TmtError
-from transformer_mt.text.tokenizer import Tokenizers
 from transformer_mt.text.tokenizer_directory import load_tokenizers, save_tokenizers
+from transformer_mt.text.tokenizer_pair import Tokenizers
 from transformer_mt.training.averaging import average_run
 from transformer_mt.training.checkpoint import list_checkpoints, step_of
 from transformer_mt.training.run_directory import RunDirectory

@@ -18,8 +18,8 @@ from transformer_mt.data.corpus import Corpus
 from transformer_mt.data.lexicon import Lexicon
 from transformer_mt.errors import DataError, ModelError, TmtError
 from transformer_mt.storage.folders import MANIFEST
-from transformer_mt.text.tokenizer import Tokenizers
 from transformer_mt.text.tokenizer_directory import load_tokenizers
+from transformer_mt.text.tokenizer_pair import Tokenizers
 from transformer_mt.training.averaging import average_run
 from transformer_mt.training.checkpoint import newest_checkpoint
 from transformer_mt.training.run_directory import RunDirectory

@@ -25,7 +25,7 @@ from transformer_mt.data.pair_source import PairSource
 from transformer_mt.errors import ConfigError, DataError, ModelError
 from transformer_mt.storage.folders import read_manifest
 from transformer_mt.text.lines import read_lines
-from transformer_mt.text.tokenizer import Tokenizers
+from transformer_mt.text.tokenizer_pair import Tokenizers
 from transformer_mt.translation.glossary import read_glossary
 from transformer_mt.translation.options import SearchOptions
 from transformer_mt.translation.rescoring import read_n_best

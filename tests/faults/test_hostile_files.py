@@ -28,7 +28,8 @@ from transformer_mt.locations import newest_run
 from transformer_mt.log import MetricsLog, read_metrics
 from transformer_mt.storage.folders import MANIFEST, kind_of, read_manifest
 from transformer_mt.storage.locks import remove_temporaries
-from transformer_mt.text.tokenizer import Tokenizer, Tokenizers
+from transformer_mt.text.tokenizer import Tokenizer
+from transformer_mt.text.tokenizer_pair import Tokenizers
 from transformer_mt.training.averaging import average_run
 from transformer_mt.training.run_directory import RunDirectory
 from transformer_mt.training.trainer import train

@@ -17,7 +17,7 @@ from tests.tiny_runs import metrics_without_times, tiny_config
 from transformer_mt.data import tokenization
 from transformer_mt.data.filters import Filters
 from transformer_mt.data.tokenization import encode_pairs
-from transformer_mt.text.tokenizer import Tokenizers
+from transformer_mt.text.tokenizer_pair import Tokenizers
 from transformer_mt.text.tokenizer_training import train_tokenizers
 from transformer_mt.training.run_directory import RunDirectory
 from transformer_mt.training.trainer import train

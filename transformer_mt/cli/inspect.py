@@ -137,7 +137,7 @@ def _trained(path: Path | None) -> "tuple[Config, Seq2Seq, float | None]":
 def _untrained(config: Config) -> "Seq2Seq":
     """Build a model without memory for its weights."""
     from transformer_mt.models.build import build_on_meta
-    from transformer_mt.text.tokenizer import Tokenizers
+    from transformer_mt.text.tokenizer_pair import Tokenizers
 
     sizes = [config.tokenizer.vocab_size] * 2
     if config.tokenizer.path is not None:

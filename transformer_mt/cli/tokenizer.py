@@ -274,7 +274,7 @@ def _stdin_lines() -> Iterator[str]:
 
 
 def _load(directory: Path, side: Literal["src", "tgt"] | None) -> "Tokenizer":
-    from transformer_mt.text.tokenizer import Tokenizers
+    from transformer_mt.text.tokenizer_pair import Tokenizers
 
     if (directory / "checkpoints").is_dir():  # a run
         directory = directory / "tokenizer"

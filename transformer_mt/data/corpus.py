@@ -43,7 +43,7 @@ from transformer_mt.storage.folders import (
 )
 from transformer_mt.storage.hashes import FileHashes
 from transformer_mt.storage.locks import claimed
-from transformer_mt.text.tokenizer import Tokenizers
+from transformer_mt.text.tokenizer_pair import Tokenizers
 
 KIND = "corpus"
 HASHES = "hashes.json"

@@ -20,7 +20,7 @@ from transformer_mt.data.pairs import Ids, Ints, ragged_index
 from transformer_mt.errors import ModelError
 from transformer_mt.storage.folders import replace_file
 from transformer_mt.text.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
-from transformer_mt.text.tokenizer import Tokenizers
+from transformer_mt.text.tokenizer_pair import Tokenizers
 
 KIND = "transformer_mt lexicon"
 FORMAT_VERSION = "1"

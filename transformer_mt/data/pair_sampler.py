@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from transformer_mt.data.mixture import Mixture, Rows
 from transformer_mt.data.noise import Noise
 from transformer_mt.data.pairs import Ints
-from transformer_mt.text.tokenizer import Tokenizers
+from transformer_mt.text.tokenizer_pair import Tokenizers
 
 _PROBED_PAIRS = 256
 _MARGIN = 1.02

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transformer_mt.text.special_ids import EOS_ID
-from transformer_mt.text.tokenizer import Tokenizers
+from transformer_mt.text.tokenizer_pair import Tokenizers
 
 Ids = NDArray[Any]
 Ints = NDArray[np.int64]

@@ -28,7 +28,8 @@ from transformer_mt.data.pairs import Ints, pack_sentences
 from transformer_mt.data.word_cache import WordCache
 from transformer_mt.errors import DataError
 from transformer_mt.processes import serve_parent
-from transformer_mt.text.tokenizer import Tokenizer, Tokenizers
+from transformer_mt.text.tokenizer import Tokenizer
+from transformer_mt.text.tokenizer_pair import Tokenizers
 
 _CHUNK_PAIRS = 8192
 _CHUNK_CHARACTERS = 1 << 20

@@ -21,7 +21,7 @@ from transformer_mt.exchange.settings import CTRANSLATE2, check_exportable
 from transformer_mt.models.seq2seq import Seq2Seq
 from transformer_mt.nn.positional_encoding import sinusoids
 from transformer_mt.text.special_ids import BOS_ID, EOS_ID, UNK_ID
-from transformer_mt.text.tokenizer import Tokenizers
+from transformer_mt.text.tokenizer_pair import Tokenizers
 from transformer_mt.translation.scoring import Pair
 
 Quantization: TypeAlias = Literal[

@@ -26,7 +26,7 @@ from transformer_mt.exchange.parity import Parity, Twin, check, compare
 from transformer_mt.exchange.settings import TARGETS, check_exportable
 from transformer_mt.locations import CONFIG, EXPORT
 from transformer_mt.storage.folders import new_directory, refuse_to_replace_others
-from transformer_mt.text.tokenizer import Tokenizers
+from transformer_mt.text.tokenizer_pair import Tokenizers
 from transformer_mt.versions import installed_versions
 
 PARITY = "parity.json"

@@ -29,7 +29,7 @@ from transformer_mt.exchange.parity import Parity, check, compare
 from transformer_mt.locations import WEIGHTS
 from transformer_mt.models.build import build_model
 from transformer_mt.storage.folders import refuse_to_replace_others
-from transformer_mt.text.tokenizer import Tokenizers
+from transformer_mt.text.tokenizer_pair import Tokenizers
 
 PICKLED_WEIGHTS = "pytorch_model.bin"
 

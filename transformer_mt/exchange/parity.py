@@ -66,7 +66,7 @@ class Parity:
     mean_difference: float
     greedy_identical: float
     beam_identical: float
-    bleu: tuple[float, float] | None
+    bleu: tuple[float, ...] | None
 
     def as_json(self) -> dict[str, Any]:
         """Return the numbers by name."""
@@ -116,24 +116,9 @@ def compare(
             f"no sentences to compare on: all {len(sources)} lines are blank or too long"
         )
     chosen = [ids[i] for i in kept]
-    ours: dict[int, list[list[int]]] = {}
-    theirs: dict[int, list[list[int]]] = {}
-    for width in {1, beam_size}:
-        options = SearchOptions(
-            beam_size=width,
-            length_penalty_kind="average",
-            length_penalty=exponent,
-            max_length_factor=0.0,
-            max_length_offset=max_length,
-        )
-        search = BatchSearch(bundle, options, None)
-        ours[width], theirs[width] = [], []
-        for some in _batches(chosen):
-            ours[width] += [own[0].tokens for own in search([Request(tuple(s)) for s in some])]
-            theirs[width] += twin.search(
-                some, beam_size=width, exponent=exponent, max_length=max_length
-            )
-    pairs: list[Pair] = list(zip(chosen, ours[1], strict=True))
+    search = _Search(bundle, twin, chosen, exponent, max_length)
+    greedy, beam = search(1), search(beam_size)
+    pairs: list[Pair] = list(zip(chosen, greedy.ours, strict=True))
     differences = np.concatenate(
         [
             np.abs(np.subtract(here, there))
@@ -141,21 +126,68 @@ def compare(
             for here, there in zip(token_log_probs(bundle, some), twin.log_probs(some), strict=True)
         ]
     )
+    bleu = None
+    if references is not None:
+        kept_references = [references[i] for i in kept]
+        bleu = tuple(_bleu(bundle, found, kept_references) for found in (beam.ours, beam.theirs))
     return Parity(
         num_sentences=len(kept),
         beam_size=beam_size,
         exponent=exponent,
         max_difference=float(differences.max()),
         mean_difference=float(differences.mean()),
-        greedy_identical=_identical(ours[1], theirs[1]),
-        beam_identical=_identical(ours[beam_size], theirs[beam_size]),
-        bleu=None
-        if references is None
-        else (
-            _bleu(bundle, ours[beam_size], [references[i] for i in kept]),
-            _bleu(bundle, theirs[beam_size], [references[i] for i in kept]),
-        ),
+        greedy_identical=greedy.identical,
+        beam_identical=beam.identical,
+        bleu=bleu,
     )
+
+
+@dataclass(frozen=True)
+class _Found:
+    """The best targets of both programs."""
+
+    ours: list[list[int]]
+    theirs: list[list[int]]
+
+    @property
+    def identical(self) -> float:
+        """Share that is the same."""
+        return float(np.mean([a == b for a, b in zip(self.ours, self.theirs, strict=True)]))
+
+
+@dataclass(frozen=True)
+class _Search:
+    """Searches with both programs, in equal settings: see `Twin.search`."""
+
+    bundle: Bundle
+    twin: Twin
+    sources: Sequence[Sequence[int]]
+    exponent: float
+    max_length: int
+
+    def __call__(self, beam_size: int) -> _Found:
+        """Search with a beam."""
+        options = SearchOptions(
+            beam_size=beam_size,
+            length_penalty_kind="average",
+            length_penalty=self.exponent,
+            max_length_factor=0.0,
+            max_length_offset=self.max_length,
+        )
+        search = BatchSearch(self.bundle, options, None)
+        found = _Found([], [])
+        for some in _batches(self.sources):
+            requests = [Request(tuple(source)) for source in some]
+            found.ours.extend(own[0].tokens for own in search(requests))
+            found.theirs.extend(
+                self.twin.search(
+                    some,
+                    beam_size=beam_size,
+                    exponent=self.exponent,
+                    max_length=self.max_length,
+                )
+            )
+        return found
 
 
 def check(parity: Parity, target: str) -> None:
@@ -174,10 +206,6 @@ def check(parity: Parity, target: str) -> None:
 def _batches(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
     for start in range(0, len(items), SENTENCES_AT_ONCE):
         yield items[start : start + SENTENCES_AT_ONCE]
-
-
-def _identical(ours: Sequence[Sequence[int]], theirs: Sequence[Sequence[int]]) -> float:
-    return float(np.mean([list(a) == list(b) for a, b in zip(ours, theirs, strict=True)]))
 
 
 def _bleu(bundle: Bundle, targets: Sequence[Sequence[int]], references: Sequence[str]) -> float:

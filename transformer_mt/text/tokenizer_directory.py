@@ -4,7 +4,8 @@ from pathlib import Path
 
 from transformer_mt.storage.folders import new_directory, read_manifest
 from transformer_mt.text.patches import PatchTokenizer
-from transformer_mt.text.tokenizer import PATCHES, Tokenizer, Tokenizers
+from transformer_mt.text.tokenizer import PATCHES, Tokenizer
+from transformer_mt.text.tokenizer_pair import Tokenizers
 
 KIND = "transformer_mt tokenizer"
 FORMAT_VERSION = 1

@@ -14,7 +14,8 @@ from transformer_mt.errors import ConfigError, DataError
 from transformer_mt.log import counted
 from transformer_mt.text.segmentation import SPACE
 from transformer_mt.text.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
-from transformer_mt.text.tokenizer import NONCHARACTERS, Tokenizer, Tokenizers, to_utf8
+from transformer_mt.text.tokenizer import NONCHARACTERS, Tokenizer, to_utf8
+from transformer_mt.text.tokenizer_pair import Tokenizers
 
 logger = logging.getLogger(__name__)
 

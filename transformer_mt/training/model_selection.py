@@ -16,7 +16,7 @@ from transformer_mt.config.training import METRIC_LABELS
 from transformer_mt.errors import UNREADABLE_JSON, DivergedError, ModelError, brief
 from transformer_mt.storage.folders import replace_json
 from transformer_mt.storage.untrusted import read_json
-from transformer_mt.text.tokenizer import Tokenizers
+from transformer_mt.text.tokenizer_pair import Tokenizers
 from transformer_mt.training.averaging import take_average
 from transformer_mt.training.run_directory import RunDirectory
 from transformer_mt.training.state import rank_of

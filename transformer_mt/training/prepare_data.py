@@ -31,8 +31,8 @@ from transformer_mt.metrics.scores import build_metric
 from transformer_mt.storage.folders import replace_json
 from transformer_mt.storage.hashes import FileHashes
 from transformer_mt.storage.untrusted import read_json
-from transformer_mt.text.tokenizer import Tokenizers
 from transformer_mt.text.tokenizer_directory import load_tokenizers, save_tokenizers
+from transformer_mt.text.tokenizer_pair import Tokenizers
 from transformer_mt.training.checkpoint import list_checkpoints
 from transformer_mt.training.holding_out import without_held_out
 from transformer_mt.training.run_directory import RunDirectory

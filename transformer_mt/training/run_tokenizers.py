@@ -14,12 +14,12 @@ from transformer_mt.data.pair_source import PairSource
 from transformer_mt.errors import ConfigError, DataError, ModelError
 from transformer_mt.storage.hashes import FileHashes
 from transformer_mt.text.patches import patch_tokenizer
-from transformer_mt.text.tokenizer import Tokenizers
 from transformer_mt.text.tokenizer_directory import (
     load_tokenizers,
     read_tokenizers,
     save_tokenizers,
 )
+from transformer_mt.text.tokenizer_pair import Tokenizers
 from transformer_mt.text.tokenizer_training import train_tokenizers
 
 logger = logging.getLogger(__name__)

@@ -19,8 +19,8 @@ from transformer_mt.errors import ConfigError, ModelError
 from transformer_mt.locations import WEIGHTS, find_bundle
 from transformer_mt.log import JsonValue
 from transformer_mt.models.build import build_on_meta
-from transformer_mt.text.tokenizer import Tokenizers
 from transformer_mt.text.tokenizer_directory import read_tokenizers
+from transformer_mt.text.tokenizer_pair import Tokenizers
 from transformer_mt.training.checkpoint import list_checkpoints
 from transformer_mt.training.run_directory import RunDirectory
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 
 from transformer_mt.search.beams import Hypothesis
 from transformer_mt.text.lines import is_blank
-from transformer_mt.text.tokenizer import Tokenizer, Tokenizers
+from transformer_mt.text.tokenizer import Tokenizer
+from transformer_mt.text.tokenizer_pair import Tokenizers
 from transformer_mt.translation.glossary import Term
 from transformer_mt.translation.long_lines import Part
 from transformer_mt.translation.requests import Line

@@ -16,7 +16,7 @@ from transformer_mt.data.pair_sampler import PairSampler
 from transformer_mt.data.pairs import TokenPairs, pack_pairs, tokenize_pairs
 from transformer_mt.errors import DataError
 from transformer_mt.text.special_ids import BOS_ID, EOS_ID, PAD_ID
-from transformer_mt.text.tokenizer import Tokenizers
+from transformer_mt.text.tokenizer_pair import Tokenizers
 from transformer_mt.text.tokenizer_training import train_tokenizers
 
 Sentence = tuple[int, ...]

@@ -32,7 +32,7 @@ from transformer_mt.storage.folders import put_in_place
 from transformer_mt.storage.hashes import NO_HASHES, FileHashes
 from transformer_mt.storage.locks import claimed
 from transformer_mt.text.special_ids import EOS_ID
-from transformer_mt.text.tokenizer import Tokenizers
+from transformer_mt.text.tokenizer_pair import Tokenizers
 from transformer_mt.text.tokenizer_training import train_tokenizers
 
 WORDS = ["the", "a", "dog", "cat", "sees", "hears", "red", "green", "house", "runs", "old"]
@@ -514,7 +514,7 @@ ENDLESS = """
     from pathlib import Path
     from transformer_mt.data.corpus import prepare_corpus
     from transformer_mt.data.filters import Filters
-    from transformer_mt.text.tokenizer import Tokenizers
+    from transformer_mt.text.tokenizer_pair import Tokenizers
 
     class Endless:
         def __iter__(self):

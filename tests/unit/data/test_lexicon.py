@@ -12,7 +12,7 @@ from transformer_mt.data.lexicon import ROUNDS, Lexicon, learn_lexicon
 from transformer_mt.data.pairs import TokenPairs, tokenize_pairs
 from transformer_mt.errors import ModelError
 from transformer_mt.text.special_ids import EOS_ID
-from transformer_mt.text.tokenizer import Tokenizers
+from transformer_mt.text.tokenizer_pair import Tokenizers
 from transformer_mt.text.tokenizer_training import train_tokenizers
 
 

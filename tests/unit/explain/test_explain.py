@@ -28,7 +28,7 @@ from transformer_mt.explain.page import page
 from transformer_mt.models.build import build_model
 from transformer_mt.text.patches import patch_tokenizer
 from transformer_mt.text.special_ids import EOS_ID
-from transformer_mt.text.tokenizer import Tokenizers
+from transformer_mt.text.tokenizer_pair import Tokenizers
 from transformer_mt.translation.options import SearchOptions
 from transformer_mt.translation.scoring import all_attention, alternatives, token_log_probs
 from transformer_mt.translation.translator import Translator

@@ -13,8 +13,9 @@ from transformer_mt.text import picture_files
 from transformer_mt.text.fonts import FontFile, LineDrawing
 from transformer_mt.text.patches import EMPTY, PatchTokenizer, patch_tokenizer
 from transformer_mt.text.picture_files import drawn_name, read_ink, with_noise
-from transformer_mt.text.tokenizer import PATCHES, Tokenizer, Tokenizers
+from transformer_mt.text.tokenizer import PATCHES, Tokenizer
 from transformer_mt.text.tokenizer_directory import read_tokenizers
+from transformer_mt.text.tokenizer_pair import Tokenizers
 
 LINES = [
     "A dog, 3 cats.",

@@ -21,7 +21,8 @@ from transformer_mt.text import tokenizer as tokenizer_module
 from transformer_mt.text import tokenizer_training
 from transformer_mt.text.segmentation import BpeDropout, UnigramSampling, split_words
 from transformer_mt.text.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
-from transformer_mt.text.tokenizer import NONCHARACTERS, Tokenizer, Tokenizers
+from transformer_mt.text.tokenizer import NONCHARACTERS, Tokenizer
+from transformer_mt.text.tokenizer_pair import Tokenizers
 from transformer_mt.text.tokenizer_training import (
     MAX_LINE_CHARS,
     sample_lines,

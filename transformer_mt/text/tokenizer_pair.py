@@ -1,0 +1,78 @@
+"""The tokenizers of a language pair, and their files."""
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from transformer_mt.errors import DataError
+from transformer_mt.text.tokenizer import PATCHES, Tokenizer
+
+
+@dataclass(frozen=True)
+class Tokenizers:
+    """The tokenizers of a language pair; one object for both sides if they share a vocabulary."""
+
+    src: Tokenizer
+    tgt: Tokenizer
+
+    @property
+    def joint(self) -> bool:
+        """Whether one tokenizer serves both sides."""
+        return self.src is self.tgt
+
+    @property
+    def one_vocabulary(self) -> bool:
+        """Whether each id is the same piece on both sides.
+
+        Imported models may have one vocabulary over two tokenizers.
+        """
+        return self.joint or self.src.ids == self.tgt.ids
+
+    def save(self, directory: Path) -> None:
+        """Write `joint.model`, or `src.model` and `tgt.model`, in place of any that are there.
+
+        For a folder that is there whole or not at all see `text.tokenizer_directory`.
+
+        Raises:
+            OSError: If the disk refuses.
+        """
+        models = {"joint": self.src} if self.joint else {"src": self.src, "tgt": self.tgt}
+        directory.mkdir(parents=True, exist_ok=True)
+        for name in ("joint.model", "src.model", "tgt.model", PATCHES):
+            (directory / name).unlink(missing_ok=True)
+        for name, tokenizer in models.items():
+            tokenizer.save(directory / f"{name}.model")
+
+    @classmethod
+    def load(cls, directory: Path) -> "Tokenizers":
+        """Read what `save` wrote of SentencePiece models, or their one file for both languages.
+
+        Raises:
+            DataError: If files are missing or damaged.
+        """
+        if directory.is_file():
+            joint = Tokenizer.load(directory)
+            return cls(src=joint, tgt=joint)
+        if not directory.is_dir():
+            raise DataError(f"{directory}: no such folder (of a tokenizer)")
+        found = [name for name in ("joint", "src", "tgt") if (directory / f"{name}.model").exists()]
+        if "joint" in found and len(found) > 1:
+            raise DataError(
+                f"{directory}: joint.model and {found[1]}.model are of two tokenizers: remove one"
+            )
+        if "joint" in found:
+            joint = Tokenizer.load(directory / "joint.model")
+            return cls(src=joint, tgt=joint)
+        if not found:
+            raise DataError(
+                f"{directory}: no tokenizer here: expected joint.model, or src.model and tgt.model"
+            )
+        return cls(
+            src=Tokenizer.load(directory / "src.model"), tgt=Tokenizer.load(directory / "tgt.model")
+        )
+
+    def fingerprint(self) -> str:
+        """Hash both models: equal pairs segment every text the same way."""
+        return hashlib.sha256(
+            f"{self.src.fingerprint()} {self.tgt.fingerprint()}".encode()
+        ).hexdigest()
