@@ -1,5 +1,6 @@
 """Clocks, counts and arithmetic of `transformer_mt.benchmarks`; never how fast anything is."""
 
+import mmap
 from itertools import count
 from pathlib import Path
 
@@ -81,7 +82,10 @@ def test_a_phase_lasts_from_the_end_of_the_one_before(clock):
 def test_peak_memory_is_counted_from_the_last_reset():
     reset_peak_memory(CPU)
     before = peak_memory_bytes(CPU)
-    torch.ones(50_000_000)  # 200 MB
+    # New to the process, as torch may reuse memory that earlier tests have left in its heap.
+    with mmap.mmap(-1, 200_000_000) as memory:
+        for page in range(0, len(memory), mmap.PAGESIZE):
+            memory[page] = 1
     assert peak_memory_bytes(CPU) > before + 100_000_000
     reset_peak_memory(CPU)
     assert peak_memory_bytes(CPU) < before + 100_000_000
