@@ -9,7 +9,7 @@ import importlib
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
-from functools import partial
+from functools import lru_cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -71,7 +71,10 @@ class CTranslate2Search:
         self._options = options
         self._src, self._tgt = bundle.tokenizers.src, bundle.tokenizers.tgt
         self._exponent = length_exponent(options.length_penalty_kind, options.length_penalty)
-        self._translator = _translator(bundle, COMPUTE_TYPES[precision])
+        assert bundle.directory is not None  # `unsupported` refuses others
+        self._translator = _translator(
+            bundle.directory, bundle.fingerprint, COMPUTE_TYPES[precision]
+        )
 
     def __call__(self, requests: Sequence[Request]) -> list[list[Hypothesis]]:
         """Return the best hypotheses of each sentence, best first.
@@ -200,14 +203,17 @@ def unsupported(
     return found
 
 
-def _translator(bundle: Bundle, compute_type: str) -> Any:
-    """Convert a model in a temporary folder, and load it; each thread takes batches of its own."""
+@lru_cache(maxsize=2)
+def _translator(directory: Path, fingerprint: str, compute_type: str) -> Any:
+    """Convert a model in a temporary folder, and load it, once for all searches.
+
+    Each thread takes batches of its own.
+    """
     ctranslate2 = importlib.import_module("ctranslate2")
-    assert bundle.directory is not None
     # The model in memory may have been packed for its own engine.
-    original = load_bundle(bundle.directory)
+    original = load_bundle(directory)
     with TemporaryDirectory() as name:
-        save_ctranslate2(replace(original, config=bundle.config), Path(name), "float32")
+        save_ctranslate2(original, Path(name), "float32")
         try:
             translator = ctranslate2.Translator(
                 name,
