@@ -92,7 +92,7 @@ def pronouns(bundle: Bundle) -> dict[tuple[str, int], float]:
 
 
 def untrained(context_sentences: int, memory: str) -> Bundle:
-    """Return a model of the recipe with random weights, which reads so many sentences before."""
+    """Return a model of the recipe with random weights, which reads N sentences before."""
     config = load_config(RECIPE)
     values = config.data.model_dump(exclude={"document"})
     if context_sentences:

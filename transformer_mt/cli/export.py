@@ -8,16 +8,13 @@ import typer
 from transformer_mt.cli.input_lines import parallel_lines
 from transformer_mt.cli.options import ModelPath
 from transformer_mt.errors import ConfigError, TmtError
+from transformer_mt.exchange.settings import Quantization
 from transformer_mt.locations import find_bundle
 
 if TYPE_CHECKING:
     from transformer_mt.bundle import Bundle
     from transformer_mt.exchange.export import Sentences
 
-Quantization: TypeAlias = Literal[
-    "float32", "float16", "bfloat16", "int16", "int8", "int8_float32", "int8_float16",
-    "int8_bfloat16",
-]  # fmt: skip
 CheckFile: TypeAlias = Annotated[
     Path | None,
     typer.Option(

@@ -7,8 +7,8 @@ from tempfile import TemporaryDirectory
 
 from transformer_mt.bundle import Bundle
 from transformer_mt.config.language_codes import NAMES, plain_code
-from transformer_mt.exchange.ctranslate2 import CTranslate2Twin, Quantization, save_ctranslate2
-from transformer_mt.exchange.settings import ARGOS, check_exportable
+from transformer_mt.exchange.ctranslate2 import CTranslate2Twin, save_ctranslate2
+from transformer_mt.exchange.settings import ARGOS, Quantization, check_exportable
 from transformer_mt.text.tokenizer_pair import Tokenizers
 
 LEAST_VERSION = "1.9.0"

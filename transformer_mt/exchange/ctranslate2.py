@@ -7,7 +7,7 @@ our settings.
 import importlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,17 +17,12 @@ from torch import Tensor
 from transformer_mt.bundle import Bundle
 from transformer_mt.config.model import TransformerSettings
 from transformer_mt.exchange.extras import need
-from transformer_mt.exchange.settings import CTRANSLATE2, check_exportable
+from transformer_mt.exchange.settings import CTRANSLATE2, Quantization, check_exportable
 from transformer_mt.models.seq2seq import Seq2Seq
 from transformer_mt.nn.positional_encoding import sinusoids
 from transformer_mt.text.special_ids import BOS_ID, EOS_ID, UNK_ID
 from transformer_mt.text.tokenizer_pair import Tokenizers
 from transformer_mt.translation.scoring import Pair
-
-Quantization: TypeAlias = Literal[
-    "float32", "float16", "bfloat16", "int16", "int8", "int8_float32", "int8_float16",
-    "int8_bfloat16",
-]  # fmt: skip
 
 ACTIVATIONS = {
     "relu": "RELU", "gelu": "GELU", "swish": "SWISH",

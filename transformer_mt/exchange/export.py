@@ -13,7 +13,6 @@ from transformer_mt.config.loading import dump_config
 from transformer_mt.exchange.argos import argos_twin, save_argos
 from transformer_mt.exchange.ctranslate2 import (
     CTranslate2Twin,
-    Quantization,
     save_ctranslate2,
 )
 from transformer_mt.exchange.extras import need
@@ -23,7 +22,7 @@ from transformer_mt.exchange.huggingface import (
     save_huggingface,
 )
 from transformer_mt.exchange.parity import Parity, Twin, check, compare
-from transformer_mt.exchange.settings import TARGETS, check_exportable
+from transformer_mt.exchange.settings import TARGETS, Quantization, check_exportable
 from transformer_mt.locations import CONFIG, EXPORT
 from transformer_mt.storage.folders import new_directory, refuse_to_replace_others
 from transformer_mt.text.tokenizer_pair import Tokenizers

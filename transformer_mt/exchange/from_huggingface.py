@@ -66,7 +66,7 @@ def import_marian(directory: Path, *, src_lang: str | None, tgt_lang: str | None
     Args:
         directory: With `config.json`, weights, `vocab.json`, `source.spm` and `target.spm`.
         src_lang: Language of the source; None: as `tokenizer_config.json` says.
-        tgt_lang: Language of the target; None: likewise.
+        tgt_lang: Language of the target; None: the same.
 
     Returns:
         The model, which translates as it did there, up to ties.

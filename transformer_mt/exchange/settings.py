@@ -2,11 +2,18 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 from transformer_mt.config.families import ModelSettings
 from transformer_mt.config.model import TransformerSettings
 from transformer_mt.config.schema import Config
 from transformer_mt.errors import ConfigError
+
+Quantization: TypeAlias = Literal[
+    "float32", "float16", "bfloat16", "int16", "int8", "int8_float32", "int8_float16",
+    "int8_bfloat16",
+]  # fmt: skip
+"""Types of weights in files for CTranslate2."""
 
 Held = Mapping[str, tuple[object, ...]]
 """Settings of a Transformer by name (`positions` by its type), and the values a program has."""

@@ -49,7 +49,7 @@ class TokenCosts:
         return self.source + self.target
 
     def training(self, num_src_tokens: float, num_tgt_tokens: float) -> float:
-        """Return the operations of training on so many tokens, attention included."""
+        """Return the operations of training on N source and N target tokens, attention included."""
         source = (self.source + self.source_attention) * num_src_tokens
         return source + (self.target + self.target_attention) * num_tgt_tokens
 
