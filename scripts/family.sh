@@ -55,8 +55,9 @@ station gru_none_reversed $recurrent model.attention=none model.bidirectional=fa
 station gru_additive_one_direction $recurrent model.attention=additive model.bidirectional=false
 station lstm_none $recurrent model.cell=lstm model.attention=none
 station lstm_additive $recurrent model.cell=lstm model.attention=additive
-station convolutional family/multi30k_convolutional model.num_encoder_layers=3 model.num_decoder_layers=3 \
-    model.positions.type=learned model.positions.max_length=256
+convolutions="model.num_encoder_layers=3 model.num_decoder_layers=3 model.positions.type=learned model.positions.max_length=256"
+station convolutional family/multi30k_convolutional $convolutions
+station dilated family/multi30k_dilated $convolutions
 transformer="family/multi30k_transformer model.num_encoder_layers=2 model.num_decoder_layers=2"
 station transformer $transformer
 station transformer_rotary $transformer model.positions.type=rotary

@@ -130,7 +130,12 @@ FAMILY = {
     "gru_fed": RECURRENT | {"attention": "additive", "input_feeding": True, "residual": True},
 }
 V = 30
-OTHERS = [*FAMILY, "ensemble", "mixed ensemble"]
+PATCHES = SMALL | {
+    "encoder_input": {"type": "patches", "height": 8, "patch_width": 2},
+    "tie_embeddings": "target",
+    "positions": POSITIONS["rotary"],
+}
+OTHERS = [*FAMILY, "patches", "ensemble", "mixed ensemble"]
 every_variant = pytest.mark.parametrize("model", [*VARIANTS, *OTHERS], indirect=True)
 
 
@@ -161,7 +166,7 @@ def model_of(name: str) -> Seq2Seq:
     if name == "mixed ensemble":
         members = [SMALL, FAMILY["lstm_general"], FAMILY["decoder_only"]]
         return ensemble([randomised(settings) for settings in members], [2.0, 1.0, 1.0])
-    return randomised((VARIANTS | FAMILY)[name])
+    return randomised((VARIANTS | FAMILY | {"patches": PATCHES})[name])
 
 
 def randomised(settings: dict[str, Any]) -> Seq2Seq:
@@ -177,9 +182,13 @@ def sentences(lengths: list[int]) -> tuple[Tensor, Segments]:
 
 
 @pytest.fixture
-def batch() -> tuple[Tensor, Segments, Tensor, Segments]:
+def batch(request: pytest.FixtureRequest) -> tuple[Tensor, Segments, Tensor, Segments]:
     torch.manual_seed(5)
-    return *sentences(SRC_LENGTHS), *sentences(TGT_LENGTHS)
+    src, src_segments = sentences(SRC_LENGTHS)
+    if "model" in request.fixturenames:
+        size = request.getfixturevalue("model").encoder.patch_size
+        src = src if size is None else torch.randint(256, (len(src), size), dtype=torch.uint8)
+    return src, src_segments, *sentences(TGT_LENGTHS)
 
 
 def full_logits(model: Seq2Seq, batch: tuple[Tensor, Segments, Tensor, Segments]) -> Tensor:
@@ -233,7 +242,7 @@ def test_rows_behind_the_last_token_are_finite_and_change_nothing(model, batch) 
     with_tails = []
     for tokens, lengths in ((src, SRC_LENGTHS), (tgt_in, TGT_LENGTHS)):
         segments = Segments.of(lengths, num_tail_rows=5)
-        with_tails += [torch.cat([tokens, torch.zeros(5, dtype=torch.int64)]), segments]
+        with_tails += [torch.cat([tokens, tokens.new_zeros(5, *tokens.shape[1:])]), segments]
     states = model(*with_tails)
     torch.testing.assert_close(states[: len(tgt_in)], model(*batch))
     assert len(states) == len(tgt_in) + 5

@@ -47,6 +47,8 @@ def built(device: str = "cpu", *, prepacked: bool = False, **settings) -> Case:
 
     def encode(sources: list[list[int]]) -> Memory:
         tokens, segments = packed(sources)
+        if model.encoder.patch_size is not None:  # a picture of each token: its bits
+            tokens = 255 * (tokens[:, None] >> torch.arange(model.encoder.patch_size) & 1).byte()
         return model.encode(tokens.to(device), segments.to(device))
 
     return model.decoder, encode
@@ -67,6 +69,9 @@ CASES: dict[str, Callable[[], Case]] = {
     ),
     "decoder_only": lambda: built(
         type="decoder_only", d_ff=64, num_heads=4, num_decoder_layers=2, norm="pre"
+    ),
+    "patches": lambda: transformer(
+        encoder_input={"type": "patches", "height": 8, "patch_width": 2}
     ),
     "learned positions": lambda: transformer(positions={"type": "learned", "max_length": 40}),
 }

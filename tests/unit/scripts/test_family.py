@@ -54,6 +54,7 @@ def test_stations_are_configs_that_differ_in_what_they_are_named_for(tmp_path, c
         ("gru_dot", "gru_scaled_dot"): {"attention"},
         ("gru_additive", "rnn_additive"): {"cell"},
         ("gru_none_one_direction", "gru_none_reversed"): {"reverse_source"},
+        ("convolutional", "dilated"): {"dilations"},
         ("decoder_only", "decoder_only_both"): {"loss_on"},
         ("decoder_only", "pattern_fixed_1"): {"decoder_pattern"},
         ("deep_pre", "deep_pre_child2019"): {"init"},
