@@ -19,7 +19,8 @@ from transformer_mt.models.interfaces import Memory
 from transformer_mt.models.recurrent import RecurrentDecoder
 from transformer_mt.models.seq2seq import Seq2Seq
 from transformer_mt.nn import decode_cache
-from transformer_mt.packing import Segments, pack, unpack
+from transformer_mt.nn.padding import pack, unpack
+from transformer_mt.packing import Segments
 from transformer_mt.text.special_ids import PAD_ID
 
 SMALL = {

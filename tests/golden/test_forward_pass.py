@@ -16,7 +16,8 @@ from peer_models import to_hugging_face
 
 from transformer_mt.config.model import TransformerSettings
 from transformer_mt.models.build import build_model
-from transformer_mt.packing import Segments, unpack
+from transformer_mt.nn.padding import unpack
+from transformer_mt.packing import Segments
 
 pytest.importorskip("transformers", reason="the independent implementation is in the extra `hf`")
 

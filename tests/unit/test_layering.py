@@ -66,6 +66,7 @@ FLOORS = {
             "trainer",
         ],
         "nn": [
+            "padding",
             "decode_cache dropout kernels.capability kernels.expensive_operators "
             "kernels.foreach kernels.kernel_check kernels.length_groups kernels.short_tiles "
             "kernels.step_attention linear loss low_rank patterns positional_encoding",

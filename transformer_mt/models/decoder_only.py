@@ -1,7 +1,7 @@
 """Decoder-only Transformer: source and target are one sequence of one causal stack.
 
 The sequence is the source with its eos, then bos, which separates the two, and the target;
-positions go on across it. So a token of the target attends to those of the source as to those
+positions are counted through both. So a token of the target attends to those of the source as to those
 before it, in one softmax, and there is no cross-attention. What the encoder hands over are the
 embeddings of the source alone; the search starts by one pass over them (prefill), whose keys and
 values are the first in the KV cache.
@@ -20,6 +20,12 @@ from torch import Tensor, nn
 
 from transformer_mt.errors import ConfigError
 from transformer_mt.models.interfaces import Memory
+from transformer_mt.models.joint_sequence import (
+    Joint,
+    Keeping,
+    PrefixAttention,
+    sentence_of_rows,
+)
 from transformer_mt.models.projection import ProjectingDecoder
 from transformer_mt.models.seq2seq import Seq2Seq
 from transformer_mt.models.transformer import (
@@ -30,13 +36,12 @@ from transformer_mt.models.transformer import (
     recorded_in_turn,
 )
 from transformer_mt.nn.decode_cache import StepLayout
-from transformer_mt.nn.dropout import Dropout
 from transformer_mt.nn.kernels.dispatch import PackedAttention
 from transformer_mt.nn.layers import CausalLayer, LayerDropout, TokenEmbedding
 from transformer_mt.nn.masks import Attend, AttentionMask, as_bias
+from transformer_mt.nn.padding import take_rows, unpack
 from transformer_mt.nn.patterns import Pattern, turns
-from transformer_mt.nn.positional_encoding import Bias
-from transformer_mt.packing import Segments, take_rows, unpack
+from transformer_mt.packing import Segments
 
 
 class SourceEmbedding(nn.Module):
@@ -65,91 +70,6 @@ class SourceEmbedding(nn.Module):
 def half_of(max_length: int | None) -> int | None:
     """Return what each side may take of the positions of both."""
     return None if max_length is None else max_length // 2
-
-
-@dataclass(frozen=True)
-class Joint:
-    """Pairs as one sequence each: the source, then the target.
-
-    Attributes:
-        segments: Where the sequences lie; a tail has the tails of both sides.
-        order: For each row of the sequences its row among those of the source, then the target.
-        src: Rows of the source tokens and of their tail in the sequences.
-        tgt: Rows of the target tokens and of their tail.
-        tgt_positions: Place of each target token in its sequence, in the tail 0.
-    """
-
-    segments: Segments
-    order: Tensor
-    src: Tensor
-    tgt: Tensor
-    tgt_positions: Tensor
-
-    @classmethod
-    def of(cls, src: Segments, tgt: Segments) -> "Joint":
-        """Join sides with the same number of sentences."""
-        segments = Segments.from_lengths(
-            src.lengths + tgt.lengths,
-            max_length=src.max_length + tgt.max_length,
-            num_tokens=src.num_tokens + tgt.num_tokens,
-            num_tail_rows=src.num_tail_rows + tgt.num_tail_rows,
-        )
-        starts = segments.offsets[: src.num_sentences].long()
-        tail = torch.arange(segments.num_tokens, segments.num_rows, device=starts.device)
-        src_rows = starts[_sentences(src)] + src.positions[: src.num_tokens]
-        positions = src.lengths[_sentences(tgt)] + tgt.positions[: tgt.num_tokens]
-        tgt_rows = starts[_sentences(tgt)] + positions
-        src_rows = torch.cat([src_rows, tail[: src.num_tail_rows]])
-        tgt_rows = torch.cat([tgt_rows, tail[src.num_tail_rows :]])
-        rows = torch.cat([src_rows, tgt_rows])
-        order = torch.empty_like(rows)
-        order[rows] = torch.arange(len(rows), device=rows.device)
-        return cls(segments, order, src_rows, tgt_rows, F.pad(positions, (0, tgt.num_tail_rows)))
-
-
-def _sentences(segments: Segments) -> Tensor:
-    """Return the sentence of each token."""
-    return segments.index // segments.max_length
-
-
-class PrefixAttention:
-    """Attention of sequences whose beginnings, the sources, see all of themselves.
-
-    Attributes:
-        mask: That of the targets, which is causal.
-    """
-
-    def __init__(self, attend: Attend, attend_source: Attend, rows: Tensor) -> None:
-        """Take attention of the sequences, of the sources, and the rows of the sources."""
-        self.mask = attend.mask
-        self._attend, self._attend_source, self._rows = attend, attend_source, rows
-
-    def __call__(
-        self, projections: tuple[Tensor, ...], *, dropout: Dropout, bias: Bias | None = None
-    ) -> Tensor:
-        """Mix values, and those of the sources anew; see `Attend`."""
-        mixed = self._attend(projections, dropout=dropout, bias=bias)
-        source = (take_rows(projections[0], self._rows),)
-        of_source = self._attend_source(source, dropout=dropout, bias=bias)
-        return mixed.index_copy(0, self._rows, of_source.to(mixed.dtype))
-
-
-class _Keeping:
-    """Attention that keeps keys and values (N, 2, H, K) of each call, for a KV cache.
-
-    Attributes:
-        mask: Has the places by which queries and keys are turned.
-    """
-
-    def __init__(self, attend: Attend, mask: AttentionMask, kept: list[Tensor]) -> None:
-        self.mask, self._attend, self._kept = mask, attend, kept
-
-    def __call__(
-        self, projections: tuple[Tensor, ...], *, dropout: Dropout, bias: Bias | None = None
-    ) -> Tensor:
-        """Mix values; see `Attend`."""
-        self._kept.append(projections[0][:, 1:])
-        return self._attend(projections, dropout=dropout, bias=bias)
 
 
 class DecoderOnly(ProjectingDecoder):
@@ -256,13 +176,13 @@ class DecoderOnly(ProjectingDecoder):
         """
         segments, longest = memory.segments, memory.segments.max_length
         paddings = longest - segments.lengths
-        of_token = paddings[_sentences(segments)]
+        of_token = paddings[sentence_of_rows(segments)]
         # What depends on places depends on distances, but for embeddings and a pattern, so the
         # places from which keys are turned may count the padding.
         places = segments.positions + F.pad(of_token, (0, segments.num_tail_rows))
         shifted = replace(segments, positions=places, index=segments.index + of_token)
         mask, kept = AttentionMask(shifted, shifted), list[Tensor]()
-        attends = [_Keeping(attend, mask, kept) for attend in self._attend_source(segments)]
+        attends = [Keeping(attend, mask, kept) for attend in self._attend_source(segments)]
         self._through(memory.states, attends)
         num_slots = longest + min(max_length, FIRST_SLOTS)
         pasts = []

@@ -13,9 +13,10 @@ from transformer_mt.errors import ConfigError
 from transformer_mt.models.interfaces import Memory
 from transformer_mt.models.projection import ProjectingDecoder
 from transformer_mt.nn.layers import TokenEmbedding
+from transformer_mt.nn.padding import unpack
 from transformer_mt.nn.recurrent import Bridge, CellState, RecurrentLayer, TimeOrder
 from transformer_mt.nn.recurrent_attention import GlobalAttention, Source
-from transformer_mt.packing import Segments, unpack
+from transformer_mt.packing import Segments
 
 
 class RecurrentEncoder(nn.Module):

@@ -15,8 +15,9 @@ from transformer_mt.nn.dropout import Dropout
 from transformer_mt.nn.kernels.step_attention import attend_step
 from transformer_mt.nn.linear import StackedLinear, SublayerOutput
 from transformer_mt.nn.masks import Attend
+from transformer_mt.nn.padding import unpack
 from transformer_mt.nn.positional_encoding import PositionalEncoding
-from transformer_mt.packing import Context, Segments, unpack
+from transformer_mt.packing import Context, Segments
 
 
 def attention(

@@ -15,8 +15,9 @@ from torch import Tensor, nn
 from transformer_mt.nn.dropout import Dropout
 from transformer_mt.nn.linear import StackedLinear
 from transformer_mt.nn.masks import Attend
+from transformer_mt.nn.padding import unpack
 from transformer_mt.nn.recurrent_attention import Source
-from transformer_mt.packing import Segments, unpack
+from transformer_mt.packing import Segments
 
 # Half of the variance of a sum of two is that of one.
 _OF_SUM = 0.5**0.5

@@ -7,8 +7,8 @@ from transformer_mt.nn.attention import attention_weights
 from transformer_mt.nn.dropout import Dropout
 from transformer_mt.nn.kernels.padded import added_to_scores, padded_heads
 from transformer_mt.nn.masks import AttentionMask
+from transformer_mt.nn.padding import pack
 from transformer_mt.nn.positional_encoding import Bias
-from transformer_mt.packing import pack
 
 
 class RecordedAttention:

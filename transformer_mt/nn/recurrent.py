@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from transformer_mt.nn.dropout import Dropout
-from transformer_mt.packing import Segments, take_rows
+from transformer_mt.nn.padding import take_rows
+from transformer_mt.packing import Segments
 
 CellState = tuple[Tensor, ...]
 """What a cell carries on: (h,), or (h, c) of an LSTM, each (R, D)."""

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from transformer_mt.nn.kernels.length_groups import Blocks, length_groups
 from transformer_mt.nn.masks import as_bias
-from transformer_mt.packing import Segments, pack, unpack
+from transformer_mt.nn.padding import pack, unpack
+from transformer_mt.packing import Segments
 
 
 class Source(NamedTuple):

@@ -11,7 +11,7 @@ from transformer_mt.data.pairs import pack_pairs
 from transformer_mt.models.batch_loss import batch_loss
 from transformer_mt.models.build import build_model
 from transformer_mt.models.costs import count_parameters
-from transformer_mt.models.decoder_only import Joint
+from transformer_mt.models.joint_sequence import Joint
 from transformer_mt.models.seq2seq import Seq2Seq
 from transformer_mt.packing import Segments
 

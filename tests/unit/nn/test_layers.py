@@ -23,8 +23,9 @@ from transformer_mt.nn.layers import (
     rms_norm,
 )
 from transformer_mt.nn.masks import AttentionMask
+from transformer_mt.nn.padding import unpack
 from transformer_mt.nn.positional_encoding import PositionalEncoding
-from transformer_mt.packing import Segments, unpack
+from transformer_mt.packing import Segments
 
 D_MODEL, D_FF, NUM_HEADS = 16, 24, 4
 RESIDUALS = {"post": post_norm, "pre": pre_norm}

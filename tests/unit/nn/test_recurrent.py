@@ -7,9 +7,10 @@ import torch
 from torch import Tensor, nn
 
 from transformer_mt.nn.kernels.length_groups import length_groups
+from transformer_mt.nn.padding import pack, unpack
 from transformer_mt.nn.recurrent import CELLS, Bridge, RecurrentLayer, TimeOrder
 from transformer_mt.nn.recurrent_attention import SCORES, GlobalAttention
-from transformer_mt.packing import Segments, pack, unpack
+from transformer_mt.packing import Segments
 
 D_IN, D = 6, 8
 LENGTHS = [3, 7, 1, 7]

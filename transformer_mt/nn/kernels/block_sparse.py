@@ -19,8 +19,9 @@ from torch.utils.checkpoint import checkpoint
 
 from transformer_mt.nn.dropout import Dropout
 from transformer_mt.nn.kernels.length_groups import group_by_length
+from transformer_mt.nn.padding import pack, take_rows, unpack
 from transformer_mt.nn.patterns import Pattern, PatternRule, any_of
-from transformer_mt.packing import Segments, pack, take_rows, unpack
+from transformer_mt.packing import Segments
 
 # Scores that are computed at once: on the CPU they should stay in its caches.
 _SCORES_AT_ONCE = {"cpu": 1 << 20}

@@ -7,7 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from transformer_mt.packing import Segments, pack, take_rows, unpack
+from transformer_mt.nn.padding import pack, take_rows, unpack
+from transformer_mt.packing import Segments
 
 # A group ends before a sentence that is much shorter than its longest, once it has enough tokens
 # to be worth its operators. More and smaller groups gain nothing, in a wide range.

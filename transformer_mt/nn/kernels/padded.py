@@ -10,8 +10,8 @@ from transformer_mt.nn.attention import attention
 from transformer_mt.nn.dropout import Dropout
 from transformer_mt.nn.kernels.length_groups import Blocks
 from transformer_mt.nn.masks import AttentionMask, as_bias
+from transformer_mt.nn.padding import pack_runs, take_rows, unpack, unpack_runs
 from transformer_mt.nn.positional_encoding import Bias
-from transformer_mt.packing import pack_runs, take_rows, unpack, unpack_runs
 
 
 def attend_padded(
