@@ -80,7 +80,7 @@ FLOORS = {
         ],
         "cli": [
             "constraint_inputs input_warnings options output_files streaming",
-            "command input_lines model_loading translation_output",
+            "command input_lines model_loading option_conflicts translation_output",
             "export scoring_options",
             "average bench compare config evaluate explain import_ init inspect main plot rescore "
             "score shortlist tokenizer train translate verify",

@@ -1,7 +1,7 @@
 """`tmt translate`: lines in, translations out."""
 
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
@@ -24,6 +24,7 @@ from transformer_mt.cli.input_warnings import (
     UnseenCharacters,
 )
 from transformer_mt.cli.model_loading import has_several_devices, load_of_options
+from transformer_mt.cli.option_conflicts import checked_search_options
 from transformer_mt.cli.options import (
     BatchTokens,
     BeamSize,
@@ -36,13 +37,9 @@ from transformer_mt.cli.options import (
     NumWorkers,
     OutputFile,
     Precision,
-    changed_settings,
-    given_options,
-    search_options_of,
 )
 from transformer_mt.cli.output_files import check_output, progress_bar, results_to
 from transformer_mt.cli.translation_output import Details, Job
-from transformer_mt.errors import ConfigError
 from transformer_mt.translation.load import Copies, decoding_settings, make_translator
 
 if TYPE_CHECKING:
@@ -167,64 +164,6 @@ Alignments: TypeAlias = Annotated[
     ),
 ]
 
-SETTINGS_FOR_JSON = ("decoding.attention", "decoding.alternatives")
-NEEDS: Mapping[str, tuple[str, ...]] = {
-    "decoding.mbr_samples": ("decoding.mbr",),
-    "decoding.alignment_layer": ("--alignments", "decoding.attention"),
-    **dict.fromkeys(SETTINGS_FOR_JSON, ("--json",)),
-}
-"""Options and settings that have an effect only with one of these."""
-
-PHRASES = ("--constraints", "--glossary", "--tab constraints")
-SAMPLES = ("--sample", "decoding.mbr")
-CLASHES: tuple[tuple[tuple[str, ...], tuple[str, ...], str], ...] = (
-    (("--sample",), ("decoding.mbr",), "it samples by itself"),
-    (("--beam-size",), ("--sample",), "--n-best N gives N samples"),
-    (("--beam-size",), ("decoding.mbr",), "decoding.mbr_samples is the number of samples"),
-    (("decoding.beam_groups",), SAMPLES, "samples do not avoid each other"),
-    (
-        ("--length-penalty", "decoding.length_penalty_kind", "decoding.coverage_penalty"),
-        ("decoding.mbr",),
-        "samples are ranked by what they have in common",
-    ),
-    (
-        ("decoding.shortlist",),
-        (*SAMPLES, "a second --model"),
-        "it needs beam search and one model",
-    ),
-    (
-        PHRASES,
-        (*SAMPLES, "decoding.beam_groups"),
-        "only plain beam search can enforce phrases",
-    ),
-    (
-        ("--alignments", "decoding.attention"),
-        ("--protect",),
-        "they count words of the text that the model saw, which it changes",
-    ),
-)
-"""Options and settings that exclude each other, and why."""
-
-
-def check_together(used: Collection[str]) -> None:
-    """Refuse options and settings that do not go together.
-
-    Args:
-        used: Names of those that were given; others than those above do not matter.
-
-    Raises:
-        ConfigError: Names two of them.
-    """
-    for name, needed in NEEDS.items():
-        if name in used and not any(other in used for other in needed):
-            raise ConfigError(f"{name} has no effect without {' or '.join(needed)}: add it")
-    for names, others, reason in CLASHES:
-        for name in names:
-            for other in others:
-                if name in used and other in used:
-                    raise ConfigError(f"{name} does not go with {other}: {reason}; drop one")
-
-
 EXAMPLES = (
     "tmt translate < input.txt > output.txt",
     "tmt translate -m runs/base -i input.txt -o output.txt",
@@ -274,7 +213,7 @@ def translate(
     begins while later lines are still being read, and at a terminal every line is answered at once.
     A line too long for the model is translated in parts, with a warning.
     """
-    given = _checked_options(ctx)
+    given = checked_search_options(ctx)
     inputs, text = files_and_text(files_or_text, input)
     files = (*inputs, prefix, constraints, glossary)
     check_inputs(*files)
@@ -333,18 +272,3 @@ def _splits_sentences(ctx: typer.Context, bundle: "Bundle") -> bool:
         return False
     concerns_lines = any(ctx.params[name] is not None for name in ("prefix", "constraints", "tab"))
     return bundle.config.data.document is None and not concerns_lines
-
-
-def _checked_options(ctx: typer.Context) -> dict[str, object]:
-    """Return the options of the search; refuse those that do not go together."""
-    given = search_options_of(ctx)
-    more = {
-        "a second --model": len(ctx.params["model"] or []) > 1,
-        "--tab constraints": ctx.params["tab"] == "constraints",
-    }
-    names = [*given_options(ctx), *changed_settings(ctx, given)]
-    check_together([*names, *(name for name, is_so in more.items() if is_so)])
-    n_best, beam_size = ctx.params["n_best"], given.get("beam_size")
-    if isinstance(beam_size, int) and n_best > beam_size:
-        raise ConfigError(f"--n-best {n_best} needs --beam-size {n_best} or more; got {beam_size}")
-    return given
