@@ -18,6 +18,8 @@ Arguments of both kernels:
     p: Share of the weights that are dropped.
     HEAD, WIDTH: K, and the next power of two.
     LAST: Whether this is the last launch, which writes zeros for sentences above `most`: a tail.
+
+Only constants are annotated: Triton would take another annotation for the type to compile for.
 """
 
 import triton
@@ -142,6 +144,88 @@ def forward(
 
 
 @triton.jit
+def _backward_of_queries(
+    q, k, v, mixed, grad, log_sums, dq, seeds, first_row, head, own, q_len, k_len,
+    q_row, k_row, mixed_row, dq_row, causal, scale, softmax_scale, p,
+    HEAD: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr, DROPS: tl.constexpr,
+):  # fmt: skip
+    """Write the gradients of one tile of the queries of a sentence, over all tiles of its keys."""
+    q_tile = _tile(q, own, q_row, q_len, HEAD, WIDTH)
+    grad_tile = _tile(grad, own, mixed_row, q_len, HEAD, WIDTH)
+    mixed_tile = _tile(mixed, own, mixed_row, q_len, HEAD, WIDTH)
+    log_sum = tl.load(log_sums + own, mask=own < q_len, other=float("inf"))
+    mean = tl.sum(grad_tile.to(tl.float32) * mixed_tile.to(tl.float32), 1)
+    sums = tl.zeros([BLOCK, WIDTH], tl.float32)
+    for start in range(0, k_len, BLOCK):
+        keys = start + tl.arange(0, BLOCK)
+        k_tile = _tile(k, keys, k_row, k_len, HEAD, WIDTH)
+        v_tile = _tile(v, keys, k_row, k_len, HEAD, WIDTH)
+        weights, _, gradient = _weights(
+            q_tile, k_tile, v_tile, grad_tile, log_sum, seeds, first_row, head,
+            own, keys, k_len, causal, scale, p, DROPS,
+        )  # fmt: skip
+        of_scores = (weights * (gradient - mean[:, None])).to(k_tile.dtype)
+        sums += tl.dot(of_scores, k_tile, input_precision="ieee")
+    _put(dq, own, dq_row, q_len, sums * softmax_scale, HEAD, WIDTH)
+
+
+@triton.jit
+def _backward_of_keys(
+    q, k, v, mixed, grad, log_sums, dk, dv, seeds, first_row, head, own, q_len, k_len,
+    q_row, k_row, mixed_row, dk_row, causal, scale, softmax_scale, p,
+    HEAD: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr, DROPS: tl.constexpr,
+):  # fmt: skip
+    """Write those of one tile of the keys and values, over all tiles of the queries."""
+    k_tile = _tile(k, own, k_row, k_len, HEAD, WIDTH)
+    v_tile = _tile(v, own, k_row, k_len, HEAD, WIDTH)
+    k_sums = tl.zeros([BLOCK, WIDTH], tl.float32)
+    v_sums = tl.zeros([BLOCK, WIDTH], tl.float32)
+    for start in range(0, q_len, BLOCK):
+        rows = start + tl.arange(0, BLOCK)
+        q_tile = _tile(q, rows, q_row, q_len, HEAD, WIDTH)
+        grad_tile = _tile(grad, rows, mixed_row, q_len, HEAD, WIDTH)
+        mixed_tile = _tile(mixed, rows, mixed_row, q_len, HEAD, WIDTH)
+        log_sum = tl.load(log_sums + rows, mask=rows < q_len, other=float("inf"))
+        mean = tl.sum(grad_tile.to(tl.float32) * mixed_tile.to(tl.float32), 1)
+        weights, dropped, gradient = _weights(
+            q_tile, k_tile, v_tile, grad_tile, log_sum, seeds, first_row, head,
+            rows, own, k_len, causal, scale, p, DROPS,
+        )  # fmt: skip
+        of_scores = (weights * (gradient - mean[:, None])).to(q_tile.dtype)
+        dropped = dropped.to(q_tile.dtype)
+        v_sums += tl.dot(tl.trans(dropped), grad_tile, input_precision="ieee")
+        k_sums += tl.dot(tl.trans(of_scores), q_tile, input_precision="ieee")
+    _put(dk, own, dk_row, k_len, k_sums * softmax_scale, HEAD, WIDTH)
+    _put(dv, own, dk_row, k_len, v_sums, HEAD, WIDTH)
+
+
+@triton.jit
+def _backward_at_once(
+    q, k, v, grad, log_sums, dq, dk, dv, seeds, first_row, head, own, q_len, k_len,
+    q_row, k_row, mixed_row, dq_row, dk_row, causal, scale, softmax_scale, p,
+    HEAD: tl.constexpr, WIDTH: tl.constexpr, DROPS: tl.constexpr,
+):  # fmt: skip
+    """Write all gradients of a sentence that fits into one tile."""
+    q_tile = _tile(q, own, q_row, q_len, HEAD, WIDTH)
+    k_tile = _tile(k, own, k_row, k_len, HEAD, WIDTH)
+    v_tile = _tile(v, own, k_row, k_len, HEAD, WIDTH)
+    grad_tile = _tile(grad, own, mixed_row, q_len, HEAD, WIDTH)
+    log_sum = tl.load(log_sums + own, mask=own < q_len, other=float("inf"))
+    weights, dropped, gradient = _weights(
+        q_tile, k_tile, v_tile, grad_tile, log_sum, seeds, first_row, head,
+        own, own, k_len, causal, scale, p, DROPS,
+    )  # fmt: skip
+    v_sums = tl.dot(tl.trans(dropped.to(q_tile.dtype)), grad_tile, input_precision="ieee")
+    _put(dv, own, dk_row, k_len, v_sums, HEAD, WIDTH)
+    mean = tl.sum(weights * gradient, 1)
+    of_scores = (weights * (gradient - mean[:, None])).to(q_tile.dtype)
+    q_sums = tl.dot(of_scores, k_tile, input_precision="ieee") * softmax_scale
+    _put(dq, own, dq_row, q_len, q_sums, HEAD, WIDTH)
+    k_sums = tl.dot(tl.trans(of_scores), q_tile, input_precision="ieee") * softmax_scale
+    _put(dk, own, dk_row, k_len, k_sums, HEAD, WIDTH)
+
+
+@triton.jit
 def backward(
     q, k, v, mixed, grad, log_sums, dq, dk, dv, q_offsets, k_offsets, seeds,
     q_row, q_head, k_row, k_head, dq_row, dk_row,
@@ -171,63 +255,23 @@ def backward(
     if (length > least) & (length <= most):
         if LONG:
             if block * BLOCK < q_len:
-                q_tile = _tile(q, own, q_row, q_len, HEAD, WIDTH)
-                grad_tile = _tile(grad, own, mixed_row, q_len, HEAD, WIDTH)
-                mixed_tile = _tile(mixed, own, mixed_row, q_len, HEAD, WIDTH)
-                log_sum = tl.load(log_sums + own, mask=own < q_len, other=float("inf"))
-                mean = tl.sum(grad_tile.to(tl.float32) * mixed_tile.to(tl.float32), 1)
-                sums = tl.zeros([BLOCK, WIDTH], tl.float32)
-                for start in range(0, k_len, BLOCK):
-                    keys = start + tl.arange(0, BLOCK)
-                    k_tile = _tile(k, keys, k_row, k_len, HEAD, WIDTH)
-                    v_tile = _tile(v, keys, k_row, k_len, HEAD, WIDTH)
-                    weights, _, gradient = _weights(
-                        q_tile, k_tile, v_tile, grad_tile, log_sum, seeds, q_start, head,
-                        own, keys, k_len, causal, scale, p, DROPS,
-                    )  # fmt: skip
-                    of_scores = (weights * (gradient - mean[:, None])).to(k_tile.dtype)
-                    sums += tl.dot(of_scores, k_tile, input_precision="ieee")
-                _put(dq, own, dq_row, q_len, sums * softmax_scale, HEAD, WIDTH)
+                _backward_of_queries(
+                    q, k, v, mixed, grad, log_sums, dq, seeds, q_start, head, own, q_len, k_len,
+                    q_row, k_row, mixed_row, dq_row, causal, scale, softmax_scale, p,
+                    HEAD, WIDTH, BLOCK, DROPS,
+                )  # fmt: skip
             if block * BLOCK < k_len:
-                k_own = _tile(k, own, k_row, k_len, HEAD, WIDTH)
-                v_own = _tile(v, own, k_row, k_len, HEAD, WIDTH)
-                k_sums = tl.zeros([BLOCK, WIDTH], tl.float32)
-                v_sums = tl.zeros([BLOCK, WIDTH], tl.float32)
-                for start in range(0, q_len, BLOCK):
-                    rows = start + tl.arange(0, BLOCK)
-                    q_part = _tile(q, rows, q_row, q_len, HEAD, WIDTH)
-                    grad_part = _tile(grad, rows, mixed_row, q_len, HEAD, WIDTH)
-                    mixed_part = _tile(mixed, rows, mixed_row, q_len, HEAD, WIDTH)
-                    log_part = tl.load(log_sums + rows, mask=rows < q_len, other=float("inf"))
-                    means = tl.sum(grad_part.to(tl.float32) * mixed_part.to(tl.float32), 1)
-                    weights, dropped, gradient = _weights(
-                        q_part, k_own, v_own, grad_part, log_part, seeds, q_start, head,
-                        rows, own, k_len, causal, scale, p, DROPS,
-                    )  # fmt: skip
-                    of_scores = (weights * (gradient - means[:, None])).to(q_part.dtype)
-                    dropped = dropped.to(q_part.dtype)
-                    v_sums += tl.dot(tl.trans(dropped), grad_part, input_precision="ieee")
-                    k_sums += tl.dot(tl.trans(of_scores), q_part, input_precision="ieee")
-                _put(dk, own, dk_row, k_len, k_sums * softmax_scale, HEAD, WIDTH)
-                _put(dv, own, dk_row, k_len, v_sums, HEAD, WIDTH)
+                _backward_of_keys(
+                    q, k, v, mixed, grad, log_sums, dk, dv, seeds, q_start, head, own, q_len, k_len,
+                    q_row, k_row, mixed_row, dk_row, causal, scale, softmax_scale, p,
+                    HEAD, WIDTH, BLOCK, DROPS,
+                )  # fmt: skip
         else:
-            q_all = _tile(q, own, q_row, q_len, HEAD, WIDTH)
-            k_all = _tile(k, own, k_row, k_len, HEAD, WIDTH)
-            v_all = _tile(v, own, k_row, k_len, HEAD, WIDTH)
-            grad_all = _tile(grad, own, mixed_row, q_len, HEAD, WIDTH)
-            log_all = tl.load(log_sums + own, mask=own < q_len, other=float("inf"))
-            weights, dropped, gradient = _weights(
-                q_all, k_all, v_all, grad_all, log_all, seeds, q_start, head,
-                own, own, k_len, causal, scale, p, DROPS,
+            _backward_at_once(
+                q, k, v, grad, log_sums, dq, dk, dv, seeds, q_start, head, own, q_len, k_len,
+                q_row, k_row, mixed_row, dq_row, dk_row, causal, scale, softmax_scale, p,
+                HEAD, WIDTH, DROPS,
             )  # fmt: skip
-            v_sums = tl.dot(tl.trans(dropped.to(q_all.dtype)), grad_all, input_precision="ieee")
-            _put(dv, own, dk_row, k_len, v_sums, HEAD, WIDTH)
-            means = tl.sum(weights * gradient, 1)
-            of_scores = (weights * (gradient - means[:, None])).to(q_all.dtype)
-            q_sums = tl.dot(of_scores, k_all, input_precision="ieee") * softmax_scale
-            _put(dq, own, dq_row, q_len, q_sums, HEAD, WIDTH)
-            k_sums = tl.dot(tl.trans(of_scores), q_all, input_precision="ieee") * softmax_scale
-            _put(dk, own, dk_row, k_len, k_sums, HEAD, WIDTH)
     if LAST:
         if (length > most) & (block == 0):
             _clear(dq, dq_row, q_len, BLOCK, HEAD, WIDTH)
