@@ -1,7 +1,7 @@
 """Decoder-only Transformer: source and target are one sequence of one causal stack.
 
 The sequence is the source with its eos, then bos, which separates the two, and the target;
-positions are counted through both. So a token of the target attends to those of the source as to those
+positions are counted through both. A token of the target attends to those of the source as to those
 before it, in one softmax, and there is no cross-attention. What the encoder hands over are the
 embeddings of the source alone; the search starts by one pass over them (prefill), whose keys and
 values are the first in the KV cache.
