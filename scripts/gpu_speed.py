@@ -27,7 +27,7 @@ from transformer_mt.benchmarks.machine import reset_peak_memory
 from transformer_mt.benchmarks.training import TrainingBench, Work, num_flops
 from transformer_mt.config.decoding import DecodingSettings
 from transformer_mt.data.mixture import Mixture
-from transformer_mt.exchange.ctranslate2 import write_ctranslate2
+from transformer_mt.exchange.ctranslate2 import weights_of_model, write_ctranslate2
 from transformer_mt.models.build import build_model
 from transformer_mt.models.compilation import compile_steps
 from transformer_mt.models.seq2seq import Seq2Seq
@@ -281,7 +281,8 @@ def _peer_engine(check: Check, engine: str) -> tuple[dict[str, Any], Any]:
     )
     directory = check.out_dir / "peer"
     directory.mkdir(parents=True, exist_ok=True)
-    write_ctranslate2(_base_model(check), settings, directory, src_pieces=names, tgt_pieces=names)
+    weights = weights_of_model(_base_model(check))
+    write_ctranslate2(weights, settings, directory, src_pieces=names, tgt_pieces=names)
     _, ready = decode_engines.ctranslate2(
         directory,
         decoding,

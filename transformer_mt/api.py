@@ -20,7 +20,7 @@ from transformer_mt.translation.keywords import (
     checked_texts,
     with_prefixes,
 )
-from transformer_mt.translation.load import decoding_settings, load_models, make_translator
+from transformer_mt.translation.load import decoding_settings, make_translator
 
 if TYPE_CHECKING:
     from transformer_mt.bundle import Bundle
@@ -60,7 +60,7 @@ def load(
         precision: Type of weights and activations: `fp16` is for GPUs, `int8` for CPUs.
         engine: What searches on the CPU: `ctranslate2` must be installed; `auto` takes it where it
             is and can do what is asked, in float32.
-        threads: Threads of torch on the CPU, for the whole process. None: as torch has it.
+        threads: Threads on the CPU, of torch for the whole process. None: as torch has it.
 
     Returns:
         The model, ready to translate.
@@ -77,14 +77,15 @@ def load(
         raise ValueError(f"expected at least one thread, got {threads}")
     set_thread_limit()
     folders = [Path(os.path.expanduser(name)) for name in paths]
-    bundle = load_models(folders, weights, device=device, precision=precision)
-    from transformer_mt.devices import prepare_threads
+    from transformer_mt.exchange.engine import load_for_engine
 
-    prepare_threads(threads)
-    if engine != "torch":
-        from transformer_mt.exchange.engine import with_engine
+    bundle = load_for_engine(
+        folders, weights, device=device, precision=precision, engine=engine, threads=threads
+    )
+    if bundle.search is None:
+        from transformer_mt.devices import prepare_threads
 
-        bundle = with_engine(bundle, engine, precision=precision)
+        prepare_threads(threads)
     return Model(bundle)
 
 
@@ -102,8 +103,9 @@ class Model:
 
     def __repr__(self) -> str:
         """Say which model it is, for people."""
-        data, place = self.config.data, next(self.bundle.model.parameters()).device
-        return f"<Model {self.bundle.directory}: {data.src_lang} to {data.tgt_lang}, on {place}>"
+        data, bundle = self.config.data, self.bundle
+        place = "cpu" if bundle.search else next(bundle.model.parameters()).device
+        return f"<Model {bundle.directory}: {data.src_lang} to {data.tgt_lang}, on {place}>"
 
     @property
     def config(self) -> "Config":
@@ -241,12 +243,14 @@ class Model:
 
             translate = Protector(translator).translate
 
-        from transformer_mt.translation.alignment import with_alignments
-
         def work(lines: "Sequence[str | Line]", first_line: int) -> "list[Translation]":
             """Translate, and align where that is wanted."""
             found = translate(lines, first_line=first_line)
-            return with_alignments(translator, found, layer=layer) if alignments else found
+            if not alignments:
+                return found
+            from transformer_mt.translation.alignment import with_alignments
+
+            return with_alignments(translator, found, layer=layer)
 
         return work
 

@@ -10,22 +10,17 @@ import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
-from torch import Tensor, nn
 
 from transformer_mt import __version__
 from transformer_mt.config.loading import dump_config, load_recorded
 from transformer_mt.config.schema import Config
 from transformer_mt.errors import UNREADABLE_JSON, ModelError, TmtError
 from transformer_mt.locations import CONFIG, WEIGHTS
-from transformer_mt.models.build import build_model
-from transformer_mt.models.seq2seq import Seq2Seq
-from transformer_mt.nn.low_rank import merged
 from transformer_mt.storage.folders import (
     MANIFEST,
     new_directory,
@@ -36,6 +31,12 @@ from transformer_mt.storage.untrusted import read_json
 from transformer_mt.text.tokenizer_directory import read_tokenizers
 from transformer_mt.text.tokenizer_pair import Tokenizers
 from transformer_mt.versions import installed_versions
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+    from transformer_mt.models.seq2seq import Seq2Seq
 
 CARD = "README.md"
 KIND = "transformer_mt bundle"
@@ -52,16 +53,16 @@ class Bundle:
         model: The network, in evaluation mode.
         fingerprint: Sizes and hashes of the files that it was read from; empty without files.
         directory: Folder of these files.
-        search: Makes the search of another engine, as `translation.batch_search.BatchSearch` is
-            made; None: that one.
+        search: Makes the search of another engine, of the bundle, options and a lexicon, or None
+            where it leaves what is asked to `translation.batch_search.BatchSearch`. None: that one.
     """
 
     config: Config
     tokenizers: Tokenizers
-    model: Seq2Seq
+    model: "Seq2Seq"
     fingerprint: str = ""
     directory: Path | None = None
-    search: Callable[..., Callable[..., Any]] | None = None
+    search: Callable[..., Any] | None = None
 
 
 def save_bundle(
@@ -69,7 +70,7 @@ def save_bundle(
     *,
     config: Config,
     tokenizers: Tokenizers,
-    state_dict: Mapping[str, Tensor],
+    state_dict: "Mapping[str, Tensor]",
     scores: Mapping[str, object],
 ) -> None:
     """Write a bundle, or replace one atomically.
@@ -85,6 +86,8 @@ def save_bundle(
     Raises:
         TmtError: If it cannot be written; an older bundle is left untouched.
     """
+    from transformer_mt.nn.low_rank import merged
+
     about = {
         "kind": KIND,
         "format_version": FORMAT_VERSION,
@@ -100,7 +103,7 @@ def save_bundle(
 
 
 def load_bundle(
-    directory: Path, *, device: str | torch.device = "cpu", dtype: torch.dtype | None = None
+    directory: Path, *, device: "str | torch.device" = "cpu", dtype: "torch.dtype | None" = None
 ) -> Bundle:
     """Read a bundle, after checking each file against its hash.
 
@@ -114,25 +117,55 @@ def load_bundle(
     Raises:
         ModelError: If a file is missing, damaged or does not fit; names the file.
     """
+    return read_folder(directory, partial(_read_model, directory, device=device, dtype=dtype))
+
+
+def read_folder(
+    directory: Path,
+    model_of: "Callable[[Config, Tokenizers], Seq2Seq]",
+    *,
+    kind: str = KIND,
+    weights: str = WEIGHTS,
+) -> Bundle:
+    """Read a bundle, or what else holds the same beside the weights: see `load_bundle`.
+
+    Args:
+        directory: The folder.
+        model_of: Makes the model.
+        kind: Of the folder, as in its manifest.
+        weights: File that has the weights.
+    """
     while True:
         folder = _identity(directory)
         try:
-            return _read_bundle(directory, device=device, dtype=dtype)
+            manifest = read_manifest(
+                directory, kind, newest_version=FORMAT_VERSION, needs=(CONFIG, weights)
+            )
+            try:
+                config = load_recorded(directory / CONFIG)
+                tokenizers = read_tokenizers(directory)
+            except TmtError as error:
+                raise ModelError(str(error)) from error
+            model = model_of(config, tokenizers)
+            fingerprint = json.dumps(manifest["files"], sort_keys=True)
+            return Bundle(config, tokenizers, model, fingerprint, directory)
         except ModelError:
             if _identity(directory) == folder:
                 raise
 
 
-def _read_bundle(
-    directory: Path, *, device: str | torch.device, dtype: torch.dtype | None
-) -> Bundle:
-    needed = (CONFIG, WEIGHTS)
-    manifest = read_manifest(directory, KIND, newest_version=FORMAT_VERSION, needs=needed)
-    try:
-        config = load_recorded(directory / CONFIG)
-        tokenizers = read_tokenizers(directory)
-    except TmtError as error:
-        raise ModelError(str(error)) from error
+def _read_model(
+    directory: Path,
+    config: Config,
+    tokenizers: Tokenizers,
+    *,
+    device: "str | torch.device",
+    dtype: "torch.dtype | None",
+) -> "Seq2Seq":
+    import torch
+
+    from transformer_mt.models.build import build_model
+
     # The random initial weights are overwritten: leave the caller's random state as it is.
     with torch.random.fork_rng(devices=[]):
         model = build_model(
@@ -141,15 +174,7 @@ def _read_bundle(
             tgt_vocab_size=tokenizers.tgt.vocab_size,
         )
     load_weights(model, directory / WEIGHTS)
-    model.to(device=device, dtype=dtype).eval()
-    fingerprint = json.dumps(manifest["files"], sort_keys=True)
-    return Bundle(
-        config=config,
-        tokenizers=tokenizers,
-        model=model,
-        fingerprint=fingerprint,
-        directory=directory,
-    )
+    return model.to(device=device, dtype=dtype).eval()
 
 
 def _identity(directory: Path) -> int | None:
@@ -171,7 +196,7 @@ def bundle_scores(directory: Path) -> dict[str, Any]:
     return scores
 
 
-def weights_of(model: nn.Module) -> dict[str, Tensor]:
+def weights_of(model: "nn.Module") -> "dict[str, Tensor]":
     """Return the weights of a model by name; a tied tensor once, under its first name."""
     names: dict[int, str] = {}
     weights: dict[str, Tensor] = {}
@@ -181,7 +206,7 @@ def weights_of(model: nn.Module) -> dict[str, Tensor]:
     return weights
 
 
-def load_weights(model: nn.Module, path: Path) -> None:
+def load_weights(model: "nn.Module", path: Path) -> None:
     """Load the weights of a model from a file; tied tensors stay tied.
 
     Names and shapes are checked against the model before memory is allocated for the values.
@@ -189,6 +214,8 @@ def load_weights(model: nn.Module, path: Path) -> None:
     Raises:
         ModelError: If the file is damaged, or of another architecture; names the tensors.
     """
+    import torch
+
     weights = weights_of(model)
     try:
         with safe_open(path, framework="pt") as file:
@@ -216,12 +243,14 @@ def count_parameters(directory: Path) -> int:
         raise ModelError(f"{path}: cannot be read: {error}") from error
 
 
-def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+def save_tensors(path: Path, tensors: "Mapping[str, Tensor]") -> None:
     """Write named tensors of any device as a safetensors file.
 
     Raises:
         OSError: If it cannot be written.
     """
+    from safetensors.torch import save_file
+
     with os_errors_of_safetensors():
         save_file({name: t.detach().cpu().contiguous() for name, t in tensors.items()}, path)
     # safetensors makes files that only the owner can read; give them the usual permissions.
@@ -245,7 +274,9 @@ def _check_names(
         raise ModelError(f"{path}: weights of another architecture: {shown}")
 
 
-def _model_card(config: Config, weights: Mapping[str, Tensor], scores: Mapping[str, object]) -> str:
+def _model_card(
+    config: Config, weights: "Mapping[str, Tensor]", scores: Mapping[str, object]
+) -> str:
     num_parameters = sum(weight.numel() for weight in weights.values())
     lines = [
         f"# {config.name}: {config.data.src_lang} to {config.data.tgt_lang}",

@@ -15,21 +15,24 @@ EXPORT = "transformer_mt export to "
 MODEL_VARIABLE = "TMT_MODEL"
 
 
-def find_bundle(explicit: Path | None, runs_dir: str | Path = "runs") -> Path:
+def find_bundle(
+    explicit: Path | None, runs_dir: str | Path = "runs", *, export: str | None = None
+) -> Path:
     """Find the model to use: the given one, else `$TMT_MODEL`, else the best of the newest run.
 
     Args:
         explicit: Folder of a bundle or a run.
         runs_dir: Folder of all runs.
+        export: A program; what was exported to it will do, too.
 
     Raises:
         ModelError: If there is none.
     """
     if explicit is not None:
-        return _bundle_at(explicit)
+        return _bundle_at(explicit, export)
     if named := os.environ.get(MODEL_VARIABLE):
         try:
-            return _bundle_at(Path(os.path.expanduser(named)))
+            return _bundle_at(Path(os.path.expanduser(named)), export)
         except ModelError as error:
             raise ModelError(f"${MODEL_VARIABLE}: {error}") from error
     run = newest_run(runs_dir)
@@ -38,7 +41,7 @@ def find_bundle(explicit: Path | None, runs_dir: str | Path = "runs") -> Path:
             f"no model: give one with --model or ${MODEL_VARIABLE}, or train one with `tmt train "
             f"--config FILE` ({runs_dir}/latest names no run)"
         )
-    return _bundle_at(run)
+    return _bundle_at(run, export)
 
 
 def newest_run(runs_dir: str | Path) -> Path | None:
@@ -73,7 +76,7 @@ def run_folder(path: Path) -> Path:
     return path
 
 
-def _bundle_at(path: Path) -> Path:
+def _bundle_at(path: Path, export: str | None) -> Path:
     if path.is_file() and path.name == "latest":
         path = newest_run(path.parent) or path
     if path.parent.name == "checkpoints" and (path / MANIFEST).is_file():
@@ -83,9 +86,13 @@ def _bundle_at(path: Path) -> Path:
             f"model of the newest checkpoint with `tmt average --run {run} --last 1 --output DIR`"
         )
     kind = kind_of(path)
+    if export is not None and kind == EXPORT + export:
+        return path
     if isinstance(kind, str) and kind.startswith(EXPORT):
+        way_out = ", or --engine ctranslate2" if kind.endswith("ctranslate2") else ""
         raise ModelError(
             f"{path}: a {kind}, for that program: here use the model that it was exported from"
+            f"{way_out}"
         )
     for candidate in (path, path / "best"):
         if (candidate / MANIFEST).is_file() and (candidate / WEIGHTS).is_file():

@@ -33,6 +33,12 @@ def set_thread_limit() -> None:
         os.environ["OMP_NUM_THREADS"] = str(num_processors())
 
 
+def num_threads() -> int:
+    """Return how many threads to compute with: as the user says, else one for each processor."""
+    given = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
+    return int(given) if given.isdecimal() and int(given) else num_processors()
+
+
 class ProcessorLoad:
     """Measures how many processors are free for this process, from one call to the next."""
 

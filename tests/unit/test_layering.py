@@ -34,7 +34,7 @@ FLOORS = {
     package: [floor.split() for floor in floors]
     for package, floors in {
         "search": [
-            "continuations length_penalty",
+            "continuations hypothesis length_penalty",
             "beams logit_processors",
             "coverage diverse_beams phrase_constraints sampling trace",
             "beam_search",
@@ -69,7 +69,8 @@ FLOORS = {
             "padding",
             "decode_cache dropout kernels.capability kernels.expensive_operators "
             "kernels.foreach kernels.kernel_check kernels.length_groups kernels.short_tiles "
-            "kernels.step_attention linear loss low_rank patterns positional_encoding",
+            "kernels.step_attention linear loss low_rank patterns sinusoids",
+            "positional_encoding",
             "kernels.block_sparse kernels.cpu_linear masks recurrent",
             "attention kernels.cpu_attention kernels.flex kernels.short_attention "
             "recurrent_attention",

@@ -103,14 +103,18 @@ def load_on_devices(
         device = _devices_of_torchrun(device)
     weights = read_ensemble_weights(ensemble_weights)
     if not several:
-        bundle = load_models(models or [], weights, device=device, precision=precision)
-        if engine == "torch":
-            return bundle, ()
+        from transformer_mt.exchange.engine import load_for_engine
 
-        from transformer_mt.exchange.engine import with_engine
-
-        return with_engine(bundle, engine, precision=precision), ()
-    if engine != "torch":
+        bundle = load_for_engine(
+            models or [],
+            weights,
+            device=device,
+            precision=precision,
+            engine=engine,
+            threads=num_workers,
+        )
+        return bundle, ()
+    if engine == "ctranslate2":
         raise ConfigError(f"--engine {engine} does not go with several devices: drop one")
     if num_workers is not None:
         raise ConfigError(

@@ -245,14 +245,14 @@ class Job:
 
     def _add(self, chunk: "Sequence[str | Line]", results: TextIO, links: TextIO | None) -> None:
         """Translate and write lines, and add them to the totals."""
-        from transformer_mt.translation.alignment import attention_of
-
         begun = time.monotonic()
         first_line, details = self.num_done + 1, self._details
         translate = (self._protector or self._translator).translate
         translations = translate(chunk, first_line=first_line)
         attentions: Sequence[Attention] = []
         if details.alignment or details.attention:
+            from transformer_mt.translation.alignment import attention_of
+
             best = [translation.n_best[0] for translation in translations]
             attentions = attention_of(self._translator, best, layer=details.layer)
         if details.as_json:

@@ -5,24 +5,30 @@ our settings.
 """
 
 import importlib
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from safetensors import SafetensorError, safe_open
 
 from transformer_mt.bundle import Bundle
 from transformer_mt.config.model import TransformerSettings
+from transformer_mt.errors import ModelError
 from transformer_mt.exchange.extras import need
 from transformer_mt.exchange.settings import CTRANSLATE2, Quantization, check_exportable
-from transformer_mt.models.seq2seq import Seq2Seq
-from transformer_mt.nn.positional_encoding import sinusoids
+from transformer_mt.nn.sinusoids import sinusoid_table
 from transformer_mt.text.special_ids import BOS_ID, EOS_ID, UNK_ID
 from transformer_mt.text.tokenizer_pair import Tokenizers
-from transformer_mt.translation.scoring import Pair
+
+if TYPE_CHECKING:
+    from transformer_mt.models.seq2seq import Seq2Seq
+    from transformer_mt.translation.scoring import Pair
+
+Weights: TypeAlias = Mapping[str, NDArray[np.float32]]
+"""Arrays by the names of our state dicts; of tied ones, the first is enough."""
 
 ACTIVATIONS = {
     "relu": "RELU", "gelu": "GELU", "swish": "SWISH",
@@ -51,7 +57,7 @@ def save_ctranslate2(bundle: Bundle, directory: Path, quantization: Quantization
     settings = check_exportable(bundle.config, CTRANSLATE2)
     src, tgt = bundle.tokenizers.src, bundle.tokenizers.tgt
     write_ctranslate2(
-        bundle.model,
+        weights_of_model(bundle.model),
         settings,
         directory,
         src_pieces=src.pieces(range(src.vocab_size)),
@@ -60,8 +66,29 @@ def save_ctranslate2(bundle: Bundle, directory: Path, quantization: Quantization
     )
 
 
+def weights_of_model(model: "Seq2Seq") -> Weights:
+    """Return the weights of a model; they stay as they are, whatever is done with the arrays."""
+    return {
+        name: tensor.detach().float().cpu().numpy().copy()
+        for name, tensor in model.state_dict().items()
+    }
+
+
+def weights_of_file(path: Path) -> Weights:
+    """Read the weights of a bundle without torch.
+
+    Raises:
+        ModelError: If the file is damaged, or holds another type than float32.
+    """
+    try:
+        with safe_open(path, framework="numpy") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (OSError, SafetensorError, TypeError) as error:
+        raise ModelError(f"{path}: cannot be read: {error}") from error
+
+
 def write_ctranslate2(
-    model: Seq2Seq,
+    weights: Weights,
     settings: TransformerSettings,
     directory: Path,
     *,
@@ -71,12 +98,8 @@ def write_ctranslate2(
 ) -> None:
     """Write a model with the pieces of its vocabularies: see `save_ctranslate2`."""
     need("ctranslate2", extra="ct2")
-    specs = importlib.import_module("ctranslate2.specs")
-    # Quantization changes arrays in place, and tied ones are found by their values: copy them.
-    weights = {
-        name: tensor.detach().float().cpu().numpy().copy()
-        for name, tensor in model.state_dict().items()
-    }
+    specs = _specifications()
+    weights = with_tied(weights, settings)
     spec = specs.TransformerSpec(
         specs.TransformerEncoderSpec(settings.num_encoder_layers, **_options(settings, specs)),
         specs.TransformerDecoderSpec(
@@ -98,6 +121,42 @@ def write_ctranslate2(
     spec.validate()
     spec.optimize(quantization=quantization)
     spec.save(str(directory))
+
+
+def _specifications() -> Any:
+    """Import what writes models, without torch if it is not loaded.
+
+    Where torch is installed they import it, which takes seconds; they need it for bfloat16 alone.
+    """
+    name = "ctranslate2.specs"
+    if "torch" in sys.modules:
+        return importlib.import_module(name)
+    sys.modules["torch"] = None  # type: ignore[assignment]  # an import of it fails
+    try:
+        return importlib.import_module(name)
+    finally:  # who imports them later finds torch
+        del sys.modules["torch"]
+        for module in [module for module in sys.modules if module.startswith(name)]:
+            del sys.modules[module]
+
+
+def with_tied(weights: Weights, settings: TransformerSettings) -> Weights:
+    """Add copies of tied weights under all of their names.
+
+    Copies, as quantization changes arrays in place; equal ones are stored once.
+    """
+    found = dict(weights)
+    if settings.share_layers:
+        depths = {"encoder": settings.num_encoder_layers, "decoder": settings.num_decoder_layers}
+        for name, array in weights.items():
+            side, _, rest = name.partition(".layers.0.")
+            for number in range(1, depths[side] if rest else 0):
+                found.setdefault(f"{side}.layers.{number}.{rest}", array.copy())
+    if settings.tie_embeddings == "all":
+        found.setdefault("decoder.embedding.weight", found["encoder.embedding.weight"].copy())
+    if settings.tie_embeddings != "none":
+        found.setdefault("decoder.output.weight", found["decoder.embedding.weight"].copy())
+    return found
 
 
 def _options(settings: TransformerSettings, specs: Any) -> dict[str, Any]:
@@ -124,9 +183,7 @@ def _options(settings: TransformerSettings, specs: Any) -> dict[str, Any]:
     return options
 
 
-def _fill_side(
-    stack: Any, settings: TransformerSettings, weights: Mapping[str, NDArray[Any]], side: str
-) -> None:
+def _fill_side(stack: Any, settings: TransformerSettings, weights: Weights, side: str) -> None:
     embeddings = stack.embeddings[0] if side == "encoder" else stack.embeddings
     embeddings.weight = weights[f"{side}.embedding.weight"]
     stack.scale_embeddings = True
@@ -152,13 +209,13 @@ def _fill_side(
         _fill(layer.ffn.layer_norm, weights, f"{ours}.feed_forward_norm")
 
 
-def _qkv(weights: Mapping[str, NDArray[Any]], attention: str) -> list[str]:
+def _qkv(weights: Weights, attention: str) -> list[str]:
     """Name the matrices of queries, keys and values, from top to bottom."""
     one = f"{attention}.qkv"
     return [one] if f"{one}.weight" in weights else [f"{attention}.query", f"{attention}.key_value"]
 
 
-def _fill(layer: Any, weights: Mapping[str, NDArray[Any]], *names: str) -> None:
+def _fill(layer: Any, weights: Weights, *names: str) -> None:
     """Copy matrices, one below the other, or a norm, with their biases if they have some."""
     theirs = ("gamma", "beta") if hasattr(layer, "gamma") else ("weight", "bias")
     for their_name, kind in zip(theirs, ("weight", "bias"), strict=True):
@@ -168,7 +225,7 @@ def _fill(layer: Any, weights: Mapping[str, NDArray[Any]], *names: str) -> None:
 
 
 def _fill_positions(
-    attention: Any, settings: TransformerSettings, weights: Mapping[str, NDArray[Any]], ours: str
+    attention: Any, settings: TransformerSettings, weights: Weights, ours: str
 ) -> None:
     """Copy positions that belong to scores; all layers of a side share ours."""
     if settings.positions.type == "relative":
@@ -179,17 +236,13 @@ def _fill_positions(
         attention.relative_attention_max_distance = np.int32(settings.positions.max_distance)
 
 
-def _position_table(
-    settings: TransformerSettings, weights: Mapping[str, NDArray[Any]], side: str
-) -> NDArray[Any]:
+def _position_table(settings: TransformerSettings, weights: Weights, side: str) -> NDArray[Any]:
     """Return what is added to embeddings (positions, D)."""
     if settings.positions.type == "learned":
         return weights[f"{side}.embedding.positions.weight"]
-    table: Tensor = torch.zeros(MAX_POSITIONS, settings.d_model)
     if settings.positions.type == "sinusoidal":
-        table = sinusoids(MAX_POSITIONS, settings.d_model)
-    array: NDArray[Any] = table.numpy()
-    return array
+        return sinusoid_table(MAX_POSITIONS, settings.d_model)
+    return np.zeros((MAX_POSITIONS, settings.d_model), dtype=np.float32)
 
 
 class CTranslate2Twin:
@@ -205,7 +258,7 @@ class CTranslate2Twin:
         self._translator = ctranslate2.Translator(str(directory), compute_type="float32")
         self._tokenizers = tokenizers
 
-    def log_probs(self, pairs: Sequence[Pair]) -> list[list[float]]:
+    def log_probs(self, pairs: "Sequence[Pair]") -> list[list[float]]:
         """Score targets."""
         src, tgt = self._tokenizers.src.pieces, self._tokenizers.tgt.pieces
         found = self._translator.score_batch([src(s) for s, _ in pairs], [tgt(t) for _, t in pairs])

@@ -7,30 +7,48 @@ Its search stops when enough hypotheses have ended and divides scores by a power
 
 import importlib
 import logging
+import os
+import shutil
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
-from functools import lru_cache, partial
+from functools import cache, cached_property, lru_cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 import numpy as np
-import torch
 
-from transformer_mt.bundle import Bundle, load_bundle
-from transformer_mt.data.lexicon import Lexicon
-from transformer_mt.errors import ConfigError
-from transformer_mt.exchange.ctranslate2 import PATIENCE, save_ctranslate2
+from transformer_mt.bundle import KIND, Bundle, read_folder
+from transformer_mt.config.schema import Config
+from transformer_mt.errors import ConfigError, ModelError
+from transformer_mt.exchange.ctranslate2 import (
+    MAX_POSITIONS,
+    PATIENCE,
+    weights_of_file,
+    write_ctranslate2,
+)
 from transformer_mt.exchange.extras import need
-from transformer_mt.exchange.huggingface import length_exponent
-from transformer_mt.exchange.settings import CTRANSLATE2, check_exportable, obstacles
-from transformer_mt.models.transformer import TransformerEncoder
-from transformer_mt.search.beams import Hypothesis
+from transformer_mt.exchange.settings import (
+    CTRANSLATE2,
+    check_exportable,
+    length_exponent,
+    obstacles,
+)
+from transformer_mt.locations import EXPORT, WEIGHTS, find_bundle
+from transformer_mt.processors import num_threads
+from transformer_mt.search.hypothesis import Hypothesis
+from transformer_mt.storage.folders import kind_of
 from transformer_mt.text.special_ids import EOS_ID
-from transformer_mt.translation.batch_search import BatchSearch
+from transformer_mt.translation.load import load_model, load_models
 from transformer_mt.translation.options import SearchOptions
 from transformer_mt.translation.requests import Request
+
+if TYPE_CHECKING:
+    from transformer_mt.data.lexicon import Lexicon
+    from transformer_mt.models.seq2seq import Seq2Seq
+    from transformer_mt.translation.translator import Search
 
 logger = logging.getLogger(__name__)
 
@@ -49,32 +67,21 @@ class CTranslate2Search:
     """Searches for the translations of a batch with CTranslate2: see `BatchSearch`.
 
     Args:
-        bundle: A single model, read from a folder.
+        translator: CTranslate2's, of the model.
+        bundle: The model.
         options: How to search.
-        lexicon: Must be None: it has no shortlist.
-        precision: `fp32`, `bf16` or `int8`.
 
-    Raises:
-        ConfigError: If CTranslate2 is not installed, or cannot hold the model, or do what the
-            options ask for: all reasons.
+    Attributes:
+        longest: Longest sentence of either side, in tokens incl. eos; None: any.
     """
 
-    def __init__(
-        self, bundle: Bundle, options: SearchOptions, lexicon: Lexicon | None, *, precision: str
-    ) -> None:
-        need("ctranslate2", extra="ct2")
-        check_exportable(bundle.config, CTRANSLATE2)
-        if found := unsupported(bundle, options, lexicon, precision=precision):
-            raise ConfigError(
-                f"engine ctranslate2 cannot do this: {', '.join(found)}: take engine torch"
-            )
+    def __init__(self, translator: Any, bundle: Bundle, options: SearchOptions) -> None:
+        self._translator = translator
         self._options = options
         self._src, self._tgt = bundle.tokenizers.src, bundle.tokenizers.tgt
+        self._special = [[piece] for piece in self._tgt.pieces(range(EOS_ID))]
         self._exponent = length_exponent(options.length_penalty_kind, options.length_penalty)
-        assert bundle.directory is not None  # `unsupported` refuses others
-        self._translator = _translator(
-            bundle.directory, bundle.fingerprint, COMPUTE_TYPES[precision]
-        )
+        self.longest = _longest(bundle.config)
 
     def __call__(self, requests: Sequence[Request]) -> list[list[Hypothesis]]:
         """Return the best hypotheses of each sentence, best first.
@@ -84,8 +91,8 @@ class CTranslate2Search:
         """
         if any(request.phrases for request in requests):
             raise ConfigError("engine ctranslate2 cannot enforce phrases: take engine torch")
-        lengths = torch.tensor([len(request.source) + 1 for request in requests])
-        limits = self._options.max_lengths(lengths, longest=None).tolist()
+        lengths = np.array([len(request.source) + 1 for request in requests])
+        limits = self._options.max_lengths(lengths, longest=self.longest).tolist()
         found = self._search(requests, max(limits))
         for place, (own, limit) in enumerate(zip(found, limits, strict=True)):
             if not own or len(own[0].tokens) >= limit:  # the limit of a longer sentence, or unk
@@ -98,7 +105,6 @@ class CTranslate2Search:
         options = self._options
         sources = [self._src.pieces(request.source) for request in requests]
         prefixes = [self._tgt.pieces(request.prefix) for request in requests]
-        special = [[piece] for piece in self._tgt.pieces(range(EOS_ID))]
         results = self._translator.translate_batch(
             sources,
             target_prefix=prefixes if any(prefixes) else None,
@@ -109,7 +115,7 @@ class CTranslate2Search:
             length_penalty=self._exponent,
             min_decoding_length=0,
             max_decoding_length=limit - 1,
-            suppress_sequences=special if without_special else None,
+            suppress_sequences=self._special if without_special else None,
             return_scores=True,
         )
         of_prefixes = [0.0] * len(requests)
@@ -140,48 +146,120 @@ class CTranslate2Search:
         return found[: self._options.n_best]
 
 
-def with_engine(bundle: Bundle, engine: Engine, *, precision: str) -> Bundle:
-    """Return a bundle that is searched by an engine.
+def load_for_engine(
+    models: Sequence[Path],
+    weights: Sequence[float] | None,
+    *,
+    device: str,
+    precision: str,
+    engine: Engine,
+    threads: int | None = None,
+) -> Bundle:
+    """Load models that an engine searches; torch only where it is needed.
+
+    With CTranslate2, the model itself is read when something other than the search asks for it.
 
     Args:
-        bundle: As `translation.load.load_models` returns it.
-        engine: `auto` is CTranslate2 where it is installed and holds the model, in float32.
-        precision: See `CTranslate2Search`.
+        models: See `translation.load.load_models`; for CTranslate2 also what `tmt export` wrote.
+        weights: See `load_models`.
+        device: See `load_models`; CTranslate2 searches on the CPU.
+        precision: See `load_models`; an export is computed in the type of its file instead of
+            `fp32`.
+        engine: `auto` is CTranslate2 where it is installed, holds the model, in float32, and
+            there is no GPU.
+        threads: Of CTranslate2, each with batches of its own; None: one for each processor.
 
     Raises:
-        ConfigError: See `CTranslate2Search`, for `ctranslate2`.
+        ConfigError: If CTranslate2 is wanted and not installed, or cannot hold the model, with all
+            reasons.
+        ModelError: See `load_models`.
     """
     if engine == "torch":
-        return bundle
-    if engine == "auto":
-        found = obstacles(bundle.config, CTRANSLATE2)
-        if find_spec("ctranslate2") is None or found or precision != "fp32":
-            return bundle
-        return replace(bundle, search=partial(_search_by_either, precision=precision))
-    need("ctranslate2", extra="ct2")
-    check_exportable(bundle.config, CTRANSLATE2)
-    return replace(bundle, search=partial(CTranslate2Search, precision=precision))
+        return load_models(models, weights, device=device, precision=precision)
+    if engine == "ctranslate2":
+        need("ctranslate2", extra="ct2")
+        if problem := _unusable(models, device, precision):
+            raise ConfigError(f"engine ctranslate2 cannot do this: {problem}: take engine torch")
+    elif find_spec("ctranslate2") is None or _unusable(models, device, precision):
+        return load_models(models, weights, device=device, precision=precision)
+    directory = find_bundle(models[0] if models else None, export="ctranslate2")
+    bundle = _opened(directory, precision, threads)
+    if engine == "ctranslate2" or _is_export(directory):
+        check_exportable(bundle.config, CTRANSLATE2)
+    elif obstacles(bundle.config, CTRANSLATE2) or (device == "auto" and _has_gpu()):
+        return load_models([directory], None, device=device, precision=precision)
+    logger.info("model: %s", directory)
+    is_auto = engine == "auto"
+    return replace(
+        bundle,
+        search=partial(make_search, precision=precision, threads=threads, is_auto=is_auto),
+    )
 
 
-def _search_by_either(
-    bundle: Bundle, options: SearchOptions, lexicon: Lexicon | None, *, precision: str
-) -> Callable[..., list[list[Hypothesis]]]:
-    """Search with CTranslate2 what it can do, and the rest as without it."""
-    ours = BatchSearch(bundle, options, lexicon)
-    if found := unsupported(bundle, options, lexicon, precision=precision):
+def make_search(
+    bundle: Bundle,
+    options: SearchOptions,
+    lexicon: "Lexicon | None" = None,
+    *,
+    has_glossary: bool = False,
+    precision: str = "fp32",
+    threads: int | None = None,
+    is_auto: bool = False,
+) -> "Search | None":
+    """Make the search of CTranslate2; None: `auto` leaves it to torch.
+
+    Args:
+        bundle: The model, read from a folder.
+        options: How to search.
+        lexicon: It has no shortlist.
+        has_glossary: Whether there are terms that a translation must hold.
+        precision: See `load_for_engine`.
+        threads: See `load_for_engine`.
+        is_auto: Whether to search with torch what CTranslate2 cannot.
+
+    Raises:
+        ConfigError: If it cannot do what the options ask for: all of it.
+    """
+    found = unsupported(options, lexicon, has_glossary=has_glossary)
+    if found and is_auto and not _is_export(bundle.directory):
         logger.info("engine: torch, as ctranslate2 cannot do %s", ", ".join(found))
-        return ours
-    theirs = CTranslate2Search(bundle, options, lexicon, precision=precision)
+        return None
+    if found:
+        raise ConfigError(
+            f"engine ctranslate2 cannot do this: {', '.join(found)}: take engine torch"
+        )
+    if options.compile:
+        logger.warning("decoding.compile has no effect with engine ctranslate2")
+    assert bundle.directory is not None
+    translator = _translator(
+        bundle.directory, bundle.fingerprint, COMPUTE_TYPES[precision], threads or num_threads()
+    )
+    search = CTranslate2Search(translator, bundle, options)
+    return _WithPhrases(search, bundle, options) if is_auto else search
 
-    def search(requests: Sequence[Request]) -> list[list[Hypothesis]]:
+
+class _WithPhrases:
+    """Searches with CTranslate2, and with torch for lines with phrases."""
+
+    def __init__(self, search: CTranslate2Search, bundle: Bundle, options: SearchOptions) -> None:
+        self._search = search
+        self.longest = search.longest
+        self._bundle, self._options = bundle, options
+
+    @cached_property
+    def _with_torch(self) -> Callable[[Sequence[Request]], list[list[Hypothesis]]]:
+        from transformer_mt.translation.batch_search import BatchSearch
+
+        return BatchSearch(self._bundle, self._options, None)
+
+    def __call__(self, requests: Sequence[Request]) -> list[list[Hypothesis]]:
+        """Return the best hypotheses of each sentence, best first."""
         has_phrases = any(request.phrases for request in requests)
-        return ours(requests) if has_phrases else theirs(requests)
-
-    return search
+        return (self._with_torch if has_phrases else self._search)(requests)
 
 
 def unsupported(
-    bundle: Bundle, options: SearchOptions, lexicon: Lexicon | None, *, precision: str
+    options: SearchOptions, lexicon: "Lexicon | None", *, has_glossary: bool
 ) -> list[str]:
     """List what CTranslate2 cannot do of what is asked for; empty: all can be done."""
     defaults = {field.name: field.default for field in fields(SearchOptions)}
@@ -194,34 +272,106 @@ def unsupported(
         found.append("decoding.length_penalty_kind reward")
     if lexicon is not None:
         found.append("decoding.shortlist")
-    if not isinstance(bundle.model.encoder, TransformerEncoder) or bundle.directory is None:
-        found.append("an ensemble of models")
-    if precision not in COMPUTE_TYPES:
-        found.append(f"precision {precision}")
-    if next(bundle.model.parameters()).device.type != "cpu":
-        found.append("a device other than the CPU")
+    if has_glossary:
+        found.append("a glossary")
     return found
 
 
+def _unusable(models: Sequence[Path], device: str, precision: str) -> str:
+    """Name what CTranslate2 does not do, whatever the model; empty: nothing."""
+    if len(models) > 1:
+        return "an ensemble of models"
+    if device not in ("auto", "cpu"):
+        return f"device {device}"
+    return "" if precision in COMPUTE_TYPES else f"precision {precision}"
+
+
+def _longest(config: Config) -> int | None:
+    """Return the longest sentence of a model that can be exported, in tokens incl. eos."""
+    positions = check_exportable(config, CTRANSLATE2).positions
+    if positions.type in ("sinusoidal", "none"):
+        return MAX_POSITIONS
+    return getattr(positions, "max_length", None)
+
+
+def _has_gpu() -> bool:
+    """Return whether torch finds a GPU; it is asked where there are signs of one."""
+    signs = sys.platform == "darwin" or any(map(os.path.exists, ("/dev/nvidiactl", "/dev/kfd")))
+    if not (signs or shutil.which("nvidia-smi")) or find_spec("torch") is None:
+        return False
+    from transformer_mt.devices import choose_device
+
+    return choose_device("auto", setting="--device").type != "cpu"
+
+
+class _ModelOnDemand:
+    """A model that torch reads when a part of it is first asked for."""
+
+    def __init__(self, read: "Callable[[], Seq2Seq]") -> None:
+        self._read = cache(read)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._read(), name)
+
+
+def _opened(directory: Path, precision: str, threads: int | None) -> Bundle:
+    """Read all of a bundle or an export but the model."""
+    is_export = _is_export(directory)
+    kind, weights = (EXPORT + "ctranslate2", "model.bin") if is_export else (KIND, WEIGHTS)
+    nothing = cast("Seq2Seq", None)
+    bundle = read_folder(directory, lambda *_: nothing, kind=kind, weights=weights)
+
+    def read() -> "Seq2Seq":
+        """Read the model with torch, if it is still the same."""
+        if is_export:
+            raise ConfigError(
+                f"{directory}: alignments, attention, alternatives, scores and protected markup "
+                "need the model that was exported: give its folder"
+            )
+        loaded = load_model(directory, device="cpu", precision=precision)
+        from transformer_mt.devices import prepare_threads
+
+        prepare_threads(threads)
+        if loaded.fingerprint != bundle.fingerprint:
+            raise ModelError(f"{directory}: the model changed while it was used: start again")
+        return loaded.model
+
+    return replace(bundle, model=cast("Seq2Seq", _ModelOnDemand(read)))
+
+
+def _is_export(directory: Path | None) -> bool:
+    return directory is not None and kind_of(directory) == EXPORT + "ctranslate2"
+
+
 @lru_cache(maxsize=2)
-def _translator(directory: Path, fingerprint: str, compute_type: str) -> Any:
-    """Convert a model in a temporary folder, and load it, once for all searches.
+def _translator(directory: Path, fingerprint: str, compute_type: str, threads: int) -> Any:
+    """Load an export, or convert a bundle in a temporary folder, once for all searches.
 
     Each thread takes batches of its own.
     """
     ctranslate2 = importlib.import_module("ctranslate2")
-    # The model in memory may have been packed for its own engine.
-    original = load_bundle(directory)
-    with TemporaryDirectory() as name:
-        save_ctranslate2(original, Path(name), "float32")
-        try:
-            translator = ctranslate2.Translator(
-                name,
-                compute_type=compute_type,
-                inter_threads=torch.get_num_threads(),
-                intra_threads=1,
-            )
-        except ValueError as error:
-            raise ConfigError(f"engine ctranslate2: {error}") from error
-    logger.info("engine: ctranslate2 %s, %s", ctranslate2.__version__, compute_type)
+    load = partial(ctranslate2.Translator, inter_threads=threads, intra_threads=1)
+    try:
+        if _is_export(directory):
+            kept = "default" if compute_type == "float32" else compute_type
+            translator = load(str(directory), compute_type=kept)
+        else:
+            with TemporaryDirectory() as name:
+                _convert(directory, Path(name))
+                translator = load(name, compute_type=compute_type)
+    except ValueError as error:
+        raise ConfigError(f"engine ctranslate2: {error}") from error
+    logger.info("engine: ctranslate2 %s, %s", ctranslate2.__version__, translator.compute_type)
     return translator
+
+
+def _convert(directory: Path, target: Path) -> None:
+    bundle = read_folder(directory, lambda *_: cast("Seq2Seq", None))
+    src, tgt = bundle.tokenizers.src, bundle.tokenizers.tgt
+    write_ctranslate2(
+        weights_of_file(directory / WEIGHTS),
+        check_exportable(bundle.config, CTRANSLATE2),
+        target,
+        src_pieces=src.pieces(range(src.vocab_size)),
+        tgt_pieces=tgt.pieces(range(tgt.vocab_size)),
+    )

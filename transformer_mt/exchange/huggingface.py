@@ -18,9 +18,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from transformer_mt.bundle import Bundle, save_tensors
-from transformer_mt.config.decoding import DecodingSettings, LengthPenaltyKind
+from transformer_mt.config.decoding import DecodingSettings
 from transformer_mt.config.model import TransformerSettings
-from transformer_mt.exchange.settings import HUGGINGFACE, check_exportable
+from transformer_mt.exchange.settings import HUGGINGFACE, check_exportable, length_exponent
 from transformer_mt.locations import WEIGHTS
 from transformer_mt.nn.positional_encoding import sinusoids
 from transformer_mt.text.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
@@ -156,14 +156,6 @@ def generation_config(decoding: DecodingSettings, *, start: int = BOS_ID) -> dic
         "decoder_start_token_id": start,
         "suppress_tokens": sorted({PAD_ID, UNK_ID, BOS_ID, start}),
     }
-
-
-def length_exponent(kind: LengthPenaltyKind, strength: float) -> float:
-    """Return the exponent of the length that is nearest to one of our length penalties.
-
-    `gnmt` divides by (5 + length)^strength: the exponent has the same slope at 25 tokens.
-    """
-    return {"average": strength, "gnmt": strength * 25 / (5 + 25), "reward": 1.0}[kind]
 
 
 def huggingface_weights(

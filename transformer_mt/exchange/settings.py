@@ -1,9 +1,10 @@
-"""Model settings that another program can hold."""
+"""Settings that another program can hold, of models and of their search."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from transformer_mt.config.decoding import LengthPenaltyKind
 from transformer_mt.config.families import ModelSettings
 from transformer_mt.config.model import TransformerSettings
 from transformer_mt.config.schema import Config
@@ -105,3 +106,11 @@ def check_exportable(config: Config, target: Target) -> TransformerSettings:
             "\n".join([f"{config.name} cannot be exported to {target.name}:", *found])
         )
     return config.model
+
+
+def length_exponent(kind: LengthPenaltyKind, strength: float) -> float:
+    """Return the exponent of the length that is nearest to one of our length penalties.
+
+    `gnmt` divides by (5 + length)^strength: the exponent has the same slope at 25 tokens.
+    """
+    return {"average": strength, "gnmt": strength * 25 / (5 + 25), "reward": 1.0}[kind]

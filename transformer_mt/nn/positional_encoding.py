@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from transformer_mt.errors import DataError
+from transformer_mt.nn.sinusoids import sinusoid_table
 
 Bias = Callable[[Tensor, Tensor, Tensor], Tensor]
 
@@ -130,14 +131,8 @@ def check_length(longest: int, max_length: int) -> None:
 
 
 def sinusoids(length: int, d_model: int) -> Tensor:
-    """Return sines and cosines of geometrically rising wavelengths (length, D), float32.
-
-    Channel i < D/2 is sin(position / 10000^(2i/D)); channel D/2 + i is its cosine.
-    """
-    # float64 inside: angles reach `length`, and float32 would lose their last digits.
-    rates = torch.exp(torch.arange(0, d_model, 2, dtype=torch.float64) * (-math.log(1e4) / d_model))
-    angles = torch.arange(length, dtype=torch.float64)[:, None] * rates
-    return torch.cat([angles.sin(), angles.cos()], dim=1).to(torch.float32)
+    """Return the table of `nn.sinusoids` as a tensor (length, D), float32."""
+    return torch.from_numpy(sinusoid_table(length, d_model))
 
 
 class RotaryEncoding(PositionalEncoding):

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from transformer_mt.models.interfaces import DecoderState, Memory, StepDecoder
-from transformer_mt.search.beams import Beams, BeamUpdate, Hypothesis
+from transformer_mt.search.beams import Beams, BeamUpdate
 from transformer_mt.search.continuations import (
     Continuations,
     DeviceContinuations,
@@ -31,6 +31,7 @@ from transformer_mt.search.continuations import (
     select_best,
     top_continuations,
 )
+from transformer_mt.search.hypothesis import Hypothesis
 from transformer_mt.search.length_penalty import LengthPenalty
 from transformer_mt.search.logit_processors import LogitProcessor
 from transformer_mt.text.special_ids import EOS_ID

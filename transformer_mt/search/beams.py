@@ -11,23 +11,9 @@ from numpy.typing import NDArray
 
 from transformer_mt.errors import ModelError
 from transformer_mt.search.continuations import Continuations, Prefixes
+from transformer_mt.search.hypothesis import Hypothesis
 from transformer_mt.search.length_penalty import LengthPenalty
 from transformer_mt.text.special_ids import BOS_ID, EOS_ID, PAD_ID
-
-
-@dataclass(frozen=True)
-class Hypothesis:
-    """A finished translation.
-
-    Attributes:
-        tokens: Without bos and eos.
-        log_prob: Natural logarithm of its probability, eos included.
-        score: What hypotheses are ranked by: see `length_penalty.LengthPenalty`.
-    """
-
-    tokens: list[int]
-    log_prob: float
-    score: float
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from transformer_mt.models.interfaces import Decoder, Memory
 from transformer_mt.packing import pack_tokens
-from transformer_mt.search.beams import Hypothesis
+from transformer_mt.search.hypothesis import Hypothesis
 from transformer_mt.text.special_ids import BOS_ID
 
 

@@ -27,10 +27,10 @@ from transformer_mt.models.compilation import compile_steps
 from transformer_mt.models.interfaces import Memory, StepDecoder
 from transformer_mt.models.seq2seq import evaluation_mode
 from transformer_mt.search.beam_search import beam_search
-from transformer_mt.search.beams import Hypothesis
 from transformer_mt.search.continuations import Selection, select_best
 from transformer_mt.search.coverage import rank_by_coverage
 from transformer_mt.search.diverse_beams import DiverseBeams
+from transformer_mt.search.hypothesis import Hypothesis
 from transformer_mt.search.logit_processors import (
     ForcedPrefix,
     LogitProcessor,
@@ -80,7 +80,7 @@ class BatchSearch:
         self._suppressed = [cut[::-1] for cut in cuts] if self._right_to_left else cuts
         device = next(bundle.model.parameters()).device
         self._sync_every = 1 if device.type == "cpu" else SYNC_EVERY_STEPS
-        self._continues_word = words_continued(tokenizer).to(device)
+        self._continues_word = torch.from_numpy(words_continued(tokenizer)).to(device)
         # Diverse beams may find the same, and coverage ranks anew: both need the whole beam.
         needs_whole_beam = options.coverage_penalty > 0 or options.beam_groups > 1
         self._num_finished = options.num_slots if needs_whole_beam else options.n_best
@@ -111,8 +111,8 @@ class BatchSearch:
                 if encoded
                 else encode_sources(self._bundle, [request.source for request in requests])
             )
-            lengths = torch.tensor([len(request.source) + 1 for request in requests])
-            limits = options.max_lengths(lengths, longest=decoder.max_length)
+            lengths = np.array([len(request.source) + 1 for request in requests])
+            limits = torch.from_numpy(options.max_lengths(lengths, longest=decoder.max_length))
             found = self._found(memory, requests, limits, watch)
             if strength := options.coverage_penalty:
                 found = rank_by_coverage(decoder, memory, found, strength=strength)

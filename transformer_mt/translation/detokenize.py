@@ -4,7 +4,7 @@ import itertools
 import logging
 from collections.abc import Callable, Sequence
 
-from transformer_mt.search.beams import Hypothesis
+from transformer_mt.search.hypothesis import Hypothesis
 from transformer_mt.text.lines import is_blank
 from transformer_mt.text.tokenizer import Tokenizer
 from transformer_mt.text.tokenizer_pair import Tokenizers

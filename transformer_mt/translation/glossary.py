@@ -8,8 +8,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
 from transformer_mt.errors import DataError
 from transformer_mt.text.special_ids import UNK_ID
@@ -189,7 +189,7 @@ def cuts_of(text: str, tokenizer: Tokenizer) -> list[list[int]]:
     return cuts
 
 
-def words_continued(tokenizer: Tokenizer) -> Tensor:
+def words_continued(tokenizer: Tokenizer) -> NDArray[np.bool_]:
     """Return which tokens would prolong a word that stands before them (V,), True or False."""
     pieces = tokenizer.pieces(range(tokenizer.vocab_size))
-    return torch.tensor([_PART_OF_WORD.match(piece) is not None for piece in pieces])
+    return np.array([_PART_OF_WORD.match(piece) is not None for piece in pieces])

@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from transformer_mt.config.decoding import DecodingSettings
     from transformer_mt.translation.detokenize import Choice
     from transformer_mt.translation.glossary import Glossary
+    from transformer_mt.translation.options import SearchOptions
     from transformer_mt.translation.translator import Translator
 
 logger = logging.getLogger(__name__)
@@ -42,6 +44,11 @@ def load_model(model: Path | None, *, device: str, precision: str) -> "Bundle":
         ConfigError: If the device is not there, or has no such precision.
     """
     path = find_bundle(model)  # before the seconds that torch takes
+    if find_spec("torch") is None:
+        raise ConfigError(
+            "torch is not installed: run `pip install torch`, or translate with "
+            "--engine ctranslate2"
+        )
 
     import torch
 
@@ -140,35 +147,47 @@ def make_translator(
         ModelError: If the shortlist cannot be read, or is of other tokenizers.
         ConfigError: If a value is out of its bounds, or values do not fit each other.
     """
-    from transformer_mt.data.lexicon import Lexicon
     from transformer_mt.translation.options import SearchOptions
     from transformer_mt.translation.translator import Translator
 
     settings = decoding_settings(bundle, given)
-    device = next(bundle.model.parameters()).device
-    more: dict[str, Any] = {"num_workers": 1}
-    if bundle.search is None:  # another engine has threads of its own
-        more["num_workers"] = _num_workers(given, device, num_copies=len(copies))
-    if "n_best" in given:
-        more["n_best"] = given["n_best"]
-    if settings.compile and device.type == "cpu":
-        logger.warning("decoding.compile has no effect on the CPU, where it would be slower")
-        more["compile"] = False
+    more: dict[str, Any] = {"n_best": given.get("n_best", 1)}
     choose = None
     if settings.mbr is not None:
-        n_best = more.get("n_best", 1)
-        choose = _expected_utility(bundle, settings, settings.mbr, n_best=n_best)
+        choose = _expected_utility(bundle, settings, settings.mbr, n_best=more["n_best"])
         more |= {"n_best": settings.mbr_samples, "sample": True}
-    shortlist = settings.shortlist
+    lexicon = None
+    if settings.shortlist is not None:
+        from transformer_mt.data.lexicon import Lexicon
+
+        lexicon = Lexicon.load(Path(settings.shortlist), bundle.tokenizers)
+    options = SearchOptions.from_settings(settings, **more)
+    search = None
+    if bundle.search is not None:
+        search = bundle.search(bundle, options, lexicon, has_glossary=glossary is not None)
+    if search is None:
+        options = _for_torch(bundle, options, given, num_copies=len(copies))
     return Translator(
         bundle,
-        SearchOptions.from_settings(settings, **more),
+        options,
         glossary=None if glossary is None else _read_terms(glossary),
         split_sentences=split_sentences,
-        lexicon=None if shortlist is None else Lexicon.load(Path(shortlist), bundle.tokenizers),
+        lexicon=lexicon,
         choose=choose,
         copies=copies,
+        search=search,
     )
+
+
+def _for_torch(
+    bundle: "Bundle", options: "SearchOptions", given: Mapping[str, object], *, num_copies: int
+) -> "SearchOptions":
+    """Add the number of processes, which other engines do not need."""
+    device = next(bundle.model.parameters()).device
+    if options.compile and device.type == "cpu":
+        logger.warning("decoding.compile has no effect on the CPU, where it would be slower")
+        options = replace(options, compile=False)
+    return replace(options, num_workers=_num_workers(given, device, num_copies=num_copies))
 
 
 def _expected_utility(
@@ -214,11 +233,11 @@ def decoding_settings(bundle: "Bundle", given: Mapping[str, object]) -> "Decodin
         raise ConfigError(f"{first['loc'][0]}: {problem}, got {first['input']}") from error
 
 
-def _num_workers(given: Mapping[str, object], device: "torch.device", *, num_copies: int) -> object:
+def _num_workers(given: Mapping[str, Any], device: "torch.device", *, num_copies: int) -> int:
     """Return the number of processes that share the batches."""
     from transformer_mt.translation.workers import fitting_num_workers
 
-    wanted = given.get("num_workers", 1)
+    wanted: int | None = given.get("num_workers", 1)
     if num_copies:
         return num_copies
     if wanted not in (None, 1) and device.type != "cpu":

@@ -4,12 +4,15 @@ import logging
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from transformer_mt.errors import DataError
 from transformer_mt.text.lines import is_blank
 from transformer_mt.text.sentences import Sentence, spacing_in, split_sentences
 from transformer_mt.text.tokenizer import Tokenizer
-from transformer_mt.translation.document_encoder import EncodedSource
+
+if TYPE_CHECKING:
+    from transformer_mt.translation.document_encoder import EncodedSource
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +47,7 @@ class Part:
     tokens: tuple[int, ...]
     glue: str
     target_glue: str | None = None
-    encoded: EncodedSource | None = None
+    encoded: "EncodedSource | None" = None
 
 
 def longest_part(max_length: int | None) -> int:

@@ -5,7 +5,6 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from transformer_mt.config.decoding import DecodingSettings, LengthPenaltyKind, search_misfits
 from transformer_mt.errors import ConfigError
@@ -94,16 +93,20 @@ class SearchOptions:
         """What finished hypotheses are ranked by."""
         return LengthPenalty(self.length_penalty_kind, self.length_penalty)
 
-    def max_lengths(self, source_lengths: Tensor, *, longest: int | None) -> Tensor:
+    def max_lengths(
+        self, source_lengths: NDArray[np.int64], *, longest: int | None
+    ) -> NDArray[np.int64]:
         """Return the maximum lengths of targets, all in tokens incl. eos (B,).
 
         Args:
             source_lengths: Of their sources.
             longest: Limit of the decoder; None: none.
         """
-        limits = (source_lengths * self.max_length_factor).long() + self.max_length_offset
+        # In float32: where the product is nearly a whole number, another type gives another limit.
+        products = source_lengths.astype(np.float32) * np.float32(self.max_length_factor)
+        limits: NDArray[np.int64] = products.astype(np.int64) + self.max_length_offset
         bounds = [bound for bound in (self.max_length, longest) if bound is not None]
-        return limits.clamp(max=min(bounds)) if bounds else limits
+        return np.minimum(limits, min(bounds)) if bounds else limits
 
     def min_lengths(self, source_lengths: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the minimum lengths of targets, all in tokens incl. eos (B,)."""

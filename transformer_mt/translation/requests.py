@@ -4,14 +4,17 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from transformer_mt.errors import DataError
 from transformer_mt.text.sentences import has_spaces
 from transformer_mt.text.special_ids import UNK_ID
 from transformer_mt.text.tokenizer import Tokenizer
-from transformer_mt.translation.document_encoder import EncodedSource
 from transformer_mt.translation.glossary import Term, cuts_of
 from transformer_mt.translation.long_lines import Part
+
+if TYPE_CHECKING:
+    from transformer_mt.translation.document_encoder import EncodedSource
 
 logger = logging.getLogger(__name__)
 
@@ -70,7 +73,7 @@ class Request:
     source: tuple[int, ...]
     prefix: tuple[int, ...] = ()
     phrases: tuple[tuple[int, ...], ...] = ()
-    encoded: EncodedSource | None = None
+    encoded: "EncodedSource | None" = None
 
     @property
     def num_phrase_tokens(self) -> int:

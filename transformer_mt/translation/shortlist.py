@@ -15,7 +15,7 @@ from torch import Tensor
 
 from transformer_mt.data.lexicon import Lexicon
 from transformer_mt.models.interfaces import Decoder, DecoderState, Memory, StepDecoder
-from transformer_mt.search.beams import Hypothesis
+from transformer_mt.search.hypothesis import Hypothesis
 from transformer_mt.text.special_ids import EOS_ID, PAD_ID
 from transformer_mt.translation.requests import Request
 

@@ -13,30 +13,44 @@ The forms of a line on its way, each for one reason:
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Protocol
 
-import torch
+import numpy as np
 
-from transformer_mt.bundle import Bundle
-from transformer_mt.data.lexicon import Lexicon
 from transformer_mt.data.pair_source import source_cleaner
 from transformer_mt.errors import ConfigError
-from transformer_mt.out_of_memory import halving
-from transformer_mt.search.beams import Hypothesis
-from transformer_mt.search.trace import Trace
+from transformer_mt.search.hypothesis import Hypothesis
 from transformer_mt.text.lines import is_blank
-from transformer_mt.translation.batch_search import BatchSearch
 from transformer_mt.translation.batching import batches_of, evenly_shared
 from transformer_mt.translation.detokenize import Choice, Detokenizer
-from transformer_mt.translation.document_encoder import DocumentEncoder
 from transformer_mt.translation.glossary import Glossary, Term
 from transformer_mt.translation.lines_in_context import LinesInContext
 from transformer_mt.translation.long_lines import Part, longest_part, split_lines
 from transformer_mt.translation.options import SearchOptions
 from transformer_mt.translation.requests import Line, Request, numbered, requests_for
 from transformer_mt.translation.results import Translation
-from transformer_mt.translation.scoring import TargetScorer
 from transformer_mt.translation.workers import Workers
+
+if TYPE_CHECKING:
+    from transformer_mt.bundle import Bundle
+    from transformer_mt.data.lexicon import Lexicon
+    from transformer_mt.search.trace import Trace
+    from transformer_mt.translation.scoring import TargetScorer
+
+
+class Search(Protocol):
+    """The search of another engine, which needs no torch.
+
+    Attributes:
+        longest: Longest sentence of either side, in tokens incl. eos; None: any.
+    """
+
+    longest: int | None
+
+    def __call__(self, requests: Sequence[Request]) -> list[list[Hypothesis]]:
+        """Return the best hypotheses of each sentence, best first."""
+        ...
 
 
 class Translator:
@@ -51,11 +65,12 @@ class Translator:
         choose: See `detokenize.Detokenizer`.
         copies: Names of devices, each with what loads the bundle again there. They share the
             batches, `options.num_workers` in all; a text of one batch stays where the bundle is.
+        search: Of another engine; None: `batch_search.BatchSearch`. With it, the model itself is
+            touched only by `scorer` and `trace`.
 
     Attributes:
         options: How it searches.
         tokenizers: The bundle's.
-        scorer: Scores given targets with the model.
         reads_documents: Whether each line is read with those before it.
         clean: Applied to a source before it is tokenized: see `data.clean_source`.
 
@@ -66,33 +81,42 @@ class Translator:
 
     def __init__(
         self,
-        bundle: Bundle,
+        bundle: "Bundle",
         options: SearchOptions,
         *,
         glossary: Glossary | None = None,
         split_sentences: bool = False,
-        lexicon: Lexicon | None = None,
+        lexicon: "Lexicon | None" = None,
         choose: Choice | None = None,
-        copies: Sequence[tuple[str, Callable[[], Bundle]]] = (),
+        copies: "Sequence[tuple[str, Callable[[], Bundle]]]" = (),
+        search: Search | None = None,
     ) -> None:
         options.check(bundle.tokenizers.tgt.vocab_size)
         self.options = options
+        self._bundle = bundle
         self._lexicon = lexicon
         self._glossary = glossary
         self._right_to_left = bundle.config.data.reverse_target
         document = bundle.config.data.document
         self.reads_documents = document is not None
-        self._documents = DocumentEncoder.of(bundle, options.batch_tokens)
+        self._documents = None
+        if document is not None and document.memory != "none":
+            from transformer_mt.translation.document_encoder import DocumentEncoder
+
+            self._documents = DocumentEncoder.of(bundle, options.batch_tokens)
         self._joins = document is not None and self._documents is None
         if glossary is not None:
             self._check_plain("a glossary")
         self.tokenizers = bundle.tokenizers
         self.clean = source_cleaner(bundle.config.data)
-        self.scorer = TargetScorer(bundle, options.batch_tokens)
-        self._longest_target = bundle.model.decoder.max_length
+        if search is None:
+            longest_source = bundle.model.encoder.max_length
+            self._longest_target = bundle.model.decoder.max_length
+        else:
+            longest_source = self._longest_target = search.longest
         # Positions that training never showed are translated badly, though nothing breaks.
         self._max_part_length = min(
-            longest_part(bundle.model.encoder.max_length), bundle.config.data.filters.max_length
+            longest_part(longest_source), bundle.config.data.filters.max_length
         )
         self._split_sentences = split_sentences
         self._in_context: LinesInContext | None = None
@@ -109,14 +133,21 @@ class Translator:
             )
         self._languages = bundle.config.data.src_lang, bundle.config.data.tgt_lang
         self._detokenizer = Detokenizer(bundle.tokenizers, separator, choose)
-        self._search = (bundle.search or BatchSearch)(bundle, options, lexicon)
+        self._search = search or _search_with_torch(bundle, options, lexicon)
         self._workers = Workers(
-            partial(halving, self._search),
+            self._search,
             options.num_workers,
             elsewhere=[
                 (name, partial(_search_elsewhere, load, options, lexicon)) for name, load in copies
             ],
         )
+
+    @cached_property
+    def scorer(self) -> "TargetScorer":
+        """Scores given targets with the model."""
+        from transformer_mt.translation.scoring import TargetScorer
+
+        return TargetScorer(self._bundle, self.options.batch_tokens)
 
     def translate(
         self,
@@ -231,10 +262,10 @@ class Translator:
 
     def _room(self, source_length: int) -> int:
         """Return the maximum length of the translation of a source, both without eos."""
-        lengths = torch.tensor([source_length + 1])
-        return int(self.options.max_lengths(lengths, longest=self._longest_target)) - 1
+        lengths = np.array([source_length + 1])
+        return int(self.options.max_lengths(lengths, longest=self._longest_target)[0]) - 1
 
-    def trace(self, source: Sequence[int]) -> tuple[Hypothesis, Trace]:
+    def trace(self, source: Sequence[int]) -> "tuple[Hypothesis, Trace]":
         """Search for the translation of one sentence; return the best one and the trace.
 
         Its tokens are in the order in which the model writes.
@@ -244,14 +275,28 @@ class Translator:
         """
         if self._lexicon is not None:
             raise ValueError("no trace with a shortlist, which renumbers the tokens")
+        from transformer_mt.search.trace import Trace
+        from transformer_mt.translation.batch_search import BatchSearch
+
         trace = Trace(self.options.ranking)
-        ((best, *_),) = self._search([Request(tuple(source))], watch=trace.watch)
+        search = BatchSearch(self._bundle, self.options, None)
+        ((best, *_),) = search([Request(tuple(source))], watch=trace.watch)
         if self._right_to_left:
             best = replace(best, tokens=best.tokens[::-1])
         return best, trace
 
 
-def _search_elsewhere(
-    load: Callable[[], Bundle], options: SearchOptions, lexicon: Lexicon | None
+def _search_with_torch(
+    bundle: "Bundle", options: SearchOptions, lexicon: "Lexicon | None"
 ) -> Callable[[Sequence[Request]], list[list[Hypothesis]]]:
-    return partial(halving, BatchSearch(load(), options, lexicon))
+    """Return our own search, which halves batches that do not fit into the memory."""
+    from transformer_mt.out_of_memory import halving
+    from transformer_mt.translation.batch_search import BatchSearch
+
+    return partial(halving, BatchSearch(bundle, options, lexicon))
+
+
+def _search_elsewhere(
+    load: "Callable[[], Bundle]", options: SearchOptions, lexicon: "Lexicon | None"
+) -> Callable[[Sequence[Request]], list[list[Hypothesis]]]:
+    return _search_with_torch(load(), options, lexicon)

@@ -1,4 +1,7 @@
-"""Worker processes that share the batches of one text, on the CPU or each on its own device."""
+"""Worker processes that share the batches of one text, on the CPU or each on its own device.
+
+Torch is imported where there are several: other engines share the work themselves.
+"""
 
 import os
 import queue
@@ -11,12 +14,13 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from functools import cache
 from multiprocessing import get_all_start_methods, get_context
-from typing import Generic, TypeVar, cast
-
-import torch
+from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 from transformer_mt.errors import ConfigError, TmtError, brief
 from transformer_mt.processes import end_pool, serve_parent
+
+if TYPE_CHECKING:
+    import torch
 
 MAX_WORKERS = 8
 
@@ -24,12 +28,14 @@ Batch = TypeVar("Batch")
 Result = TypeVar("Result")
 
 
-def fitting_num_workers(device: torch.device) -> int:
+def fitting_num_workers(device: "torch.device") -> int:
     """Return the number of processes that translate a long text fastest: one for each thread.
 
     At most 8, as each takes some hundred megabytes of its own; more were not measured. Only on
     Linux, as libraries of other systems break in forked processes.
     """
+    import torch
+
     can_fork = device.type == "cpu" and sys.platform == "linux"
     return min(torch.get_num_threads(), MAX_WORKERS) if can_fork else 1
 
@@ -130,6 +136,8 @@ class _OnDevices:
     """
 
     def __init__(self, makers: Sequence[tuple[str, Callable[[], Callable[..., object]]]]) -> None:
+        import torch
+
         num_threads = max(1, torch.get_num_threads() // len(makers))
         self._free: queue.SimpleQueue[tuple[str, ProcessPoolExecutor]] = queue.SimpleQueue()
         self._pools = []
@@ -186,6 +194,8 @@ def _block_interrupts() -> None:
 
 
 def _begin(function: Callable[[Batch], Result]) -> None:
+    import torch
+
     global _work
     _work = function
     torch.set_num_threads(1)
@@ -194,6 +204,8 @@ def _begin(function: Callable[[Batch], Result]) -> None:
 
 def _begin_elsewhere(make: Callable[[], Callable[[Batch], Result]], num_threads: int) -> None:
     """Prepare a new process; what may fail is left to its first batch, which can report it."""
+    import torch
+
     global _work
     serve_parent()
     torch.set_num_threads(num_threads)

@@ -1,19 +1,35 @@
 """CTranslate2 as the engine of beam search."""
 
-from dataclasses import replace
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 import transformer_mt as tmt
-from transformer_mt.bundle import load_bundle
+from transformer_mt.bundle import Bundle, load_bundle, save_bundle, weights_of
 from transformer_mt.errors import ConfigError
-from transformer_mt.exchange.engine import CTranslate2Search, with_engine
+from transformer_mt.exchange.engine import load_for_engine, make_search
+from transformer_mt.exchange.export import export
 from transformer_mt.translation.batch_search import BatchSearch
+from transformer_mt.translation.load import make_translator
 from transformer_mt.translation.options import SearchOptions
 from transformer_mt.translation.requests import Request
 
 pytest.importorskip("ctranslate2", reason="it is in the extra `ct2`")
+
+
+def loaded(folder: Path, engine: str = "ctranslate2", **options: str) -> Bundle:
+    chosen = {"device": "cpu", "precision": "fp32", "engine": engine, **options}
+    return load_for_engine([folder], None, **chosen)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def exported(tiny_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("export") / "ct2"
+    export(load_bundle(tiny_bundle), "ctranslate2", folder, sentences=None)
+    return folder
 
 
 def test_greedy_translations_and_their_scores_are_those_of_our_own_search(
@@ -31,10 +47,12 @@ def test_greedy_translations_and_their_scores_are_those_of_our_own_search(
 
 
 def test_hypotheses_are_ranked_by_our_length_penalty(tiny_bundle: Path, tiny_text) -> None:
-    bundle = load_bundle(tiny_bundle)
+    bundle = loaded(tiny_bundle)
     options = SearchOptions(beam_size=4, n_best=4, length_penalty=0.9, max_length_offset=6)
     requests = [Request(tuple(bundle.tokenizers.src.encode(line))) for line in tiny_text[0][:6]]
-    for own in CTranslate2Search(bundle, options, None, precision="fp32")(requests):
+    search = make_search(bundle, options)
+    assert search is not None
+    for own in search(requests):
         assert len(own) <= 4
         for hypothesis in own:
             length = len(hypothesis.tokens) + 1
@@ -46,31 +64,74 @@ def test_hypotheses_are_ranked_by_our_length_penalty(tiny_bundle: Path, tiny_tex
 
 
 def test_what_it_cannot_do_is_listed(tiny_bundle: Path) -> None:
-    bundle = load_bundle(tiny_bundle)
+    bundle = loaded(tiny_bundle)
     options = SearchOptions(sample=True, no_repeat_ngram=3, length_penalty_kind="reward")
-    message = r"sample True, decoding.no_repeat_ngram 3, decoding.length_penalty_kind reward, prec"
+    message = r"sample True, decoding.no_repeat_ngram 3, decoding.length_penalty_kind reward, a gl"
     with pytest.raises(ConfigError, match=message):
-        CTranslate2Search(bundle, options, None, precision="fp16")
+        make_search(bundle, options, has_glossary=True)
     with pytest.raises(ConfigError, match="phrases"):
-        CTranslate2Search(bundle, SearchOptions(), None, precision="fp32")(
-            [Request((5, 6), phrases=((7,),))]
-        )
+        make_translator(bundle, {}).translate([tmt.Line("a", phrases=("ein",))])
+    with pytest.raises(ConfigError, match="precision fp16"):
+        loaded(tiny_bundle, precision="fp16")
+    with pytest.raises(ConfigError, match="device cuda"):
+        loaded(tiny_bundle, device="cuda")
+    with pytest.raises(ConfigError, match="an ensemble"):
+        tmt.load([tiny_bundle, tiny_bundle], engine="ctranslate2")
 
 
 def test_auto_searches_with_torch_what_ctranslate2_cannot_do(
-    tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch
+    tiny_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bundle = with_engine(load_bundle(tiny_bundle), "auto", precision="fp32")
-    assert bundle.search is not None
-    assert isinstance(bundle.search(bundle, SearchOptions(no_repeat_ngram=3), None), BatchSearch)
-    search = bundle.search(bundle, SearchOptions(beam_size=2), None)
+    bundle = loaded(tiny_bundle, "auto")
+    assert make_search(bundle, SearchOptions(no_repeat_ngram=3), is_auto=True) is None
+    search = make_search(bundle, SearchOptions(beam_size=2), is_auto=True)
+    assert search is not None
     phrases = [Request((5, 6), phrases=((7,),))]
-    assert search(phrases) == BatchSearch(bundle, SearchOptions(beam_size=2), None)(phrases)
-    alibi = bundle.config.model.model_copy(
-        update={"positions": type("Alibi", (), {"type": "alibi"})()}
-    )
-    other = replace(bundle, config=bundle.config.model_copy(update={"model": alibi}), search=None)
-    assert with_engine(other, "auto", precision="fp32").search is None
-    monkeypatch.setattr("transformer_mt.exchange.engine.find_spec", lambda name: None)
     plain = load_bundle(tiny_bundle)
-    assert with_engine(plain, "auto", precision="fp32").search is None
+    assert search(phrases) == BatchSearch(plain, SearchOptions(beam_size=2), None)(phrases)
+    data = plain.config.data.model_copy(update={"reverse_target": True})
+    save_bundle(
+        tmp_path / "turned",
+        config=plain.config.model_copy(update={"data": data}),
+        tokenizers=plain.tokenizers,
+        state_dict=weights_of(plain.model),
+        scores={},
+    )
+    assert loaded(tmp_path / "turned", "auto").search is None
+    monkeypatch.setattr("transformer_mt.exchange.engine.find_spec", lambda name: None)
+    assert loaded(tiny_bundle, "auto").search is None
+
+
+def test_the_model_itself_is_there_when_it_is_asked_for(tiny_bundle: Path) -> None:
+    model, plain = tmt.load(tiny_bundle, engine="ctranslate2"), tmt.load(tiny_bundle)
+    assert model.score([("a dog", "ein hund")]) == plain.score([("a dog", "ein hund")])
+    (found,) = model.translate(["a dog"], alignments=True)
+    assert found.alignment is not None
+
+
+WITHOUT_TORCH = """
+import json, sys
+sys.modules["torch"] = None
+import transformer_mt as tmt
+models = [tmt.load(path, engine="ctranslate2") for path in sys.argv[1:]]
+found = [model.translate(["a dog", "a cat ."]) for model in models]
+print(json.dumps([[(line.text, line.log_prob) for line in own] for own in found]))
+"""
+
+
+def test_bundles_and_exports_are_translated_without_torch(
+    tiny_bundle: Path, exported: Path
+) -> None:
+    command = [sys.executable, "-c", WITHOUT_TORCH, str(tiny_bundle), str(exported)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True)
+    expected = tmt.load(tiny_bundle).translate(["a dog", "a cat ."])
+    for own in json.loads(ran.stdout):
+        assert [text for text, _ in own] == [line.text for line in expected]
+        assert [p for _, p in own] == pytest.approx([e.log_prob for e in expected], abs=1e-4)
+
+
+def test_an_export_has_no_model_for_torch(exported: Path) -> None:
+    with pytest.raises(ConfigError, match="need the model that was exported"):
+        tmt.load(exported, engine="auto").translate(["a dog"], alignments=True)
+    with pytest.raises(tmt.ModelError, match="or --engine ctranslate2"):
+        tmt.load(exported)

@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from tests.commands import tmt
-from transformer_mt.bundle import Bundle, load_bundle
+from transformer_mt.bundle import Bundle, load_bundle, save_bundle, weights_of
 from transformer_mt.errors import ConfigError, DataError, ModelError, TmtError
 from transformer_mt.exchange import ctranslate2 as to_ctranslate2
 from transformer_mt.exchange import export as exporting
 from transformer_mt.exchange.export import EXPORTERS, Sentences, export
 from transformer_mt.exchange.settings import CTRANSLATE2, HUGGINGFACE, obstacles
-from transformer_mt.locations import find_bundle
+from transformer_mt.locations import WEIGHTS, find_bundle
 from transformer_mt.models.build import build_model
 
 LEARNED = {"type": "learned", "max_length": 40}
@@ -90,6 +90,27 @@ def test_an_exported_model_scores_and_translates_as_the_original(
     assert parity.greedy_identical == 1
     written = json.loads((tmp_path / "out" / "parity.json").read_text())
     assert written["num_sentences"] == 12
+
+
+@pytest.mark.parametrize("name", ["post", "no-positions", "relative", "shared-layers"])
+def test_weights_of_a_file_are_those_of_the_model(
+    name: str, tiny_bundle: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("ctranslate2")
+    bundle = bundle_with(tiny_bundle, **FOR_CTRANSLATE2[name])
+    save_bundle(
+        tmp_path,
+        config=bundle.config,
+        tokenizers=bundle.tokenizers,
+        state_dict=weights_of(bundle.model),
+        scores={},
+    )
+    settings, expected = bundle.config.model, to_ctranslate2.weights_of_model(bundle.model)
+    read = to_ctranslate2.weights_of_file(tmp_path / WEIGHTS)
+    found = to_ctranslate2.with_tied(read, settings)
+    assert set(found) == set(expected)
+    assert len(read) < len(found)
+    assert all((found[key] == expected[key]).all() for key in found)
 
 
 @pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")

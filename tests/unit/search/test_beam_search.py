@@ -11,8 +11,8 @@ from torch import Tensor
 
 from transformer_mt.errors import ModelError
 from transformer_mt.search.beam_search import beam_search
-from transformer_mt.search.beams import Hypothesis
 from transformer_mt.search.continuations import best_continuations
+from transformer_mt.search.hypothesis import Hypothesis
 from transformer_mt.search.length_penalty import LengthPenalty
 from transformer_mt.translation import scoring
 from transformer_mt.translation.scoring import score_targets

@@ -6,8 +6,8 @@ import pytest
 import torch
 from fake_decoders import BOS, memory_of
 
-from transformer_mt.search.beams import Hypothesis
 from transformer_mt.search.coverage import coverage_of, rank_by_coverage
+from transformer_mt.search.hypothesis import Hypothesis
 
 WEIGHTS = torch.tensor(
     [[0.7, 0.2, 0.1, 0.0], [0.1, 0.1, 0.8, 0.0], [0.5, 0.4, 0.1, 0.0], [0.25, 0.25, 0.25, 0.25]]

@@ -15,7 +15,7 @@ from fake_decoders import CopyModel
 from transformer_mt.bundle import Bundle, load_bundle
 from transformer_mt.errors import ConfigError, DataError, ModelError, TmtError
 from transformer_mt.nn.kernels.cpu_linear import prepack
-from transformer_mt.search.beams import Hypothesis
+from transformer_mt.search.hypothesis import Hypothesis
 from transformer_mt.text.special_ids import EOS_ID
 from transformer_mt.text.tokenizer_training import train_tokenizers
 from transformer_mt.translation import long_lines
