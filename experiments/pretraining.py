@@ -21,7 +21,7 @@ from transformer_mt.text.tokenizer_training import train_tokenizers
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Start = Literal["scratch", "longer", "pretrained"]
+Start = Literal["scratch", "longer", "pretrained", "pretrained_longer"]
 LANGUAGES = ("en", "de")
 UPDATES = {1000: 200, 5000: 400, 29_000: 800}
 """Updates of 1,024 target tokens with pairs, the same from scratch and after pretraining."""
@@ -30,8 +30,14 @@ STARTS: dict[Start, str] = {
     "scratch": "from scratch",
     "longer": "from scratch, as many updates as the two together",
     "pretrained": "pretrained by denoising",
+    "pretrained_longer": "pretrained, with as many updates",
 }
-RATES: dict[Start, float] = {"scratch": 0.008, "longer": 0.008, "pretrained": 0.004}
+RATES: dict[Start, float] = {
+    "scratch": 0.008,
+    "longer": 0.008,
+    "pretrained": 0.004,
+    "pretrained_longer": 0.004,
+}
 NUM_VALID = 300
 NOISE = {"mask": 0.35, "span": 3.5}
 MODEL = {
@@ -113,7 +119,7 @@ class Study:
     def score(self, pairs: int, start: Start, seed: int) -> Score:
         """Train a translator and score it on the test set."""
         name = f"{start}_{pairs}_{seed}"
-        updates = UPDATES[pairs] + (PRETRAINING_UPDATES if start == "longer" else 0)
+        updates = UPDATES[pairs] + (PRETRAINING_UPDATES if start.endswith("longer") else 0)
         path = self._folder / f"{name}.json"
         if not path.exists():
             run = self._run(
@@ -124,7 +130,7 @@ class Study:
                 dropout=0.3 if pairs < 10_000 else 0.2,
                 train=[self._text(str(pairs))],
                 valid=self._text("val"),
-                init_from=str(self.pretrain()) if start == "pretrained" else None,
+                init_from=str(self.pretrain()) if start.startswith("pretrained") else None,
             )
             test = [self._head("test_2016_flickr", lang, None) for lang in LANGUAGES]
             found = tmt.evaluate(tmt.load(run), *test, metrics=["bleu"], confidence=True)
@@ -243,7 +249,7 @@ def run(
         list[int], typer.Option(help=f"Training pairs, of {', '.join(map(str, UPDATES))}.")
     ] = list(UPDATES),
     starts: Annotated[
-        list[str], typer.Option("--start", help="scratch, longer, pretrained; default all.")
+        list[str], typer.Option("--start", help=f"Of {', '.join(STARTS)}; default all.")
     ] = list(STARTS),
     seeds: Annotated[list[int], typer.Option("--seed", help="Default 1, 2 and 3.")] = [1, 2, 3],
     share: Annotated[float, typer.Option(help="Share of all updates, for a trial.")] = 1.0,
