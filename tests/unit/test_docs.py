@@ -4,6 +4,7 @@ import ast
 import doctest
 import io
 import itertools
+import os
 import re
 import shlex
 from pathlib import Path
@@ -143,6 +144,17 @@ def check(arguments: list[str]) -> None:
                 assert name in command.commands, f"{command.name}: no command {name}"
             command = command.get_command(None, argument.split("/")[0])
             known |= {n for option in command.params for n in option.opts + option.secondary_opts}
+
+
+def test_every_script_that_is_shown_by_its_path_alone_is_executable():
+    recipes = RECIPES.rglob("*.yaml")
+    shown = {
+        name
+        for page in {*PAGES, *recipes}
+        for name in re.findall(r"^#? *(scripts/\w+\.\w+)", page.read_text("utf-8"), re.MULTILINE)
+    }
+    assert len(shown) > 5
+    assert [name for name in sorted(shown) if not os.access(ROOT / name, os.X_OK)] == []
 
 
 def test_every_command_line_that_a_page_shows_is_one():
