@@ -28,19 +28,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help=__doc__,
 )
-app.command("schedules")(schedules.run)
-app.command("scaling")(scaling.run)
-app.command("complexity")(complexity.run)
-app.command("patterns")(patterns.run)
-app.command("patches")(patches.run)
-app.command("memory")(memory.run)
-app.command("agreement")(agreement.run)
-app.command("finetuning")(finetuning.run)
-app.command("pretraining")(pretraining.run)
-app.command("gradients")(gradients.run)
-app.command("heads")(heads.run)
-app.command("positions")(positions.run)
-app.command("parts")(parts.run)
+for experiment in (
+    schedules, scaling, complexity, patterns, patches, memory, agreement, finetuning, pretraining,
+    gradients, heads, positions, parts,
+):  # fmt: skip
+    app.command(experiment.__name__.rpartition(".")[2])(experiment.run)
 
 
 if __name__ == "__main__":

@@ -23,11 +23,12 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from demo_corpus import EXIT_DATA, CorpusError
+
 PACKAGES = {"en": "libreoffice-help-en-us", "de": "libreoffice-help-de"}
 FOLDERS = {"en": "en-US", "de": "de"}
 NUM_VALID, NUM_TEST = 25, 60
 MAX_WORDS = 60
-EXIT_DATA = 3
 
 Pair = tuple[str, str]
 
@@ -35,10 +36,6 @@ PARAGRAPH = re.compile(r"<(p|h[1-6])\b([^>]*)>(.*?)</\1>", re.DOTALL)
 ID = re.compile(r'\bid="([^"]+)"')
 CODE = re.compile(r'class="[^"]*code')
 SENTENCE_END = re.compile(r"(?<=[.!?]) (?=[A-ZÄÖÜ])")
-
-
-class CorpusError(Exception):
-    """The corpus cannot be made; the message is one line that says what to do."""
 
 
 # --- pages ----------------------------------------------------------------------------------------
