@@ -253,7 +253,7 @@ def run(
     ] = [],
     output: Folder = DEFAULT_FOLDER,
 ) -> None:
-    """Follow gradients back over tokens and down layers, at first weights and in given runs."""
+    """Follow gradients back over tokens and down layers, with initial weights and in given runs."""
     check_matplotlib()
     points = measure_fresh()
     for model in models:

@@ -1,4 +1,4 @@
-"""Transformers that lack one part each, trained alike: what each part brings.
+"""Transformers that lack one part each, trained the same way: what each part brings.
 
 Source: Vaswani et al. 2017, section 3. The parts are taken out of a built model, by the names of
 `PARTS`; no setting of a config is needed.

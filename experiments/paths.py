@@ -36,10 +36,10 @@ def path_length(layers: Iterable[Layer], *, length: int, d_model: int) -> int:
     """Return how many layers it takes until the last token notices the first.
 
     The gradient of the last token is followed down: which tokens have one that is not zero. It is
-    drawn anew below each layer, so that it never becomes too small to be seen.
+    drawn again below each layer, so that it never becomes too small to be seen.
 
     Args:
-        layers: From the top; as many as it takes.
+        layers: From the top, until the first token is reached.
         length: Tokens of the sentence.
         d_model: Width of the layers.
 

@@ -20,7 +20,7 @@ from transformer_mt.training.trainer import Trainer
 
 
 def measure(config: Config) -> dict[str, float]:
-    """Go on with a run for one update.
+    """Continue a run for one update.
 
     Returns:
         Seconds until texts, tokenizer and corpora are open and checked (`session`), the checkpoint

@@ -27,7 +27,7 @@ EXIT_INTERRUPTED = 130
 
 
 class StepError(Exception):
-    """A command that failed; it has said why."""
+    """A command that failed; it has printed the reason."""
 
     def __init__(self, exit_code: int) -> None:
         super().__init__(exit_code)
@@ -52,7 +52,7 @@ def run(words: list[str], *, text: str | None = None) -> str:
 
 
 def demo(changes: list[str]) -> None:
-    """Run all steps and print what came out."""
+    """Run all steps and print the results."""
     started = time.monotonic()
     config = load_config(find_config(RECIPE), changes)
     target = config.data.tgt_lang
@@ -81,7 +81,7 @@ def demo(changes: list[str]) -> None:
 
 
 def show_samples(model_dir: str, target: str) -> None:
-    """Translate a few texts of the test set and print them beside their references."""
+    """Translate a few texts of the test set and print them with their references."""
     sources, references = (
         list(read_lines(ROOT / DATA / f"test.{language}")) for language in ("en", target)
     )

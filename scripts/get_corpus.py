@@ -2,8 +2,8 @@
 """Fill data/NAME with a public parallel corpus, from a local copy or from the Hugging Face hub.
 
 The recipes of `tmt config list` read their corpora from there: plain UTF-8 files SPLIT.LANGUAGE,
-line N of one language translating line N of the other. Line counts are checked, a folder is there
-whole or not at all, and one that is there already is left alone.
+line N of one language translating line N of the other. Line counts are checked; a folder appears
+complete or not at all, and an existing one is left alone.
 """
 
 import argparse
@@ -28,7 +28,7 @@ SUFFIXES = ("", ".gz", ".bz2", ".xz", ".zst")
 
 @dataclasses.dataclass(frozen=True)
 class Corpus:
-    """A public corpus and where the hub has it."""
+    """A public corpus and its place on the hub."""
 
     languages: tuple[str, str]
     lines: dict[str, int]
@@ -108,7 +108,7 @@ def write_lines(lines: Iterable[str], path: Path, *, expected: int | None, origi
     """Write lines and check their number.
 
     Raises:
-        DataError: If there are others than expected.
+        DataError: If their number is not the expected one.
     """
     count = 0
     with open(path, "w", encoding="utf-8", newline="\n") as file:
@@ -142,7 +142,7 @@ def copy_local(corpus: Corpus, source: Path, output: Path) -> None:
 
 
 def download(corpus: Corpus, output: Path) -> None:
-    """Read the corpus from the hub, or from what earlier runs kept of it.
+    """Read the corpus from the hub, or from the cache of earlier runs.
 
     Raises:
         DataError: If the hub cannot be reached or holds something else.

@@ -30,7 +30,7 @@ from transformer_mt.training.distributed import World
 from transformer_mt.training.gradients import DTYPES
 from transformer_mt.training.state import TrainState
 
-# Half of the mantissa, and some room for sums of a few hundred terms.
+# Half of the mantissa, with some margin for sums of a few hundred terms.
 TOLERANCES = {"fp32": 2e-4, "bf16": 5e-2, "fp16": 1e-2}
 
 
@@ -108,7 +108,7 @@ def _by_blocks(projections: tuple[Tensor, ...], mask: AttentionMask) -> Tensor:
 
 
 def _by_flex(projections: tuple[Tensor, ...], mask: AttentionMask) -> Tensor:
-    """Fails where `flex_attention` cannot be used: `attend` would take blocks then."""
+    """Fails where `flex_attention` cannot be used; `attend` would use blocks instead."""
     kernel = flex_kernel_for(projections[0])
     assert kernel is not None, "flex_attention cannot be used here"
     return attend_flex(
@@ -232,12 +232,12 @@ def compare_amp(device: torch.device, *, steps: int) -> dict[str, object]:
     end = losses["fp32"][-1]
     for name, (first, last) in losses.items():
         if not (last < first and abs(last - end) < 0.1 * end):
-            raise DifferenceError(f"training in {name} goes another way than in fp32", results)
+            raise DifferenceError(f"training in {name} diverges from fp32", results)
     return results
 
 
 def _precisions(device: torch.device) -> Sequence[str]:
-    """Return the precisions that a device computes in; CPUs have no fp16 worth the name."""
+    """Return the precisions that a device computes in; CPUs have no usable fp16."""
     return ("fp32", "bf16", "fp16") if device.type == "cuda" else ("fp32", "bf16")
 
 

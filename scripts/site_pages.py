@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-# Pages beside docs/, and what they are called in the site.
+# Pages outside docs/, and their names in the site.
 PAGES = {
     "README.md": "index.md",
     "README.ko.md": "README.ko.md",
@@ -17,13 +17,13 @@ PAGES = {
 
 
 def as_page_of_site(text: str) -> str:
-    """Rewrite the links of a page beside docs/ to pages of the site."""
+    """Rewrite the links of a page outside docs/ to pages of the site."""
     text = re.sub(r"""(\]\(|src="|srcset=")docs/""", r"\1", text)
     return text.replace("](README.md", "](index.md")
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add the pages that lie beside docs/."""
+    """Add the pages outside docs/."""
     make_page = import_module("mkdocs.structure.files").File.generated
     for source, page in PAGES.items():
         text = as_page_of_site((ROOT / source).read_text(encoding="utf-8"))

@@ -6,7 +6,7 @@
   trees           Python expression -> its syntax tree (the standard library of this Python)
 
 Each fills data/NAME with train, valid and test, which share no word, no source package and no
-expression; a folder that is whole is left alone.
+expression; a complete folder is left alone.
 """
 
 import argparse
@@ -246,7 +246,7 @@ def split(examples: Iterable[Example], task: Task) -> dict[str, list[Example]]:
     wanted = {"test": task.num_test, "valid": task.num_valid}
     for _, members in itertools.groupby(ordered, key=lambda example: example.group):
         name = next((name for name, n in wanted.items() if len(splits[name]) < n), "train")
-        # One of a group: its like would be scored twice.
+        # One of a group, so that nothing is scored twice.
         splits[name] += itertools.islice(members, None if name == "train" else 1)
     return splits
 

@@ -24,7 +24,7 @@ NUM_PARTS = {
 
 
 def is_tree(text: str) -> bool:
-    """Tell whether a line is one whole tree whose nodes have as many parts as their kinds take."""
+    """Return whether a line is one tree whose nodes have as many parts as their kinds take."""
     tokens = iter(TOKEN.findall(text))
     try:
         return _reads_node(next(tokens), tokens) and next(tokens, None) is None

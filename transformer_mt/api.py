@@ -102,7 +102,7 @@ class Model:
         self.bundle = bundle
 
     def __repr__(self) -> str:
-        """Say which model it is, for people."""
+        """Name the model, for a person to read."""
         data, bundle = self.config.data, self.bundle
         place = "cpu" if bundle.search else next(bundle.model.parameters()).device
         return f"<Model {bundle.directory}: {data.src_lang} to {data.tgt_lang}, on {place}>"
@@ -271,9 +271,9 @@ def evaluate(
     Args:
         model: The model.
         sources: Lines to translate.
-        references: What they should become, as many.
+        references: Their translations, one for each source.
         metrics: Any of `bleu`, `chrf` and `ter`.
-        more_references: Other translations of the same lines, as many in each.
+        more_references: Further references, each a list with one for each source.
         tgt_lang: Target language, such as `de` or `ja`, by which metrics tokenize. None: the
             model's.
         confidence: Also compute half of the 95% interval of each score, by bootstrap.
@@ -315,7 +315,7 @@ def train(
         config: A file, the name of a recipe (`multi30k_tiny`), a mapping of settings, or a
             `Config`.
         overrides: Settings to put over it, by path: `{"training.max_steps": 1000}`.
-        fresh: Put an older run of this name aside and start anew.
+        fresh: Put an older run of this name aside and start over.
         **settings: The same by group: `name="short", training={"max_steps": 1000}`.
 
     Returns:

@@ -310,7 +310,7 @@ def _model_card(
 
 
 def _origin(config: Config) -> list[str]:
-    """Say from which model it was trained on, if any."""
+    """Describe the model that training started from, if any."""
     training = config.training
     if training.init_from is None:
         return []

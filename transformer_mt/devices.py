@@ -179,7 +179,7 @@ def keep_freed_memory() -> bool:
     """Let the C library use freed blocks of up to 32 MiB again instead of returning them.
 
     An update on the CPU allocates and frees hundreds of tensors of a few megabytes; the system
-    clears every page of a block that it hands out anew. Without this, system time is 2 % of the
+    clears every page of a block that it hands out again. Without this, system time is 2 % of the
     processor time of updates of a tiny model instead of 0.2 % (docs/log.md).
 
     Returns:

@@ -1,8 +1,8 @@
 """Packed batches (N, ..): where sentences of unequal length lie in one tensor.
 
 Activations are packed: the tokens of all sentences of a batch one after another, with no padding
-but perhaps a tail, which makes the number of rows a round one. What acts on each token alone is
-indifferent to it; only attention must know where sentences end.
+except for an optional tail, which rounds the number of rows up. Layers that act on each token alone
+need not know; only attention must know where sentences end.
 """
 
 from collections.abc import Callable, Sequence
@@ -199,7 +199,7 @@ class Segments:
             starts[num_sentences + 1 :] = ends * num_tail_rows // num_parts + num_tokens
         tokens = torch.arange(num_tokens, device=lengths.device)
         # `repeat_interleave` would start threads of OpenMP, also for one number. In the thread that
-        # makes batches that is a second pool, beside which those of the first no longer wait by
+        # makes batches that is a second pool, and then those of the first no longer wait by
         # spinning: training on two cores fell from 4,896 to 3,197 tokens/s.
         sentences = torch.zeros_like(tokens).index_fill_(0, starts[1:num_sentences], 1).cumsum(0)
         positions = tokens - starts[sentences]

@@ -64,7 +64,7 @@ def _commit() -> str | None:
     command = ["git", "-C", str(folder), "describe", "--always", "--abbrev=10", "--dirty=+changes"]
     command += ["--exclude=*"]  # always the hash, also when a tag is near
     try:
-        # In a session of its own: the Ctrl-C that stops a run would end it, too.
+        # In its own session: otherwise the Ctrl-C that stops a run would end it, too.
         result = subprocess.run(
             command, capture_output=True, text=True, timeout=5, check=True, start_new_session=True
         )

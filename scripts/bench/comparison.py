@@ -44,7 +44,7 @@ def run_child(command: Sequence[str], *, threads: int) -> Run:
 
 
 def mistake_as_error(measure: Callable[[], Run]) -> Run:
-    """Measure; of a model that an engine cannot hold, or another mistake of settings, report it."""
+    """Measure; if the engine cannot hold the model, or settings are wrong, report the error."""
     try:
         return measure()
     except TmtError as error:
@@ -54,7 +54,7 @@ def mistake_as_error(measure: Callable[[], Run]) -> Run:
 def peak_memory_bytes(process: int | str = "self") -> int | None:
     """Return the peak memory of a process; None where the system does not report it.
 
-    As `benchmarks.machine` of this one, but that imports torch.
+    Like the one of `benchmarks.machine`, which imports torch.
     """
     try:
         status = Path(f"/proc/{process}/status").read_text(encoding="ascii", errors="replace")
@@ -65,7 +65,7 @@ def peak_memory_bytes(process: int | str = "self") -> int | None:
 
 
 def in_checkout(path: str) -> str:
-    """Name a file in this checkout by its place there; leave other names as they are."""
+    """Return the path of a file relative to this checkout; leave other paths as they are."""
     absolute = Path(path).resolve()
     is_here = absolute.exists() and absolute.is_relative_to(ROOT)
     return absolute.relative_to(ROOT).as_posix() if is_here else path
@@ -105,7 +105,7 @@ def _childrens_seconds() -> float:
 def turns(contestants: Sequence[Any], rounds: int) -> Iterator[tuple[int, Any]]:
     """Yield (round, contestant); each round begins with another one.
 
-    So a machine that becomes slower is unjust to none.
+    So a machine that becomes slower affects all equally.
     """
     for number in range(rounds):
         first = number % len(contestants)
@@ -114,7 +114,7 @@ def turns(contestants: Sequence[Any], rounds: int) -> Iterator[tuple[int, Any]]:
 
 
 def read_runs(path: Path) -> list[Run]:
-    """Read what earlier calls left in a file of results; none if there is no file."""
+    """Read the file of results of earlier calls; empty if there is no file."""
     if not path.exists():
         return []
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
@@ -138,7 +138,7 @@ def good(runs: Iterable[Run]) -> list[Run]:
 
 
 def has_failed(run: Run) -> bool:
-    """Tell whether a run gave nothing although the engine is there."""
+    """Return whether a run failed although the engine is installed."""
     return not str(run.get("error", NOT_INSTALLED)).startswith(NOT_INSTALLED)
 
 
@@ -154,7 +154,7 @@ def memory_cell(runs: Sequence[Run]) -> str:
 
 
 def num_runs(runs: Sequence[Run]) -> str:
-    """Say how many runs there were, and how many of them gave something."""
+    """Describe how many runs there were, and how many of them succeeded."""
     return str(len(good(runs))) + (f" of {len(runs)}" if len(good(runs)) < len(runs) else "")
 
 

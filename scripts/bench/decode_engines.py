@@ -47,7 +47,7 @@ Engine = tuple[list[Setup], Callable[[Setup, int], Translate]]
 
 
 class Vocabulary(Protocol):
-    """Names of the tokens of one language, as `Tokenizer` has them."""
+    """Names of the tokens of one language, as in `Tokenizer`."""
 
     @property
     def ids(self) -> dict[str, int]:
@@ -290,7 +290,7 @@ def convert(model: Path, directory: Path) -> Run:
 def run(options: argparse.Namespace) -> Run:
     """Load the model with an engine, and measure it."""
     lines = options.input.read_text(encoding="utf-8").removesuffix("\n").split("\n")
-    with contextlib.redirect_stdout(sys.stderr):  # some talk
+    with contextlib.redirect_stdout(sys.stderr):  # some print to stdout
         found = measure(lines, options)
     package = PACKAGES[options.engine]
     return {**found, "versions": {package: importlib.metadata.version(package)}}

@@ -272,7 +272,7 @@ def _figures(engines: dict[Contestant, list[Run]]) -> str:
 
 
 def _ratios(engines: dict[Contestant, list[Run]]) -> str:
-    """Say how many times as fast each of ours is as each of the others."""
+    """Describe the speedup of each of ours over each of the others."""
     measured = {key: good(runs) for key, runs in engines.items() if good(runs)}
     peers = [key for key in measured if key[0] != OURS]
     ours = [key for key in measured if key[0] == OURS]

@@ -149,7 +149,7 @@ def _waits(name: str, args: Any, kwargs: dict[str, Any]) -> bool:
 
 
 def _blocks(name: str, args: Any, kwargs: dict[str, Any], made: list[Any]) -> bool:
-    """Tell whether a copy between host and device waits until it is done."""
+    """Return whether a copy between host and device waits until it is done."""
     source, target = (args[1], args[0]) if name == "copy_" else (args[0], *made)
     is_async = kwargs.get("non_blocking") or (name == "copy_" and len(args) > 2 and args[2])
     kinds = {source.device.type, target.device.type}

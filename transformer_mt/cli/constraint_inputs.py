@@ -96,7 +96,7 @@ def _line(
     tab: Literal["prefix", "constraints"] | None,
     number: int,
 ) -> "Line":
-    """Join a line of the input with those beside it; None: there is no such file."""
+    """Join a line of the input with its prefix and phrases; None: there is no such file."""
     from transformer_mt.translation.requests import Line
 
     text, *columns = text.split("\t") if tab else [text]

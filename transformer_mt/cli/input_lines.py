@@ -236,7 +236,7 @@ class _Replacing:
             data = self._some(size)
             if not self._is_begun and data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
                 raise DataError(
-                    "the input is UTF-16, which --errors replace cannot mend: convert it with "
+                    "the input is UTF-16, which --errors replace cannot fix: convert it with "
                     "`iconv -f utf-16 -t utf-8 OLD > NEW`"
                 )
             self._is_begun = True

@@ -81,7 +81,7 @@ class SeveralSentences:
 
 
 class AddedTerms:
-    """Terms of a glossary beside the words that they were to replace.
+    """Terms of a glossary next to the words that they should replace.
 
     The first lines with terms are translated again without the glossary.
 

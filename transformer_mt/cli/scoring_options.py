@@ -149,7 +149,7 @@ def language_of(
 ) -> str:
     """Return the language by which scores tokenize; without a code, what the script says.
 
-    A warning names blank references, an unknown code, and a language that nobody gave.
+    A warning names blank references, an unknown code, and a language that was not given.
 
     Args:
         tgt_lang: Value of --tgt-lang.
@@ -180,5 +180,5 @@ def language_of(
                 of_model,
             )
         return of_model
-    logger.warning("no --tgt-lang: by their script the references are taken for '%s'", found)
+    logger.warning("no --tgt-lang: by their script the references seem to be in '%s'", found)
     return found or ""

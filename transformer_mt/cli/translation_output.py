@@ -280,7 +280,7 @@ class Job:
 def _warn_of_misplaced_terms(
     sources: Sequence[str], translations: "Sequence[Translation]", *, first_line: int
 ) -> None:
-    """Warn of glossary terms that are in the output, but hardly as a translation."""
+    """Warn of glossary terms that are in the output, but probably not as a translation."""
     from transformer_mt.translation.glossary import misplaced
 
     for number, (source, translation) in enumerate(

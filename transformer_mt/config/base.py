@@ -51,7 +51,7 @@ class Settings(BaseModel):
 
         Yields:
             The setting to look at first (with dots into groups; "" is the whole group), and what
-            is wrong and how to mend it.
+            is wrong and how to fix it.
         """
         yield from ()
 

@@ -43,7 +43,7 @@ def plain_code(language: str) -> str:
 
 
 def unknown_code_warning(language: str) -> str | None:
-    """Say what is wrong with a code that nobody knows; None for one that may be right.
+    """Return a warning about an unknown language code; None for one that may be right.
 
     There are thousands of codes of three letters; all of them may be right.
     """

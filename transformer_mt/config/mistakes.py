@@ -120,7 +120,7 @@ def _follow(
 
     Returns:
         The path of the setting, its declared type, the group that holds it, and the groups that
-        may stand in the place of that one.
+        may stand in place of that one.
     """
     path: Path = ()
     annotation: Any = Config
@@ -160,7 +160,7 @@ def _unknown(name: str, group: type[Settings], siblings: Sequence[type[Settings]
 
 
 def _not_a_group(annotation: Any, words: Sequence[str], value: object) -> str:
-    """Say how to write a group of settings."""
+    """Describe how to write a group of settings."""
     word = SYNONYMS.get(value, value) if isinstance(value, str) else None
     if word in words:
         return f"must be a group of settings: write {{type: {word}}}"
@@ -182,7 +182,7 @@ def _shown(value: object, mark: WrittenValue) -> str:
 
 
 def _hint(kind: str, value: object, text: str) -> str:
-    """Say how to write what was probably meant."""
+    """Suggest how to write what was probably meant."""
     if kind == "string_type" and text:
         return f"; in quotes it is text: '{text}'"
     if kind.startswith("int_") and isinstance(value, float) and value.is_integer():

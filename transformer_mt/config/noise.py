@@ -11,7 +11,7 @@ MOST_NOISE = 0.9
 
 
 class NoiseSettings(Settings):
-    """Noise on the tokens of a line, drawn anew in each epoch; the default is that of mBART.
+    """Noise on the tokens of a line, drawn again in each epoch; the default is that of mBART.
 
     One token at least stays as it is. Sources: masks Devlin et al. 2019 (BERT), spans Song et al.
     2019 (MASS) and Lewis et al. 2020 (BART), deletion and shuffling Lample et al. 2018.

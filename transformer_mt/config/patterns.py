@@ -80,7 +80,7 @@ def patterns_of(model: Settings) -> dict[str, Pattern]:
 
 
 def misfits(pattern: Pattern, *, num_heads: int, num_layers: int) -> Iterator[tuple[str, str]]:
-    """Find settings of a pattern that do not fit heads and layers, and how to mend them."""
+    """Find settings of a pattern that do not fit heads and layers, and how to fix them."""
     heads = getattr(pattern, "heads", "merged")
     if heads == "in_turn" and num_layers == 1:
         yield "heads", "in_turn needs two layers to take turns, but there is 1: take merged"
@@ -95,7 +95,7 @@ def misfits(pattern: Pattern, *, num_heads: int, num_layers: int) -> Iterator[tu
 def hides_nothing(
     pattern: Pattern, *, longest: int, num_sides: int = 1
 ) -> Iterator[tuple[str, str]]:
-    """Find a window or stride that is too large to hide any key, and say how to mend it.
+    """Find a window or stride that is too large to hide any key, and say how to fix it.
 
     Args:
         pattern: Of the encoder or decoder.

@@ -73,7 +73,7 @@ class BatchStream:
         rank: Number of this process.
         world_size: Number of processes.
         start: Where to begin.
-        sampler: Samples each pair of the mixture anew in each epoch; None takes the stored tokens.
+        sampler: Samples each pair of the mixture again in each epoch; None takes the stored tokens.
         reverse_target: See `collate`.
         row_multiple: See `collate`.
         draw: See `drawn`; the noise of a picture depends on the seed of the mixture, the epoch and
@@ -212,7 +212,7 @@ def prefetch(items: Iterable[T], depth: int) -> Generator[T, None, None]:
     stopped = threading.Event()
 
     def make() -> None:
-        """Make items ahead until there are no more, or nobody wants them."""
+        """Make items ahead until there are no more, or they are no longer wanted."""
         try:
             iterator = iter(items)
             while room.acquire() and not stopped.is_set():

@@ -1,8 +1,8 @@
 """Chunks of documents: consecutive sentences that training reads as one pair.
 
-The sentences of a chunk stand in one batch in their order, so that each has those before it as
-segment memory (`packing.Context`), and each is computed once. A chunk is a pair of the corpus: so
-the order of an epoch, a place in it and the budget of a batch are what they are for sentences.
+The sentences of a chunk are in one batch, in order, so that each has those before it as segment
+memory (`packing.Context`), and each is computed once. A chunk is a pair of the corpus, so the order
+of an epoch, a position in it and the budget of a batch work as they do for sentences.
 """
 
 from collections.abc import Iterable, Iterator
@@ -24,13 +24,13 @@ def in_chunks(
 
     Args:
         pairs: In the order of the text; where both sides are blank, a document ends. A pair that
-            is blank on one side stands alone, for the filters to drop and count.
+            is blank on one side is a chunk by itself, which the filters drop and count.
         chunk_sentences: Greatest number of pairs in a chunk.
-        separator: Stands between them.
-        name: What messages call the pairs.
+        separator: Text between them.
+        name: Of the pairs, for messages.
 
     Raises:
-        DataError: If the separator stands in a text.
+        DataError: If a text contains the separator.
     """
     chunk: list[tuple[str, str]] = []
     for number, pair in enumerate(pairs, 1):

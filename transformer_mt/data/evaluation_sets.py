@@ -22,8 +22,8 @@ class TestSet:
     Attributes:
         name: What it is called.
         sources: Lines to translate.
-        references: What they should become, as many.
-        more_references: Other translations of the same lines, as many in each.
+        references: Their translations, one for each source.
+        more_references: Further references, each a list with one for each source.
     """
 
     name: str

@@ -26,7 +26,7 @@ _MEANINGS: dict[Reason, str] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Filters:
-    """Limits on kept pairs; the settings of the same names say what they mean."""
+    """Limits on kept pairs; the settings of the same names describe them."""
 
     min_length: int = 1
     max_length: int = 256
@@ -82,7 +82,7 @@ class FilterReport:
 
 
 def text_reasons(pairs: Sequence[tuple[str, str]], *, drop_copies: bool) -> list[Reason | None]:
-    """Say for each pair which reason its text alone gives to drop it, None to keep it."""
+    """Return for each pair the reason to drop it that its text alone gives, None to keep it."""
     return [
         "empty"
         if not src.strip() or not tgt.strip()
@@ -94,7 +94,7 @@ def text_reasons(pairs: Sequence[tuple[str, str]], *, drop_copies: bool) -> list
 
 
 def length_reasons(lengths: NDArray[np.int64], filters: Filters) -> list[Reason | None]:
-    """Say for each pair which reason its lengths give to drop it, None to keep it.
+    """Return for each pair the reason to drop it that its lengths give, None to keep it.
 
     Args:
         lengths: Tokens of source and target (B, 2), end of sentence not counted. A text can have

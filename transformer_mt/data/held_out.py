@@ -49,7 +49,7 @@ class HeldOut:
         return frozenset(key_of(src) for pairs in self.sets.values() for src, _ in pairs)
 
     def __str__(self) -> str:
-        """Say how many there are."""
+        """Describe the numbers of pairs."""
         sizes = ", ".join(
             f"{name} {counted(len(pairs), 'pair')}" for name, pairs in self.sets.items()
         )
@@ -212,5 +212,5 @@ def open_held_out(directory: Path | None, name: str) -> PairSource:
     where = f" in {directory}, which is not there" if directory else ""
     raise DataError(
         f"the pairs of '{name}' were taken out of the training text and are kept in the folder of "
-        f"the run{where}: bring it back beside the model, or give --src and --ref"
+        f"the run{where}: put it back next to the model, or give --src and --ref"
     )

@@ -1,4 +1,4 @@
-"""Pairs sampled anew in each epoch: subword regularisation, BPE-dropout, noise for denoising."""
+"""Pairs sampled again in each epoch: subword regularisation, BPE-dropout, noise for denoising."""
 
 from collections.abc import Sequence
 
@@ -42,7 +42,7 @@ class PairSampler:
     def sample(
         self, epoch: int, positions: Ints, rows: Rows, *, max_tokens: int
     ) -> tuple[Sentences, Sentences]:
-        """Sample pairs anew, without eos.
+        """Sample pairs again, without eos.
 
         Args:
             epoch: The epoch.

@@ -124,7 +124,7 @@ def json_type(value: object) -> str:
 
 
 def missing_field(field: str, *, place: str, known: list[str]) -> DataError:
-    """Say that a field is not there, and which are."""
+    """Return an error that names a missing field and those that exist."""
     shown = ", ".join(known[:20]) + (", .." if len(known) > 20 else "")
     return DataError(
         f"{place}: no field '{field}'; there are: {shown or 'none'}. Set src_field and tgt_field"

@@ -3,8 +3,8 @@
 A permutation of a billion pairs as an array takes 8 GB and must be saved to resume. Here place i
 of the order is a function of i and a key, so any part of it costs no memory and no history.
 
-Another permutation, such as numpy's, would be shorter, but every run that was begun with this one
-needs it to resume with the same batches.
+Another permutation, such as numpy's, would be shorter, but runs that were started with this one
+need it to resume with the same batches.
 """
 
 from math import isqrt
@@ -53,10 +53,10 @@ def permute(positions: NDArray[np.int64], size: int, *, key: tuple[int, ...]) ->
 def permute_blocks(
     positions: NDArray[np.int64], size: int, *, block_size: int, key: tuple[int, ...]
 ) -> NDArray[np.int64]:
-    """Map positions as `permute` does, but so that blocks of neighbours stay neighbours.
+    """Map positions as `permute` does, but keep blocks of neighbours together.
 
-    Blocks come in pseudo-random order, what is in one in its own. Where the size is no multiple,
-    the remainder comes somewhere among the blocks: which place the order begins at is random, too.
+    Blocks are in pseudo-random order, and so are the elements of a block. If the size is not a
+    multiple, the remainder is somewhere among the blocks, as the order starts at a random place.
 
     Args:
         positions: Any shape, each in 0 .. size - 1.

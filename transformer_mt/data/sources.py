@@ -48,7 +48,7 @@ class ReversePairs:
             yield " ".join(digits), " ".join(reversed(digits))
 
     def describe(self) -> str:
-        """Say how many pairs of which lengths."""
+        """Describe how many pairs of which lengths there are."""
         return f"{self.num_pairs} reversals of {self.min_length} to {self.max_length} digits"
 
     def fingerprint(self, hashes: FileHashes = NO_HASHES) -> str:

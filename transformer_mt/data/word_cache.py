@@ -18,7 +18,7 @@ from transformer_mt.text.tokenizer import Tokenizer, to_utf8
 _NUM_REMEMBERED = 1 << 18
 """Words, at about 200 bytes each."""
 _LONGEST_REMEMBERED = 64
-"""Bytes: what is longer hardly comes again, and can be as long as a file."""
+"""Bytes: longer words rarely occur again, and can be as long as a file."""
 
 
 class WordCache:

@@ -39,7 +39,7 @@ MAX_POSITIONS = 1024
 
 PATIENCE = 2
 """Its search ends when this times the beam width has ended; ours when nothing better can come. With
-1, 1.25 % to 4.25 % of 400 sentences came out otherwise, with 2 at most 0.25 %."""
+1, 1.25 % to 4.25 % of 400 sentences differed, with 2 at most 0.25 %."""
 
 
 def save_ctranslate2(bundle: Bundle, directory: Path, quantization: Quantization) -> None:

@@ -1,6 +1,6 @@
 """Import of Marian models in Hugging Face's format: the OPUS-MT family.
 
-A bundle has the ids pad 0, unk 1, bos 2 and eos 3, so the vocabulary is sorted anew. Their decoder
+A bundle has the ids pad 0, unk 1, bos 2 and eos 3, so the vocabulary is reordered. Their decoder
 starts from the row of pad: `bos` gets a copy of it, and an output bias that makes it impossible.
 """
 
@@ -254,7 +254,7 @@ def _fill(
 
 
 def _is_copy(name: str, theirs: Mapping[str, Tensor]) -> bool:
-    """Tell tables of positions, which are computed here, and tied copies of embeddings."""
+    """Return whether a weight is a table of positions, computed here, or a copy of an embedding."""
     if "embed_positions" in name:
         return True
     tied = ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight",
@@ -266,7 +266,7 @@ def _is_copy(name: str, theirs: Mapping[str, Tensor]) -> bool:
 
 
 def _bias(bias: Tensor, vocabulary: MarianVocabulary) -> Tensor:
-    """Sort a bias (1, V) anew; what is only read gets none of the probability."""
+    """Reorder a bias (1, V); pieces that are only read get no probability."""
     found = bias.flatten()[vocabulary.rows]
     found[2] = NEVER
     found[vocabulary.num_known :] = NEVER

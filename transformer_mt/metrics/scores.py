@@ -2,7 +2,7 @@
 
 They are sacrebleu's, with its signatures, or made for its ways of sampling.
 
-A score means something only beside its signature: the same translations differ by several BLEU
+A score means something only with its signature: the same translations differ by several BLEU
 between tokenizations (Post 2018).
 """
 
@@ -57,7 +57,7 @@ def score(
         metrics: Which scores, in the order wanted.
         tgt_lang: Language code such as `de`, `zh-CN` or `jpn_Jpan`; chooses how words are
             separated. Unknown codes count as languages with spaces.
-        more_references: Other translations of the same lines, as many in each.
+        more_references: Further references, each a list with one for each source.
 
     Raises:
         DataError: If the numbers of lines differ, or all references are blank.

@@ -34,7 +34,7 @@ class Encoder(Protocol):
 
     @property
     def patch_size(self) -> int | None:
-        """Pixels of the patches that it reads in the place of tokens; None: it reads tokens."""
+        """Pixels of the patches that it reads in place of tokens; None: it reads tokens."""
         ...
 
     def __call__(self, src: Tensor, segments: Segments) -> Memory:

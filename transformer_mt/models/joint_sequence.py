@@ -26,7 +26,7 @@ class Joint:
         order: For each row of the sequences its row among those of the source, then the target.
         src: Rows of the source tokens and of their tail in the sequences.
         tgt: Rows of the target tokens and of their tail.
-        tgt_positions: Place of each target token in its sequence, in the tail 0.
+        tgt_positions: Position of each target token in its sequence; 0 in the tail.
     """
 
     segments: Segments
@@ -77,7 +77,7 @@ class PrefixAttention:
     def __call__(
         self, projections: tuple[Tensor, ...], *, dropout: Dropout, bias: Bias | None = None
     ) -> Tensor:
-        """Mix values, and those of the sources anew; see `Attend`."""
+        """Mix values, then those of the sources once more; see `Attend`."""
         mixed = self._attend(projections, dropout=dropout, bias=bias)
         source = (take_rows(projections[0], self._rows),)
         of_source = self._attend_source(source, dropout=dropout, bias=bias)
@@ -88,7 +88,7 @@ class Keeping:
     """Attention that keeps keys and values (N, 2, H, K) of each call, for a KV cache.
 
     Attributes:
-        mask: Has the places by which queries and keys are turned.
+        mask: Has the positions by which queries and keys are rotated.
     """
 
     def __init__(self, attend: Attend, mask: AttentionMask, kept: list[Tensor]) -> None:

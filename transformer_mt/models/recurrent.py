@@ -172,7 +172,7 @@ class InputFeedingDecoder(RecurrentDecoder):
         return replace(state, fed=torch.zeros_like(state.layers[0][0]))
 
     def _read(self, tgt_in: Tensor, segments: Segments, memory: Memory) -> tuple[Tensor, Tensor]:
-        """Go through all steps; return the queries of attention and what it gave (N, D)."""
+        """Run all steps; return the queries of attention and its results (N, D)."""
         order = TimeOrder.of(segments)
         x = _embed(self.embedding, tgt_in, segments, order)
         states = self.first_states(memory, order)

@@ -19,7 +19,7 @@ class PatchEmbedding(nn.Module):
     Args:
         patch_size: Pixels of a patch, P.
         d_model: D.
-        positions: What tells patches apart by their place.
+        positions: Positional encoding of the patches.
         dropout: On the sum.
     """
 

@@ -66,7 +66,7 @@ class TimeOrder:
         return cls(rows, places, sentences, batch_sizes, segments.num_tail_rows)
 
     def packed(self, x: Tensor) -> Tensor:
-        """Bring (tokens, D) of this order into that of the sentences (N, D), with a tail of 0."""
+        """Reorder (tokens, D) to packed sentences (N, D), with a tail of zeros."""
         return F.pad(take_rows(x, self.places), (0, 0, 0, self.num_tail_rows))
 
 
@@ -93,7 +93,7 @@ class Cell:
     Attributes:
         module: Reads whole sentences: torch's.
         step: Reads one token of each row: torch's equations for it.
-        num_states: Tensors that it carries on.
+        num_states: Tensors that it carries from step to step.
     """
 
     module: Callable[..., nn.RNNBase]
@@ -109,7 +109,7 @@ CELLS = {
 
 
 class RecurrentLayer(nn.Module):
-    """A cell that goes along sentences, then dropout, then perhaps the sum with its input.
+    """A recurrent cell over sentences, then dropout and optionally a residual.
 
     Source: Elman 1990; Hochreiter and Schmidhuber 1997; Cho et al. 2014, with torch's equations
     (reset gate of the GRU after the matrix product). Dropout as in Zaremba et al. 2014.
@@ -117,9 +117,9 @@ class RecurrentLayer(nn.Module):
     Args:
         cell: One of `CELLS`.
         d_input: Width of what it reads.
-        d_model: Width of what it returns; of each direction half.
+        d_model: Width of what it returns; each direction has half.
         bidirectional: Whether a second cell goes from right to left.
-        residual: Whether the input is added to the output; of one width then.
+        residual: Whether the input is added to the output; they must have the same width.
         dropout: On the output of the cell.
     """
 
@@ -166,10 +166,10 @@ class RecurrentLayer(nn.Module):
 
 
 class Bridge(nn.Module):
-    """First states of the decoder's layers, from where the encoder has read all of a sentence.
+    """Initial states of the decoder's layers, from the encoder's states after a whole sentence.
 
     Source: Bahdanau et al. 2015, appendix A.2.2. differs: from both directions, for each layer;
-    the c of an LSTM is what tanh makes h of.
+    the cell state of an LSTM is that whose tanh is h.
     """
 
     def __init__(

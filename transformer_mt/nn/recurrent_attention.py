@@ -34,7 +34,7 @@ class Source(NamedTuple):
         return cls(keys, values, as_bias(segments.padding_mask()[:, None], keys.dtype))
 
     def select(self, sentences: Tensor) -> "Source":
-        """Return copies of the sentences that are named (B',)."""
+        """Return copies of the given sentences (B',)."""
         sentences = sentences.to(self.keys.device, non_blocking=True)
         return Source(*(part.index_select(0, sentences) for part in self))
 
@@ -83,7 +83,7 @@ class GeneralScore(nn.Module):
 
 
 class AdditiveScore(nn.Module):
-    """Score by a layer of neurons that see query and key: v^T tanh(W q + U k).
+    """Score by a layer that sees query and key: v^T tanh(W q + U k).
 
     Source: Bahdanau et al. 2015, appendix A.1.2. differs: W has a bias.
     """
@@ -115,7 +115,7 @@ SCORES: dict[str, Callable[[int], "DotScore | GeneralScore | AdditiveScore"]] = 
 
 
 class GlobalAttention(nn.Module):
-    """Mixes the source by scores, and joins the mixture to the state of the decoder.
+    """Mixes the source by scores, and combines the mixture with the state of the decoder.
 
     Source: Luong et al. 2015, section 3.1 and equation 5: tanh(W [context; state]).
     """

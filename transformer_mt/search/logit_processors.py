@@ -18,9 +18,9 @@ from transformer_mt.text.special_ids import EOS_ID
 class LogitProcessor(Protocol):
     """Edits the log-probabilities of a step of the search.
 
-    What it does to a hypothesis depends on the tokens of that hypothesis and on its sentence, and
-    on nothing else. It may lower log-probabilities but never raise them, as the stopping criterion
-    of the search relies on that.
+    What it does to a hypothesis depends only on the tokens of that hypothesis and on its sentence.
+    It may lower log-probabilities but never raise them, as the stopping criterion of the search
+    relies on that.
     """
 
     def __call__(self, log_probs: Tensor, prefixes: Prefixes) -> None:
@@ -71,7 +71,7 @@ class ForcedPrefix:
     """Begins each hypothesis with given tokens, at their own log-probabilities.
 
     Args:
-        starts: Tokens for each sentence; none where it is free.
+        starts: Tokens for each sentence; none where it is unconstrained.
         processors: All other processors: they do not bind these tokens.
     """
 

@@ -3,8 +3,8 @@
 Reading tens of gigabytes at each start, only to see that nothing changed, would take minutes. So
 the hash of a large file is cached with its size, inode and times, and is valid while these stay.
 Programs cannot set the time at which an inode changed (ctime), so a file that was replaced or
-written to is read again. The cache does not notice a disk that loses bits: delete its file to have
-everything read again.
+written to is read again. The cache does not notice bit rot: delete its file to have everything
+read again.
 """
 
 import contextlib

@@ -1,7 +1,8 @@
 """File locks; temporary files and folders, and the removal of those that dead processes left.
 
-A temporary name is `.TARGET.tmp-RANDOM`, beside the target. The process that makes it locks it; the
-system releases the lock when the process ends, for whatever reason, which shows what is left over.
+A temporary name is `.TARGET.tmp-RANDOM`, in the folder of the target. The process that makes it
+locks it; the system releases the lock when the process ends, for whatever reason, which shows what
+is left over.
 """
 
 import contextlib

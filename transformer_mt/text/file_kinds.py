@@ -82,7 +82,7 @@ def check_kind(path: Path, *, allowed: Collection[str] = ()) -> None:
 
 
 def kind_of(head: bytes, suffix: str = "") -> str | None:
-    """Say what a file is and what to do with it; None for what may be text.
+    """Describe what a file is and what to do with it; None if it may be text.
 
     Args:
         head: Its first bytes, a kilobyte or more.

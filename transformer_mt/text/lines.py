@@ -1,8 +1,8 @@
 """Lines of text from files, archives and pipes, counted the way `wc -l` counts them.
 
-A line ends at a line feed and nowhere else, so that line N of one file stays beside line N of the
-other. Python's own readers also end lines at form feeds, bare carriage returns, U+0085 or U+2028;
-all of these are found inside sentences of real corpora.
+A line ends at a line feed and nowhere else, so that line N of one file still belongs to line N of
+the other. Python's own readers also end lines at form feeds, bare carriage returns, U+0085 or
+U+2028; all of these are found inside sentences of real corpora.
 """
 
 import bz2
@@ -106,7 +106,7 @@ def check_lasting(path: Path) -> None:
 
 
 def _near(path: Path) -> str:
-    """Offer the file beside a missing one that was probably meant; nothing if none is near."""
+    """Suggest the file that was probably meant by a missing one; nothing if none is similar."""
     beside = [file.name for file in path.parent.glob("*") if file.is_file()]
     near = difflib.get_close_matches(path.name, beside, n=1, cutoff=0.75)
     return f"; did you mean '{path.with_name(near[0])}'?" if near else ""

@@ -37,7 +37,7 @@ class Sampler(Protocol):
     def sample(
         self, words: Sequence[Word], rng: np.random.Generator, *, strength: float
     ) -> list[int]:
-        """Segment words anew.
+        """Sample new segmentations of words.
 
         Args:
             words: What `split_words` returned.
@@ -103,7 +103,7 @@ class BpeDropout:
     def sample(
         self, words: Sequence[Word], rng: np.random.Generator, *, strength: float
     ) -> list[int]:
-        """Segment words anew; see `Sampler`."""
+        """Sample new segmentations of words; see `Sampler`."""
         num_merges = sum(max(0, len(text) - 1) for text, _ in words)
         # To leave out each candidate, best first, until one is taken is to skip a geometric
         # number of them. Drawing these numbers first makes a segmentation a function of both.
@@ -195,7 +195,7 @@ class UnigramSampling:
     def sample(
         self, words: Sequence[Word], rng: np.random.Generator, *, strength: float
     ) -> list[int]:
-        """Segment words anew; see `Sampler`."""
+        """Sample new segmentations of words; see `Sampler`."""
         draws = iter(rng.random(sum(len(text) for text, _ in words)).tolist())
         result: list[int] = []
         for text, ids in words:

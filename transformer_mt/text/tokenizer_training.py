@@ -252,7 +252,7 @@ def _check_symbols(symbols: Sequence[str], *, vocab_size: int, byte_fallback: bo
 
 
 def _explain(error: str, vocab_size: int, num_pairs: int) -> str:
-    """Say in the user's words what SentencePiece says of a training that failed."""
+    """Return SentencePiece's message about a failed training in the user's terms."""
     fitting = suggested_vocab_size(num_pairs)
     if found := re.search(r"Vocabulary size too high .* value <= (\d+)", error):
         lines = counted(num_pairs, "line")

@@ -52,7 +52,7 @@ class Gradients:
         with_loss: It, or its working copy, as a function of a batch, on this rank alone.
         replicated: The same, as all ranks compute it together.
         scaler: Scale of the loss under fp16; does nothing otherwise.
-        splits_in_a_row: Updates up to the last one that had to be split for want of memory.
+        splits_in_a_row: Updates up to the last one that had to be split for lack of memory.
     """
 
     def __init__(

@@ -62,7 +62,7 @@ class Reporter:
         self._has_warned_of_scale = self._has_warned_of_time = False
         self._fraction_before = fraction
         self._stopwatch = Stopwatch()
-        # Off a terminal there is no bar but a line for each record: the bar's text would be noise.
+        # Outside a terminal there is a line for each record and no bar, whose text would be noise.
         self._has_bar = sys.stderr.isatty() and logger.isEnabledFor(logging.INFO)
         self._bar = tqdm(
             total=100.0,
@@ -97,7 +97,7 @@ class Reporter:
             logger.warning("step %d: %s", step, shortfall)
 
     def speed(self, state: TrainState, loss_nats: float, *, is_first: bool) -> None:
-        """Show loss and speed before the first line of metrics; off a terminal only once."""
+        """Show loss and speed before the first line of metrics; outside a terminal only once."""
         tokens_per_second = state.window_tokens / max(1e-9, state.window_seconds)
         text = f"loss {loss_nats:.3f}, {tokens_per_second:,.0f} tokens/s"
         self._bar.set_postfix_str(text)
@@ -154,9 +154,9 @@ class Reporter:
         logger.warning("step %d: %d updates left out: gradients were not finite", step, number)
 
     def split(self, step: int) -> None:
-        """Report an update that was made in smaller parts for want of memory."""
+        """Report an update that was made in smaller parts for lack of memory."""
         self.event(step, "split")
-        logger.warning("step %d: out of memory: made again with smaller micro-batches", step)
+        logger.warning("step %d: out of memory: repeated with smaller micro-batches", step)
 
     def rolled_back(
         self, diverged_at: int, error: DivergedError, *, step: int, lr_scale: float

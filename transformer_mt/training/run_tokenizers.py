@@ -1,4 +1,4 @@
-"""Tokenizers of a run: named by its config, or trained on its texts and kept beside the corpora."""
+"""Tokenizers of a run: named by its config, or trained on its texts and kept with the corpora."""
 
 import json
 import logging

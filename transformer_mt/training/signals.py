@@ -45,7 +45,7 @@ class StopRequest:
         self._may_raise = False
 
     def __bool__(self) -> bool:
-        """Tell whether there was a signal."""
+        """Return whether there was a signal."""
         return self.signal_name is not None
 
     @property

@@ -1,4 +1,4 @@
-"""The state of a run: the numbers that a checkpoint keeps beside weights and optimizer."""
+"""The state of a run: the numbers that a checkpoint keeps besides weights and optimizer."""
 
 import math
 import time

@@ -1,9 +1,9 @@
 """The training loop, from settings to a scored model.
 
-`Trainer.run` is the recipe. Its parts lie beside it: `run` and `build` open a run and build what it
-trains; `update` and `gradients` make one update; `progress` says when to validate and to stop;
-`validation` scores, `model_selection` keeps the best weights; `resuming` and `run_directory` write
-to disk; `reporting` shows what happens.
+`Trainer.run` is the recipe. Its parts are in this folder: `run` and `build` open a run and build
+what it trains; `update` and `gradients` make one update; `progress` says when to validate and to
+stop; `validation` scores, `model_selection` keeps the best weights; `resuming` and `run_directory`
+write to disk; `reporting` shows what happens.
 """
 
 import logging
@@ -231,7 +231,7 @@ class Trainer:
         self.window_start = state.step, state.position
 
     def explain_unusable(self) -> None:
-        """Say which batch since the last report had bad numbers, and where they came from."""
+        """Log which batch since the last report had bad numbers, and where they came from."""
         gradients = self.updater.gradients
         is_sharded = self.updater.trained is not self.model
         if is_sharded or gradients.scaler.is_enabled():  # under fp16 they are expected

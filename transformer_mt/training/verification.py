@@ -30,7 +30,7 @@ class Finding:
         directory: The folder.
         what: `bundle`, `checkpoint`, `corpus`, `tokenizer` or `score`.
         problem: What is wrong with it; None = nothing.
-        fact: What was measured, for people.
+        fact: What was measured, for a person to read.
     """
 
     directory: Path

@@ -56,7 +56,7 @@ def _units(text: str) -> list[str]:
 
 
 def misplaced(terms: Sequence[Term], source: str, text: str) -> list[str]:
-    """Return the translations that seem appended or doubled, as by a model that never saw them.
+    """Return the translations that look appended or doubled, as by a model that never saw them.
 
     They occur only after the last sentence, counted as the source has them, or more often than in
     the source.
@@ -78,9 +78,9 @@ def misplaced(terms: Sequence[Term], source: str, text: str) -> list[str]:
 
 
 def added_to(terms: Sequence[Term], text: str, plain: str) -> list[str]:
-    """Return the translations that stand beside the words they were to replace, or seem to.
+    """Return the translations that are next to the words they should replace, or seem to be.
 
-    They stand between two words that are neighbours in the translation without any glossary:
+    They are between two words that are neighbours in the translation without any glossary:
     `Ein Köter Hund bellt`, where that is `Ein Hund bellt`.
     """
     units, usual = (["", *_units(some.lower()), ""] for some in (text, plain))
@@ -147,10 +147,10 @@ def read_glossary(lines: Iterable[str], name: str) -> Glossary:
 
     Args:
         lines: Of a file.
-        name: What messages call it.
+        name: Of the file, for messages.
 
     Raises:
-        DataError: If there are lines and none is usable.
+        DataError: If there are lines, but none is usable.
     """
     terms: dict[str, Term] = {}
     wrong: list[str] = []

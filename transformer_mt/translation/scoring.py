@@ -80,8 +80,8 @@ class TargetScorer:
         Args:
             src_lines: Any number of lines.
             tgt_lines: The same number of lines.
-            first_line: Number of the first, for errors; from 2 on, the text of the last call goes
-                on.
+            first_line: Number of the first, for errors; from 2 on, the text of the last call
+                continues.
 
         Returns:
             For each pair; a pair with a line longer than the model or `MAX_SOURCE_LENGTH` allows
@@ -143,7 +143,7 @@ class TargetScorer:
         return cast(list[Result], results)
 
     def _in_reading_order(self, items: list[Item]) -> list[Item]:
-        """Turn what belongs to the tokens of a target; that of eos is last in both orders."""
+        """Reverse what belongs to the tokens of a target; that of eos is last in both orders."""
         return [*items[-2::-1], items[-1]] if self._right_to_left else items
 
     def _fitting(self, pairs: Sequence[Pair], first_line: int) -> list[bool]:

@@ -159,9 +159,9 @@ class Translator:
         """Translate lines; result N belongs to line N.
 
         Blank lines come back as they are. A model of documents reads each line after those before
-        it, back to a blank one; with a `first_line` above 1, the text of the last call goes on. A
-        sentence of more tokens than the model has positions for, or saw in training, is translated
-        in parts, with a warning that names the line.
+        it, back to a blank one; with a `first_line` above 1, it continues the text of the last
+        call. A sentence of more tokens than the model has positions for, or saw in training, is
+        translated in parts, with a warning that names the line.
 
         Args:
             lines: Any number of lines; a `str` is a line without constraints.

@@ -87,7 +87,7 @@ class Workers(Generic[Batch, Result]):
                 self._pool = _OnDevices(self._elsewhere)
             else:
                 self._pool = _Forks(self._function, self._num_workers)
-            # Left to the end of the program, a pool may be closed there twice at once: a stack.
+            # A pool left to the end of the program may be closed twice there, with a traceback.
             weakref.finalize(self, self._pool.shutdown)
         try:
             yield from cast("Iterator[Result]", self._pool.in_order(_run, batches))
@@ -96,7 +96,7 @@ class Workers(Generic[Batch, Result]):
             self._pool = None
             if isinstance(error, BrokenProcessPool):
                 raise TmtError(
-                    "a process of --workers was killed, maybe for want of memory: take fewer"
+                    "a process of --workers was killed, perhaps for lack of memory: use fewer"
                 ) from error
             raise
 
@@ -118,7 +118,7 @@ class _Forks(ProcessPoolExecutor):
         """Yield the results in the order of the batches.
 
         Unlike `map`, which cancels what is left when it is interrupted: a pool whose processes
-        then end prints a stack, as it cannot fail what was cancelled.
+        then end prints a traceback, as what is cancelled cannot be failed.
         """
         futures = deque(self.submit(function, batch) for batch in batches)
         while futures:
@@ -178,7 +178,7 @@ class _OnDevices:
             return pool.submit(function, batch).result()
         except BrokenProcessPool as error:
             raise TmtError(
-                f"--device: the process of {name} was killed, maybe for want of memory"
+                f"--device: the process of {name} was killed, perhaps for lack of memory"
             ) from error
         except TmtError as error:
             raise type(error)(f"{name}: {error}") from error
@@ -203,7 +203,7 @@ def _begin(function: Callable[[Batch], Result]) -> None:
 
 
 def _begin_elsewhere(make: Callable[[], Callable[[Batch], Result]], num_threads: int) -> None:
-    """Prepare a new process; what may fail is left to its first batch, which can report it."""
+    """Prepare a new process; whatever may fail is left to its first batch, which can report it."""
     import torch
 
     global _work

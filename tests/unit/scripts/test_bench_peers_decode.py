@@ -61,7 +61,7 @@ def _options(tmp_path: Path, **changes: object) -> list[str]:
 
 @pytest.fixture
 def commands(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """Put made-up programs in the place of all engines; return their command lines."""
+    """Put made-up programs in place of all engines; return their command lines."""
     seen: list[list[str]] = []
 
     def run_child(command, *, threads):

@@ -130,7 +130,7 @@ def test_a_run_counts_split_updates_and_continues(run_config, monkeypatch, caplo
     run = Path(train(config, fresh=True).run_dir)
     records = [record for record in metrics_without_times(run) if "num_split" in record]
     assert [record["num_split"] for record in records] == [1, 2, 3]
-    assert "step 2: out of memory: made again with smaller micro-batches" in caplog.text
+    assert "step 2: out of memory: repeated with smaller micro-batches" in caplog.text
     events = [record for record in read_metrics(run / "events.jsonl") if record["event"] == "split"]
     assert [event["step"] for event in events] == [2, 3, 5]
     assert losses_of(run) == pytest.approx(expected, rel=1e-4)

@@ -69,7 +69,7 @@ class Placement:
     def __init__(
         self, rows: Tensor, first_tokens: Tensor, num_parts: int, *, num_tail_rows: int
     ) -> None:
-        """Say where each token and head lies; the tail is in no block.
+        """Compute where each token and head is; the tail is in no block.
 
         Args:
             rows: Their rows in a block (N, H).

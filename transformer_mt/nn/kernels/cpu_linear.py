@@ -91,7 +91,7 @@ def with_part(module: Owner, name: str, part: object) -> Owner:
 
 
 def _replace(module: nn.Module, name: str, part: object) -> None:
-    """Put something else, a module or not, in the place of a part."""
+    """Replace a part by something else, a module or not."""
     delattr(module, name)
     setattr(module, name, part)
 

@@ -97,7 +97,7 @@ def make_block_mask(segments: Segments, pattern: Pattern, *, causal: bool, num_h
     heads_of_first = num_heads // len(pattern.rules)
 
     def seen(_batch: Tensor, head: Tensor, q: Tensor, k: Tensor) -> Tensor:
-        """Tell whether a query sees a key, both given by their row."""
+        """Return whether a query sees a key, both given by row."""
         own = any_of(first_rules, position[q], position[k])
         if len(pattern.rules) > 1:
             others = any_of(last_rules, position[q], position[k])

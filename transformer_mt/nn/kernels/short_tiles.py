@@ -75,7 +75,7 @@ def _drop(x, seeds, first_row, head, rows, keys, p):
     row = (first_row.to(tl.int32) + rows)[:, None] + tl.zeros_like(keys)[None, :]
     key = tl.zeros_like(rows)[:, None] + keys[None, :]
     zero = tl.zeros_like(row)
-    # So few rounds pass all statistical tests, too (Salmon et al. 2011, table 2).
+    # Seven rounds pass all statistical tests, too (Salmon et al. 2011, table 2).
     bits, _, _, _ = tl.philox(tl.load(seeds), row, key, zero + head, zero, 7)
     return tl.where(tl.uint_to_uniform_float(bits) >= p, x / (1 - p), 0.0)
 

@@ -85,10 +85,10 @@ class Mark:
     """Something protected, taken out of a line.
 
     Attributes:
-        text: As it stands in the line.
-        place: Where it stood in the text without any marks, in characters.
-        space_before: White space, or the end of the line, stood before it.
-        space_after: White space, or the end of the line, stood after it.
+        text: As written in the line.
+        place: Its position in the text without any marks, in characters.
+        space_before: Whether white space, or the end of the line, was before it.
+        space_after: Whether white space, or the end of the line, was after it.
         partner: For a tag of a pair, the place of the other one in the list of marks.
     """
 
@@ -105,7 +105,7 @@ def marks_in(line: str) -> list[str]:
 
 
 def doubtful_in(line: str) -> list[str]:
-    """Return what looks like a mark in a line and is none that is protected, in order."""
+    """Return what looks like a mark in a line but is not protected, in order."""
     return DOUBTFUL.findall(PROTECTED.sub(" ", line))
 
 
@@ -120,7 +120,7 @@ def clean_between(line: str, clean: Callable[[str], str]) -> str:
     if len(texts) == 1:
         return clean(line)
     first, *inner, last = texts
-    # A sign in the place of a mark: the ends of these texts are not those of the line.
+    # A sign in place of a mark: the ends of these texts are not those of the line.
     between = [
         clean(f"{first}|")[:-1],
         *(clean(f"|{text}|")[1:-1] for text in inner),
@@ -143,10 +143,10 @@ def missing(source: Sequence[str], translation: str) -> list[str]:
 
 
 def nesting(marks: Sequence[str]) -> Counter[tuple[str, int]]:
-    """Count the pairs of tags by their name and by in how many pairs of that name they stand.
+    """Count the pairs of tags by their name and by how many pairs of that name enclose them.
 
-    A translation keeps it, unless tags cross or a pair came into another of its kind, as no link
-    or paragraph may.
+    A translation keeps it, unless tags cross, or a pair ended up inside another of its kind, which
+    links and paragraphs may not.
     """
     pairs: Counter[tuple[str, int]] = Counter()
     depths: Counter[str] = Counter()
@@ -161,8 +161,8 @@ def nesting(marks: Sequence[str]) -> Counter[tuple[str, int]]:
 def take_out(line: str) -> tuple[str, list[Mark]]:
     """Return the text of a line without its marks, and the marks.
 
-    Of two spaces that would come together one goes with the mark, and so does one before a full
-    stop or comma. Words that only such marks part as are `SEPARATING` get one.
+    Of two spaces that would meet, one is removed with the mark, and so is one before a full stop or
+    comma. Words that were separated only by marks in `SEPARATING` get one.
     """
     text = ""
     marks: list[Mark] = []
@@ -191,7 +191,7 @@ def take_out(line: str) -> tuple[str, list[Mark]]:
 
 
 def _joined(before: str, after: str, marks: list[Mark], *, parted: bool) -> str:
-    """Join what stood on both sides of a mark; the last marks keep to the end of `before`."""
+    """Join what was on both sides of a mark; the last marks stay at the end of `before`."""
     if marks and CLOSING.match(after):
         before = _stripped(before, marks)
     elif not before or before[-1].isspace():
@@ -202,7 +202,7 @@ def _joined(before: str, after: str, marks: list[Mark], *, parted: bool) -> str:
 
 
 def _stripped(text: str, marks: list[Mark]) -> str:
-    """Take the spaces off the end of a text; the last marks keep to its end."""
+    """Strip the spaces from the end of a text; the last marks stay at its end."""
     text = text.rstrip()
     for number in reversed(range(len(marks))):
         if marks[number].place <= len(text):
@@ -212,7 +212,7 @@ def _stripped(text: str, marks: list[Mark]) -> str:
 
 
 def _paired(marks: Sequence[Mark]) -> list[Mark]:
-    """Tell the tags of each pair of each other."""
+    """Record in both tags of each pair where the other one is."""
     partners = _partners([mark.text for mark in marks])
     return [replace(mark, partner=partners.get(number)) for number, mark in enumerate(marks)]
 
