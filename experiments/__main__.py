@@ -6,7 +6,9 @@ import typer
 
 from experiments import (
     agreement,
+    backtranslation,
     complexity,
+    distillation,
     finetuning,
     gradients,
     heads,
@@ -30,7 +32,7 @@ app = typer.Typer(
 )
 for experiment in (
     schedules, scaling, complexity, patterns, patches, memory, agreement, finetuning, pretraining,
-    gradients, heads, positions, parts,
+    backtranslation, distillation, gradients, heads, positions, parts,
 ):  # fmt: skip
     app.command(experiment.__name__.rpartition(".")[2])(experiment.run)
 

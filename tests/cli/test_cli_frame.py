@@ -292,6 +292,7 @@ from {module} import {function}
         ("translate -m MODEL -i NOWHERE", 3),
         ("evaluate -m NOWHERE --src HERE --ref HERE", 4),
         ("evaluate -m MODEL --src HERE --ref NOWHERE", 3),
+        ("distill NOWHERE -m MODEL -o OUT", 3),
         ("score -m MODEL -m NOWHERE --src HERE --tgt HERE", 4),
         ("rescore -m MODEL -m NOWHERE --src HERE -i HERE", 4),
         ("explain dog -m NOWHERE", 4),

@@ -46,7 +46,7 @@ FLOORS = {
             "detokenize keywords mbr scoring shortlist",
             "batch_search",
             "translator",
-            "alignment load rescoring",
+            "alignment load rescoring synthetic",
             "markup.placement",
             "markup.protection",
         ],
@@ -82,9 +82,9 @@ FLOORS = {
         "cli": [
             "constraint_inputs input_warnings options output_files streaming",
             "command input_lines model_loading option_conflicts translation_output",
-            "export scoring_options",
-            "average bench compare config evaluate explain import_ init inspect main plot rescore "
-            "score shortlist tokenizer train translate verify",
+            "export scoring_options synthetic_options",
+            "average backtranslate bench compare config distill evaluate explain import_ init "
+            "inspect main plot rescore score shortlist tokenizer train translate verify",
         ],
     }.items()
 }

@@ -38,6 +38,8 @@ COMMANDS = {
     "score": "Print log-probabilities of given translations.",
     "rescore": "Re-rank n-best lists with the scores of other models.",
     "shortlist": "Learn a lexical shortlist, which speeds up translation.",
+    "distill": "Translate training text by a teacher, for a student.",
+    "backtranslate": "Translate target text into synthetic source text.",
     "explain": "Write a web page that shows how a sentence is translated.",
     "average": "Average the weights of several checkpoints of a run.",
     "export": "Export a model to another program's format.",

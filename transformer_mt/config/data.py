@@ -91,6 +91,9 @@ class DataSettings(Settings):
     """Validation set; `{split: 1000}` holds 1,000 pairs out of the training data."""
     test: dict[str, HeldOutSource] = Field(default={})
     """Test sets by name for `tmt evaluate`; `{split: 1000}` as in `valid`."""
+    guard: Source | None = None
+    """Validation set of what a model could do before fine-tuning: weights that lose more than
+    `training.validation.max_guard_drop` on it are not selected. Default: none."""
     temperature: Annotated[float, Field(ge=1)] | None = None
     """Temperature sampling: mix sources in proportion to size ** (1 / temperature) instead of by
     weights."""
@@ -123,17 +126,21 @@ class DataSettings(Settings):
         """Yield what must be one piece of the tokenizer: the setting that says so, and the text."""
         if self.document:
             yield "document.separator", self.document.separator
-        sources = {f"train.{i}": s for i, s in enumerate(self.train)} | {"valid": self.valid}
-        for path, source in sources.items():
-            if isinstance(source, MonolingualSource):
-                if source.noise.mask:
-                    yield f"{path}.noise.symbol", source.noise.symbol
-                if source.tag is not None:
-                    yield f"{path}.tag", source.tag
+        for path, source in self.by_setting().items():
+            if isinstance(source, MonolingualSource) and source.noise.mask:
+                yield f"{path}.noise.symbol", source.noise.symbol
+            if getattr(source, "tag", None) is not None:
+                yield f"{path}.tag", source.tag
+
+    def by_setting(self) -> dict[str, Any]:
+        """Return all sources, by the settings that describe them."""
+        sets: dict[str, Any] = {f"train.{i}": source for i, source in enumerate(self.train)}
+        sets |= {"valid": self.valid, **{f"test.{name}": s for name, s in self.test.items()}}
+        return sets if self.guard is None else sets | {"guard": self.guard}
 
     def kinds(self) -> set[str]:
         """Return the types of all sources."""
-        return {source.type for source in (*self.train, self.valid, *self.test.values())}
+        return {source.type for source in self.by_setting().values()}
 
     def names_pictures(self) -> bool:
         """Whether source lines name pictures; otherwise they are text."""
@@ -155,8 +162,9 @@ class DataSettings(Settings):
         yield from self._texts_on_both_sides()
         if self.temperature is not None and any(s.weight != 1 for s in self.train):
             yield "temperature", "excludes weights of training sources: set only one of the two"
-        for name, sources in (("train", self.train), ("valid", [self.valid])):
-            if any(isinstance(s, TextSource) and s.more_references for s in sources):
+        for name, source in self.by_setting().items():
+            is_test = name.startswith("test.")
+            if isinstance(source, TextSource) and source.more_references and not is_test:
                 yield name, "more_references are for test sets: leave them out here"
         unordered = {s.type for s in (*self.train, self.valid)} & {"reverse", "monolingual"}
         if self.document and unordered:
@@ -173,9 +181,7 @@ class DataSettings(Settings):
 
     def _texts_on_both_sides(self) -> Iterator[tuple[str, str]]:
         """Refuse sources that read both sides from the same place."""
-        sets: dict[str, Any] = {f"train.{i}": source for i, source in enumerate(self.train)}
-        sets |= {"valid": self.valid, **{f"test.{name}": s for name, s in self.test.items()}}
-        for path, source in sets.items():
+        for path, source in self.by_setting().items():
             for src, tgt in (
                 ("src", "tgt"),
                 ("src_column", "tgt_column"),

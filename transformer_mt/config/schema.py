@@ -66,6 +66,8 @@ class Config(Settings):
                         f"data.{name}",
                         f"'{symbol}' must be one piece: add it to tokenizer.user_symbols",
                     )
+        if self.data.guard is not None and self.training.init_from is None:
+            yield "data.guard", "guards what a finished model can do: set training.init_from"
         yield from misfits(
             self.data.kinds(),
             patches=patch_input(self.model) is not None,

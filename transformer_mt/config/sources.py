@@ -22,6 +22,14 @@ TgtField = Annotated[
     Field(description="Field of the target text. Default: `translation.TGT_LANG`."),
 ]
 
+TagText = Annotated[
+    str | None,
+    Field(
+        description="Token before each source text; must be one of `tokenizer.user_symbols`. "
+        "Default: none."
+    ),
+]
+
 
 class TextSource(Settings):
     """Two parallel line files: line N of one translates line N of the other."""
@@ -33,6 +41,7 @@ class TextSource(Settings):
     """File of target lines, one for each source line."""
     more_references: list[PathText] = Field(default=[])
     """Files of further reference translations, for scores of a test set."""
+    tag: TagText = None
     weight: Weight = 1.0
 
 
@@ -45,6 +54,7 @@ class TsvSource(Settings):
     """Column of the source text, counted from 0."""
     tgt_column: Annotated[int, Field(ge=0)] = 1
     """Column of the target text, counted from 0."""
+    tag: TagText = None
     weight: Weight = 1.0
 
 
@@ -62,6 +72,7 @@ class CsvSource(Settings):
     """Column of the source text: its number, from 0, or its name in the first row."""
     tgt_column: Annotated[int, Field(ge=0)] | str = 1
     """Column of the target text: its number, from 0, or its name in the first row."""
+    tag: TagText = None
     weight: Weight = 1.0
 
     def contradictions(self) -> Iterator[tuple[str, str]]:
@@ -79,6 +90,7 @@ class JsonlSource(Settings):
     path: TextFile
     src_field: SrcField = None
     tgt_field: TgtField = None
+    tag: TagText = None
     weight: Weight = 1.0
 
 
@@ -90,6 +102,7 @@ class ParquetSource(Settings):
     """File."""
     src_field: SrcField = None
     tgt_field: TgtField = None
+    tag: TagText = None
     weight: Weight = 1.0
 
 
@@ -107,6 +120,7 @@ class HubSource(Settings):
     """Commit of the hub repository; set it to make a run reproducible."""
     src_field: SrcField = None
     tgt_field: TgtField = None
+    tag: TagText = None
     weight: Weight = 1.0
 
 
@@ -137,8 +151,7 @@ class MonolingualSource(Settings):
     path: TextFile
     noise: NoiseSettings = NoiseSettings()
     """What is done to the source."""
-    tag: str | None = None
-    """Token before each source; must be one of `tokenizer.user_symbols`. Default: none."""
+    tag: TagText = None
     weight: Weight = 1.0
 
 

@@ -155,6 +155,9 @@ class ValidationSettings(Settings):
     """Beam width for these translations. Default: `decoding.beam_size`."""
     select_by: Literal["loss"] | MetricName = "bleu"
     """Metric that selects the best checkpoint, and that `patience` refers to."""
+    max_guard_drop: Annotated[float, Field(ge=0)] = 1.0
+    """Greatest loss of `select_by` on `data.guard` against the model that the run begins with, in
+    points, or in nats for `loss`: weights that lose more are not selected."""
     patience: PositiveInt | None = None
     """Early stopping: stop after N validations without improvement. Default: off."""
     num_samples: Annotated[int, Field(ge=0)] = 3

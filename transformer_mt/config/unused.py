@@ -103,6 +103,8 @@ def _unused_training(config: Config) -> Iterator[str]:
 
 def _unused_validation(config: Config) -> Iterator[str]:
     validation = config.training.validation
+    if config.data.guard is None and _changed(validation, "max_guard_drop"):
+        yield "training.validation.max_guard_drop has no effect: there is no data.guard"
     if not validation.metrics:
         for name in _changed(validation, "beam_size", "num_samples"):
             yield (

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from transformer_mt.config.schema import Config
-from transformer_mt.config.sources import SplitSource, TextSource
+from transformer_mt.config.sources import HeldOutSource, SplitSource, TextSource
 from transformer_mt.data.held_out import open_held_out
+from transformer_mt.data.noise import tagged
 from transformer_mt.data.sources import open_source, read_pairs
 from transformer_mt.errors import ConfigError
 
-VALIDATION = "valid"
+VALIDATION, GUARD = "valid", "guard"
 HELD_OUT = "held_out"
 """In the folder of a run: the sets that were taken out of its training text."""
 
@@ -37,14 +38,17 @@ def read_test_sets(config: Config, names: Sequence[str], *, run: Path | None) ->
 
     Args:
         config: Names the sets.
-        names: Of test sets, or `valid`.
+        names: Of test sets, `valid` or `guard`.
         run: Folder of the run, where sets are kept that were taken out of the training text.
 
     Raises:
         ConfigError: If there is none, or none of that name.
         DataError: If one cannot be read.
     """
-    sources = {VALIDATION: config.data.valid, **config.data.test}
+    sources: dict[str, HeldOutSource] = {VALIDATION: config.data.valid}
+    if config.data.guard is not None:
+        sources[GUARD] = config.data.guard
+    sources |= config.data.test
     for name in names:
         if name not in sources:
             raise ConfigError(
@@ -68,7 +72,7 @@ def read_test_sets(config: Config, names: Sequence[str], *, run: Path | None) ->
             test_sets.append(TestSet(name, *read_pairs(pairs)))
         else:
             languages = {"src_lang": config.data.src_lang, "tgt_lang": config.data.tgt_lang}
-            pairs = open_source(source, **languages)
+            pairs = tagged(open_source(source, **languages), source)
             files = source.more_references if isinstance(source, TextSource) else []
             others = [source.model_copy(update={"tgt": file}) for file in files]
             more = [read_pairs(open_source(other, **languages))[1] for other in others]

@@ -5,7 +5,7 @@ from typing import Literal
 
 import numpy as np
 
-from transformer_mt.config.sources import MonolingualSource
+from transformer_mt.config.sources import HeldOutSource, MonolingualSource
 from transformer_mt.data.pair_source import PairSource, hash_values
 from transformer_mt.data.pairs import Ints
 from transformer_mt.storage.hashes import NO_HASHES, FileHashes
@@ -89,6 +89,12 @@ def noised_lines(lines: Sequence[str], noise: Noise, tokenizer: Tokenizer) -> li
         tokenizer.decode(noise(ids, np.random.default_rng((0, number))))
         for number, ids in enumerate(tokenizer.encode_batch(lines))
     ]
+
+
+def tagged(source: PairSource, settings: HeldOutSource) -> PairSource:
+    """Put the tag of a source before its source texts, if it has one."""
+    tag: str | None = getattr(settings, "tag", None)
+    return source if tag is None else TaggedPairs(source, tag)
 
 
 class TaggedPairs:

@@ -120,7 +120,7 @@ def check_files(data: DataSettings) -> int:
     """
     sources = [
         source
-        for source in (*data.train, data.valid, *data.test.values())
+        for source in data.by_setting().values()
         if not isinstance(source, config.SplitSource | config.HubSource | config.ReverseSource)
     ]
     others = [

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import xxhash
 
@@ -167,6 +167,29 @@ def kind_of(directory: Path) -> object:
         return None
 
 
+@contextmanager
+def new_file(path: Path) -> Iterator[BinaryIO]:
+    """Yield a temporary file that replaces `path` if the block succeeds.
+
+    Raises:
+        OSError: If it cannot be written; `path` is untouched.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    remove_temporaries(path.parent, path.name)
+    temporary = temporary_name(path)
+    try:
+        with claimed_file(temporary) as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+            if os.name == "nt":
+                file.close()  # an open file cannot be renamed there
+            temporary.replace(path)
+        _sync(path.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
 def replace_file(path: Path, content: str | bytes) -> None:
     """Write a file atomically, text as UTF-8.
 
@@ -272,20 +295,8 @@ def remove_leftovers(directory: Path) -> None:
 
 
 def _replace_file(path: Path, content: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    remove_temporaries(path.parent, path.name)
-    temporary = temporary_name(path)
-    try:
-        with claimed_file(temporary) as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-            if os.name == "nt":
-                file.close()  # an open file cannot be renamed there
-            temporary.replace(path)
-        _sync(path.parent)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with new_file(path) as file:
+        file.write(content)
 
 
 def _json(value: object) -> str:

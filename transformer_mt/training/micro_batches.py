@@ -170,7 +170,7 @@ def open_updates(
                 updater=updater,
                 device=device,
                 longest=longest,
-                usual=data.valid_pairs.num_tgt_tokens // len(data.valid_pairs),
+                usual=data.valid.pairs.num_tgt_tokens // len(data.valid.pairs),
                 patch_size=data.tokenizers.src.patch_size,
             )
             state.micro_batch_tokens = largest_micro_batch(

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from transformer_mt.bundle import bundle_scores, save_bundle, weights_of
 from transformer_mt.config.schema import Config
 from transformer_mt.config.training import METRIC_LABELS
+from transformer_mt.data.evaluation_sets import GUARD, VALIDATION
 from transformer_mt.errors import UNREADABLE_JSON, DivergedError, ModelError, brief
 from transformer_mt.storage.folders import replace_json
 from transformer_mt.storage.untrusted import read_json
@@ -38,6 +39,8 @@ class RunResult:
         reason: Why it ended.
         scores: Of the model in `best/`, on the validation set.
         averaged_steps: Checkpoints that this model is the mean of; empty when it is one of them.
+        before: With a guard set: the scores of the model that the run began with.
+        is_first: Whether that model is still the best.
     """
 
     run_dir: str
@@ -45,6 +48,8 @@ class RunResult:
     reason: str
     scores: Mapping[str, float] = field(default_factory=dict)
     averaged_steps: list[int] = field(default_factory=list)
+    before: Mapping[str, float] = field(default_factory=dict)
+    is_first: bool = False
 
     @property
     def model_dir(self) -> str:
@@ -62,7 +67,14 @@ class RunResult:
         if self.averaged_steps:
             steps = ", ".join(map(str, self.averaged_steps))
             lines.append(("", f"the mean of the weights at steps {steps}"))
+        if self.is_first:
+            lines.append(("", "the model that the run began with: none of the run was selected"))
         lines.append(("scores", f"{describe_scores(self.scores)} (validation set)"))
+        if self.before:
+            for when, scores in (("before", self.before), ("after", self.scores)):
+                for name, prefix in ((VALIDATION, ""), (GUARD, f"{GUARD}_")):
+                    lines.append((when, f"{name:<8} {describe_scores(scores, prefix)}"))
+                    when = ""
         if run.curve_path.exists():
             lines.append(("curve", str(run.curve_path)))
         lines.append(("metrics", str(run.metrics_path)))
@@ -88,14 +100,15 @@ def read_result(run: RunDirectory) -> RunResult:
     return replace(result, run_dir=str(run.root))  # the folder may have been moved
 
 
-def describe_scores(scores: Mapping[str, float]) -> str:
-    """Return scores as text, with their units."""
+def describe_scores(scores: Mapping[str, float], prefix: str = "") -> str:
+    """Return scores as text, with their units; of a guard set, those with its prefix."""
     words = {
         "loss_nats": "loss {:.4f}",
         "nll_nats": "nll {:.4f} nats",
         "perplexity": "perplexity {:.3f}",
     } | {name: f"{label} {{:.2f}}" for name, label in METRIC_LABELS.items()}
-    return ", ".join(text.format(scores[name]) for name, text in words.items() if name in scores)
+    found = {name: scores[f"{prefix}{name}"] for name in words if f"{prefix}{name}" in scores}
+    return ", ".join(words[name].format(score) for name, score in found.items())
 
 
 class BestModel:
@@ -186,6 +199,8 @@ class BestModel:
             reason=reason,
             scores=best.get("validation", {}),
             averaged_steps=steps if len(steps) > 1 else [],
+            before=best.get("before", {}),
+            is_first=steps == [0],
         )
         replace_json(self._run.result_path, asdict(result))
 
@@ -206,5 +221,6 @@ class BestModel:
                 "merit": found.selection_score,
                 "validation": dict(found.scores),
                 "signatures": dict(found.signatures),
+                **({"before": dict(found.before)} if found.before else {}),
             },
         )

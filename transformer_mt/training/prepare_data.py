@@ -12,15 +12,15 @@ import xxhash
 
 from transformer_mt.config.data import DocumentSettings
 from transformer_mt.config.schema import Config
-from transformer_mt.config.sources import MonolingualSource, Source
+from transformer_mt.config.sources import HeldOutSource, MonolingualSource, Source
 from transformer_mt.data.batches import check_budget
 from transformer_mt.data.chunks import Chunks
 from transformer_mt.data.corpus import HASHES, Corpus, prepare_corpus
 from transformer_mt.data.document_pairs import placed, with_context
-from transformer_mt.data.evaluation_sets import VALIDATION
+from transformer_mt.data.evaluation_sets import GUARD, VALIDATION
 from transformer_mt.data.held_out import open_held_out
 from transformer_mt.data.mixture import Mixture, temperature_weights
-from transformer_mt.data.noise import Noise, TaggedPairs, noise_of, noised_lines
+from transformer_mt.data.noise import Noise, noise_of, noised_lines, tagged
 from transformer_mt.data.pair_source import PairSource, cleaned, source_cleaner
 from transformer_mt.data.pairs import TokenPairs, tokenize_pairs
 from transformer_mt.data.sources import filters_of, open_each, read_pairs
@@ -43,6 +43,21 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
+class ValidationSet:
+    """Sentence pairs that measure a model during training.
+
+    Attributes:
+        src: Sources, as text.
+        tgt: Their references.
+        pairs: The same as tokens.
+    """
+
+    src: list[str]
+    tgt: list[str]
+    pairs: TokenPairs
+
+
+@dataclass(frozen=True)
 class Data:
     """All that a run reads.
 
@@ -51,9 +66,8 @@ class Data:
         mixture: Training pairs and their order.
         noises: For each of its corpora what distorts the sources, if anything.
         tokens_per_epoch: Target tokens of an epoch, without sampling.
-        valid_src: Validation sources, as text.
-        valid_tgt: Their references.
-        valid_pairs: The same as tokens.
+        valid: What selects the best weights.
+        guard: What they must still be able to do; None: anything.
         chunks: How pairs are cut into the sentences of documents; None: they are not.
         facts: What was read, for the manifest of the run.
     """
@@ -62,9 +76,8 @@ class Data:
     mixture: Mixture
     noises: list[Noise | None]
     tokens_per_epoch: float
-    valid_src: list[str]
-    valid_tgt: list[str]
-    valid_pairs: TokenPairs
+    valid: ValidationSet
+    guard: ValidationSet | None
     chunks: Chunks | None
     facts: dict[str, Any]
 
@@ -82,10 +95,12 @@ class Sources:
     Attributes:
         train: Training text.
         valid: Validation pairs; None if they are to be taken out of the training text.
+        guard: Those of `data.guard`, if any.
     """
 
     train: list[PairSource]
     valid: PairSource | None
+    guard: PairSource | None
 
 
 def open_sources(config: Config) -> Sources:
@@ -98,11 +113,10 @@ def open_sources(config: Config) -> Sources:
         DataError: If some are not there or cannot be read; names them all.
     """
     data = config.data
-    named = [s for s in (*data.train, data.valid, *data.test.values()) if s.type != "split"]
-    opened = open_each(named, src_lang=data.src_lang, tgt_lang=data.tgt_lang)
-    num_train = len(data.train)
-    has_valid = data.valid.type != "split"
-    return Sources(train=opened[:num_train], valid=opened[num_train] if has_valid else None)
+    named = {name: s for name, s in data.by_setting().items() if s.type != "split"}
+    opened = open_each(named.values(), src_lang=data.src_lang, tgt_lang=data.tgt_lang)
+    of = dict(zip(named, opened, strict=True))
+    return Sources(opened[: len(data.train)], of.get("valid"), of.get("guard"))
 
 
 def prepare_data(config: Config, sources: Sources, run: RunDirectory, *, is_main: bool) -> Data:
@@ -122,19 +136,16 @@ def prepare_data(config: Config, sources: Sources, run: RunDirectory, *, is_main
     hashes = FileHashes(Path(data.corpus_dir) / HASHES)
     is_new = not list_checkpoints(run.checkpoints_dir)
     train = without_held_out(config, sources.train, run, is_main=is_main, is_new=is_new)
-    train = list(map(_tagged, cleaned(train, data), data.train))
+    train = list(map(tagged, cleaned(train, data), data.train))
     valid = sources.valid or open_held_out(run.held_out_dir, VALIDATION)
-    valid_src, valid_tgt = read_pairs(valid)
     if is_main and is_new:
-        _advise(config, train, list(zip(valid_src, valid_tgt, strict=True)))
+        _advise(config, train, list(zip(*read_pairs(valid), strict=True)))
     tokenizers = (
         find_tokenizers(config, train, hashes) if is_new else load_tokenizers(run.tokenizer_dir)
     )
     _check_symbols(config, tokenizers)
     train_sources = with_context(train, data.document)
-    if isinstance(data.valid, MonolingualSource):
-        valid_src = _distorted(valid_src, data.valid, tokenizers)
-    valid_pairs = _tokenized(config, tokenizers, valid_src, valid_tgt)
+    validation_set = partial(_validation_set, config, tokenizers)
     corpora = list(map(partial(_prepare, config, tokenizers), train_sources, data.train))
     weights = [source.weight for source in data.train]
     if data.temperature is not None:
@@ -142,10 +153,14 @@ def prepare_data(config: Config, sources: Sources, run: RunDirectory, *, is_main
     facts = {
         "tokenizers": tokenizers.fingerprint(),
         "train": list(map(partial(_facts_of, hashes), train_sources, corpora, weights)),
-        "valid": {
-            "source": valid.describe(),
-            "pairs": len(valid_src),
-            "texts": cleaned([valid], data)[0].fingerprint(hashes),
+        **{
+            name: {
+                "source": source.describe(),
+                "pairs": sum(1 for _ in source),
+                "texts": cleaned([source], data)[0].fingerprint(hashes),
+            }
+            for name, source in ((VALIDATION, valid), (GUARD, sources.guard))
+            if source is not None
         },
     }
     if is_main:
@@ -155,9 +170,8 @@ def prepare_data(config: Config, sources: Sources, run: RunDirectory, *, is_main
         mixture=Mixture(corpora, weights, seed=config.seed),
         noises=list(map(partial(_noise_of, tokenizers), data.train)),
         tokens_per_epoch=sum(c.num_tgt_tokens * w for c, w in zip(corpora, weights, strict=True)),
-        valid_src=valid_src,
-        valid_tgt=valid_tgt,
-        valid_pairs=valid_pairs,
+        valid=validation_set(valid, data.valid),
+        guard=validation_set(sources.guard, data.guard) if data.guard and sources.guard else None,
         chunks=_chunks(data.document, tokenizers),
         facts=facts,
     )
@@ -170,24 +184,18 @@ def _advise(config: Config, train: Sequence[PairSource], valid: Sequence[tuple[s
     check_text(config.data, config.tokenizer, train, valid)
 
 
-def _tagged(source: PairSource, settings: Source) -> PairSource:
-    """Put the tag of monolingual text before its sources."""
-    if not isinstance(settings, MonolingualSource) or settings.tag is None:
-        return source
-    return TaggedPairs(source, settings.tag)
-
-
 def _noise_of(tokenizers: Tokenizers, source: Source) -> Noise | None:
     return noise_of(source, tokenizers.src) if isinstance(source, MonolingualSource) else None
 
 
-def _distorted(
-    lines: Sequence[str], settings: MonolingualSource, tokenizers: Tokenizers
-) -> list[str]:
-    """Tag and distort monolingual lines as sources."""
-    tag = "" if settings.tag is None else f"{settings.tag} "
-    noise = noise_of(settings, tokenizers.src)
-    return noised_lines([f"{tag}{line}" for line in lines], noise, tokenizers.src)
+def _validation_set(
+    config: Config, tokenizers: Tokenizers, source: PairSource, settings: HeldOutSource
+) -> ValidationSet:
+    """Read and tokenize pairs that measure a model; monolingual sources get their noise."""
+    src, tgt = read_pairs(tagged(source, settings))
+    if isinstance(settings, MonolingualSource):
+        src = noised_lines(src, noise_of(settings, tokenizers.src), tokenizers.src)
+    return ValidationSet(src, tgt, _tokenized(config, tokenizers, src, tgt))
 
 
 def _tokenized(
@@ -268,11 +276,10 @@ def _record(
 def _check_unchanged(run: RunDirectory, facts: dict[str, Any]) -> None:
     """Refuse to resume with a tokenizer or texts that the run was not started with."""
     now = [("tokenizer", str(run.tokenizer_dir), facts["tokenizers"])]
-    now += [("text", part["source"], part["texts"]) for part in (*facts["train"], facts["valid"])]
+    now += [("text", part["source"], part["texts"]) for part in _texts(facts)]
     try:
         before = read_json(run.preparation_path)
-        parts = (*before["train"], before["valid"])
-        wanted = [before["tokenizers"], *(part["texts"] for part in parts)]
+        wanted = [before["tokenizers"], *(part["texts"] for part in _texts(before))]
         compared = list(zip(now, wanted, strict=True))
     except UNREADABLE_JSON as error:
         logger.warning(
@@ -289,6 +296,10 @@ def _check_unchanged(run: RunDirectory, facts: dict[str, Any]) -> None:
             )
 
 
+def _texts(facts: dict[str, Any]) -> list[dict[str, Any]]:
+    return [*facts["train"], *(facts[name] for name in (VALIDATION, GUARD) if name in facts)]
+
+
 def _log(facts: dict[str, Any]) -> None:
     for part in facts["train"]:
         report = part["report"]
@@ -302,10 +313,11 @@ def _log(facts: dict[str, Any]) -> None:
             f"{part['src_tokens']:,}",
             f"{part['tgt_tokens']:,}",
         )
-    valid = facts["valid"]
-    logger.info("validating on %s: %s", valid["source"], counted(valid["pairs"], "pair"))
-    if valid["texts"] in [part["texts"] for part in facts["train"]]:
-        logger.warning(
-            "%s: is also training text: its scores measure memorisation, not translation quality",
-            valid["source"],
-        )
+    for part in _texts(facts)[len(facts["train"]) :]:
+        logger.info("validating on %s: %s", part["source"], counted(part["pairs"], "pair"))
+        if part["texts"] in [other["texts"] for other in facts["train"]]:
+            logger.warning(
+                "%s: is also training text: its scores measure memorisation, not translation "
+                "quality",
+                part["source"],
+            )

@@ -9,6 +9,7 @@ from torch import nn
 from tqdm import tqdm
 
 from transformer_mt.config.training import TrainingSettings
+from transformer_mt.data.evaluation_sets import GUARD
 from transformer_mt.errors import DivergedError, TmtError, brief
 from transformer_mt.log import JsonValue, MetricsLog, counted
 from transformer_mt.plots.learning_curves import draw_learning_curves
@@ -177,6 +178,10 @@ class Reporter:
         self._record(step, values)
         note = " (best so far)" if is_best else ""
         logger.info("step %d: validation %s%s", step, describe_scores(found.scores), note)
+        if found.before:
+            note = ": dropped by more than allowed, not to be selected" if found.is_refused else ""
+            after, before = (describe_scores(s, f"{GUARD}_") for s in (found.scores, found.before))
+            logger.info("step %d: guard set %s (before: %s)%s", step, after, before, note)
         for source, reference, hypothesis in found.samples:
             logger.info("    source     %s", source)
             logger.info("    reference  %s", reference)

@@ -84,6 +84,10 @@ class TrainState:
         """Return whether these very weights have been validated."""
         return bool(self.validations) and self.validations[-1].step == self.step
 
+    def scores_before(self) -> Mapping[str, float]:
+        """Return the scores of the weights that the run began with; empty if it has none."""
+        return next((found.scores for found in self.validations if found.step == 0), {})
+
     def validations_since_best(self) -> int:
         """Count the validations after the best one; 0 = the newest is the best."""
         if not self.validations:

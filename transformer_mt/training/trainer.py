@@ -105,6 +105,7 @@ class Trainer:
         self.saved_step = self.state.step
         self.window_start = self.state.step, self.state.position
         self.progress = Progress(self.settings, self.state, self.session.data.mixture)
+        self.validator.before = self.state.scores_before()
         if self.world.is_main:
             self.close()
             self.reporter = Reporter(
@@ -166,6 +167,8 @@ class Trainer:
         if step and jump:
             logger.warning("step %d: %s", step, jump)
         self.reporter.started(self.session, self.state.step)
+        if self.session.data.guard is not None and not step:
+            self.validate()  # what later scores on the guard set are compared with
 
     def next_lr(self) -> float:
         """Return the learning rate of the next update."""
@@ -281,6 +284,7 @@ class Trainer:
         result, seconds = found
         self.state.validations.append(Validation(step, result.selection_score, result.scores))
         self.state.validation_seconds += seconds
+        self.validator.before = self.state.scores_before()
         if self.world.is_main:
             is_best = self.best_model.keep_if_best(result, weights_of(self.model), [step])
             self.reporter.validation(step, result, is_best=is_best)

@@ -11,12 +11,13 @@ import torch
 from transformer_mt.bundle import Bundle
 from transformer_mt.config.schema import Config
 from transformer_mt.data.batches import eval_batches
+from transformer_mt.data.evaluation_sets import GUARD
 from transformer_mt.errors import DivergedError, ModelError
 from transformer_mt.evaluation import translate_and_score, validation_loss
 from transformer_mt.metrics.scores import METRICS
 from transformer_mt.models.seq2seq import Seq2Seq
 from transformer_mt.training.distributed import World
-from transformer_mt.training.prepare_data import Data
+from transformer_mt.training.prepare_data import Data, ValidationSet
 from transformer_mt.training.signals import Interrupted, StopRequest
 from transformer_mt.training.state import Stopwatch
 from transformer_mt.translation.options import SearchOptions
@@ -35,26 +36,36 @@ class ValidationResult:
     """What a validation found.
 
     Attributes:
-        scores: `loss_nats`, `nll_nats`, `perplexity` and the chosen metrics by name; those that are
-            no finite numbers are left out.
-        selection_score: The selection metric, negated where lower is better.
+        scores: `loss_nats`, `nll_nats`, `perplexity` and the chosen metrics by name, those of the
+            guard set as `guard_..`; what is no finite number is left out.
+        selection_score: The selection metric, negated where lower is better; the worst of all for
+            weights that the guard set refuses.
         signatures: How sacreBLEU computed its scores.
         samples: A few (source, reference, hypothesis).
+        before: With a guard set: the scores of the model that the run begins with.
+        is_refused: Whether these weights lose more on the guard set than allowed.
     """
 
     scores: Mapping[str, float]
     selection_score: float
     signatures: Mapping[str, str] = field(default_factory=dict)
     samples: Sequence[tuple[str, str, str]] = ()
+    before: Mapping[str, float] = field(default_factory=dict)
+    is_refused: bool = False
 
 
 class Validator:
-    """Validates models on the validation pairs of a run."""
+    """Validates models on the validation pairs of a run, and on its guard set.
+
+    Attributes:
+        before: The scores at step 0, which those on the guard set are compared with; empty before.
+    """
 
     def __init__(self, config: Config, data: Data, *, device: torch.device) -> None:
         self._config = config
         self._data = data
         self._device = device
+        self.before: Mapping[str, float] = {}
 
     def __call__(
         self, model: Seq2Seq, autocast: AbstractContextManager[object]
@@ -81,59 +92,77 @@ class Validator:
     def _validate(
         self, model: Seq2Seq, autocast: AbstractContextManager[object]
     ) -> ValidationResult:
-        settings = self._config.training.validation
+        num_samples = self._config.training.validation.num_samples
         with autocast:
-            loss = validation_loss(
-                model,
-                eval_batches(
-                    self._data.valid_pairs,
-                    max_tokens=self._config.training.largest_batch,
-                    reverse_target=self._config.data.reverse_target,
-                    draw=self._data.tokenizers.src.draw,
-                    chunks=self._data.chunks,
-                ),
-                device=self._device,
-                label_smoothing=self._config.training.label_smoothing,
+            found = self._measure(model, self._data.valid, num_samples=num_samples)
+            if self._data.guard is None:
+                return found
+            guard = self._measure(model, self._data.guard, num_samples=0)
+        scores = {**found.scores, **{f"{GUARD}_{key}": x for key, x in guard.scores.items()}}
+        drop = self._selection_score(self.before, f"{GUARD}_") - guard.selection_score
+        is_refused = bool(self.before) and drop > self._config.training.validation.max_guard_drop
+        return replace(
+            found,
+            scores=scores,
+            selection_score=WORST if is_refused else found.selection_score,
+            before=self.before or scores,
+            is_refused=is_refused,
+        )
+
+    def _measure(
+        self, model: Seq2Seq, pairs: ValidationSet, *, num_samples: int
+    ) -> ValidationResult:
+        """Compute the loss and the scores of a set."""
+        settings = self._config.training.validation
+        loss = validation_loss(
+            model,
+            eval_batches(
+                pairs.pairs,
+                max_tokens=self._config.training.largest_batch,
+                reverse_target=self._config.data.reverse_target,
+                draw=self._data.tokenizers.src.draw,
+                chunks=self._data.chunks,
+            ),
+            device=self._device,
+            label_smoothing=self._config.training.label_smoothing,
+        )
+        scores = {
+            "loss_nats": loss.loss_nats,
+            "nll_nats": loss.nll_nats,
+            "perplexity": loss.perplexity,
+        }
+        signatures: dict[str, str] = {}
+        hypotheses: list[str] = []
+        num_samples = min(num_samples, len(pairs.src))
+        if settings.metrics:
+            evaluation = translate_and_score(
+                self._translator(model),
+                pairs.src,
+                pairs.tgt,
+                metrics=settings.metrics,
+                tgt_lang=self._config.data.tgt_lang,
             )
-            scores = {
-                "loss_nats": loss.loss_nats,
-                "nll_nats": loss.nll_nats,
-                "perplexity": loss.perplexity,
-            }
-            signatures: dict[str, str] = {}
-            hypotheses: list[str] = []
-            num_samples = min(settings.num_samples, len(self._data.valid_src))
-            if settings.metrics:
-                evaluation = translate_and_score(
-                    self._translator(model),
-                    self._data.valid_src,
-                    self._data.valid_tgt,
-                    metrics=settings.metrics,
-                    tgt_lang=self._config.data.tgt_lang,
-                )
-                scores |= {found.name: found.value for found in evaluation.scores}
-                signatures = {found.name: found.signature for found in evaluation.scores}
-                hypotheses = evaluation.hypotheses
-            elif num_samples:
-                translations = self._translator(model).translate(self._data.valid_src[:num_samples])
-                hypotheses = [translation.text for translation in translations]
+            scores |= {found.name: found.value for found in evaluation.scores}
+            signatures = {found.name: found.signature for found in evaluation.scores}
+            hypotheses = evaluation.hypotheses
+        elif num_samples:
+            translations = self._translator(model).translate(pairs.src[:num_samples])
+            hypotheses = [translation.text for translation in translations]
         scores = {name: score for name, score in scores.items() if math.isfinite(score)}
         return ValidationResult(
             scores=scores,
             selection_score=self._selection_score(scores),
             signatures=signatures,
-            samples=[
-                (self._data.valid_src[i], self._data.valid_tgt[i], hypotheses[i])
-                for i in range(num_samples)
-            ],
+            samples=[(pairs.src[i], pairs.tgt[i], hypotheses[i]) for i in range(num_samples)],
         )
 
-    def _selection_score(self, scores: Mapping[str, float]) -> float:
+    def _selection_score(self, scores: Mapping[str, float], prefix: str = "") -> float:
         chosen = self._config.training.validation.select_by
         name = "loss_nats" if chosen == "loss" else chosen
-        if name not in scores:
+        score = scores.get(f"{prefix}{name}")
+        if score is None:
             return WORST
-        return scores[name] if HIGHER_IS_BETTER[name] else -scores[name]
+        return score if HIGHER_IS_BETTER[name] else -score
 
     def _translator(self, model: Seq2Seq) -> Translator:
         bundle = Bundle(config=self._config, tokenizers=self._data.tokenizers, model=model)

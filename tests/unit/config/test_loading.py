@@ -72,7 +72,7 @@ MISTAKES = {
     ),
     "{validation: 5}": (
         "10:24: training.validation: must be a group of settings (every_steps, min_validations, "
-        "metrics, beam_size, select_by, patience, num_samples), got 5"
+        "metrics, beam_size, select_by, max_guard_drop, patience, num_samples), got 5"
     ),
     "{validation: {metrics: bleu}}": (
         "10:34: training.validation.metrics: must be a valid list, got 'bleu'"

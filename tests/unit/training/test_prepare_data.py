@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from tests.commands import tmt
 from tests.tiny_runs import tiny_config
 from transformer_mt.config.schema import Config
+from transformer_mt.data.evaluation_sets import read_test_sets
 from transformer_mt.data.sources import ReversePairs
 from transformer_mt.errors import DataError
 from transformer_mt.training.prepare_data import open_sources
@@ -90,6 +91,31 @@ def test_monolingual_text_is_restored_from_noise_beside_pairs(tmp_path):
     evaluated = tmt("evaluate", "--model", result.run_dir, "--test-set", "valid", "--bleu")
     assert evaluated.exit_code == 2
     assert "monolingual text, which has no translations" in evaluated.stderr
+
+
+def test_tags_stand_before_the_sources_of_their_set_alone(tmp_path):
+    for end in ("src", "tgt"):
+        (tmp_path / f"back.{end}").write_text("".join(f"{n} {n}\n" for n in range(20, 60)))
+    files = {side: str(tmp_path / f"back.{side}") for side in ("src", "tgt")}
+    back = {"type": "text", **files, "tag": "<de>"}
+    config = monolingual_config(
+        tmp_path,
+        data__train=[{"type": "reverse", "num_pairs": 60}, back],
+        data__valid=back,
+        data__test={"plain": {"type": "text", **files}, "tagged": back},
+        data__filters__drop_copies=False,
+    )
+    result = train(config)
+    (sample, *_) = Path(result.run_dir, "samples", "step-2.txt").read_text().split("\n")
+    assert sample == "source     <de> 20 20"
+    plain, with_tag = (
+        read_test_sets(config, [name], run=None)[0].sources[0] for name in ("plain", "tagged")
+    )
+    assert (plain, with_tag) == ("20 20", "<de> 20 20")
+    facts = json.loads((Path(result.run_dir) / "preparation.json").read_text())["train"]
+    more = [part["src_tokens"] - part["tgt_tokens"] for part in facts]
+    assert more[0] == 0
+    assert more[1] >= 40, "a token for each source"
 
 
 def test_an_empty_monolingual_file_is_named(tmp_path):

@@ -174,3 +174,47 @@ def test_optimizers_take_any_rest_of_the_weights(trained):
     nothing = nn.Parameter(torch.ones(2), requires_grad=False)
     assert muon.state.keys() == {w for w in model.parameters() if w.requires_grad}
     build_adam([nothing], "adam", **settings).step()
+
+
+@pytest.fixture
+def guarded(child):
+    """Make settings of a run that must keep what it could do."""
+    guard = {"type": "reverse", "num_pairs": 20, "seed": 9}
+    return lambda **changes: child(
+        data__guard=guard,
+        training__validation__select_by="loss",
+        training__validation__every_steps=2,
+        **changes,
+    )
+
+
+def test_weights_that_forget_more_than_allowed_are_not_selected(guarded, parent, caplog):
+    caplog.set_level("INFO", logger="transformer_mt")
+    result = train(guarded(training__validation__max_guard_drop=0.0, training__lr=3.0))
+    assert result.is_first
+    assert result.before == result.scores
+    old, new = best(parent), best(result.run_dir)
+    assert all(torch.equal(new[name], weight) for name, weight in old.items())
+    assert "dropped by more than allowed, not to be selected" in caplog.text
+    lines = [" ".join(line) for line in result.as_lines()]
+    assert sum("guard" in line and "loss" in line for line in lines) == 2
+    assert any("none of the run was selected" in line for line in lines)
+
+
+def test_a_resumed_run_remembers_the_scores_before(guarded, tmp_path, monkeypatch):
+    config = guarded(training__validation__max_guard_drop=9.0)
+    straight = train(config)
+    assert not straight.is_first
+    assert straight.before.keys() == straight.scores.keys() > {"guard_loss_nats"}
+    whole = Path(straight.run_dir).rename(tmp_path / "straight")
+    interrupt_at(monkeypatch, 3)
+    with pytest.raises(InterruptedRun):
+        train(config)
+    resumed = train(config)
+    assert (resumed.before, resumed.scores) == (straight.before, straight.scores)
+    assert metrics_without_times(whole) == metrics_without_times(Path(resumed.run_dir))
+
+
+def test_a_guard_without_a_model_to_guard_is_refused(guarded):
+    with pytest.raises(ConfigError, match=r"data\.guard: guards what a finished model can do"):
+        guarded(training__init_from=None)

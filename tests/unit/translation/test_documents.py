@@ -138,13 +138,13 @@ def test_a_corpus_holds_sentences_in_context_and_validation_texts_are_alone(
     (corpus,) = data.mixture.corpora
     separator = data.tokenizers.src.ids[SEPARATOR]
     expected = [0, 1, 2, *[3] * 7, 0, 1, 2, *[3] * 16]
-    for pairs in (corpus, data.valid_pairs):
+    for pairs in (corpus, data.valid.pairs):
         assert len(pairs) == 29
         for side in (0, 1):
             found = [int((pairs.pair(i)[side] == separator).sum()) for i in range(29)]
             assert found == expected
-    assert len(data.valid_src) == 30
-    assert not any(SEPARATOR in line for line in data.valid_src)
+    assert len(data.valid.src) == 30
+    assert not any(SEPARATOR in line for line in data.valid.src)
 
 
 @pytest.fixture(scope="module")
