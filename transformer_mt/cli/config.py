@@ -83,7 +83,7 @@ def check(
         list[str],
         typer.Option(
             "--for",
-            metavar="ctranslate2|huggingface|argos",
+            metavar="ctranslate2|huggingface|argos|marian|bergamot",
             help="Also report what keeps the model from being exported there; repeatable.",
         ),
     ] = [],

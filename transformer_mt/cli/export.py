@@ -33,18 +33,20 @@ EXAMPLES = (
     "tmt export --to ctranslate2 --quantization int8 --model runs/base --output base_ct2",
     "tmt export --to huggingface --check test.en --output base_hf",
     "tmt export --to argos --quantization int8 --output package",
+    "tmt export --to bergamot --quantization int8 --output browser",
 )
 
 
 def export(
     *,
     to: Annotated[
-        Literal["ctranslate2", "huggingface", "argos"], typer.Option(help="Program to export to.")
+        Literal["ctranslate2", "huggingface", "argos", "marian", "bergamot"],
+        typer.Option(help="Program to export to."),
     ],
     output: Annotated[Path, typer.Option("--output", metavar="DIR", help="Directory to write.")],
     model: ModelPath = None,
     quantization: Annotated[
-        Quantization, typer.Option(help="Type of the weights on disk, for ctranslate2 and argos.")
+        Quantization, typer.Option(help="Type of the weights on disk: see docs/exchange.md.")
     ] = "float32",
     check: CheckFile = None,
     no_check: NoCheck = False,
@@ -55,8 +57,6 @@ def export(
     The exported model is loaded there and compared with the original: log-probabilities, greedy and
     beam search, BLEU. `parity.json` has the figures. A model that differs is not written.
     """
-    if to == "huggingface" and quantization != "float32":
-        raise ConfigError(f"--quantization {quantization}: not for --to huggingface")
     if check is not None and no_check:
         raise ConfigError("give one of --check and --no-check")
     path = find_bundle(model)

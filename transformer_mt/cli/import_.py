@@ -12,13 +12,15 @@ from transformer_mt.errors import ConfigError
 EXAMPLES = (
     "tmt import opus-mt-en-de --output en_de",
     "tmt import opus-mt-en-de --check test.en --output en_de",
+    "tmt import marian_model --src-lang en --tgt-lang de --output en_de",
     "tmt translate --model en_de < input.txt",
 )
 
 
 def import_(
     directory: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Model in Hugging Face's format.")
+        Path,
+        typer.Argument(metavar="DIR", help="Model of Marian, its own or Hugging Face's format."),
     ],
     *,
     output: Annotated[Path, typer.Option("--output", metavar="DIR", help="Directory to write.")],
@@ -33,17 +35,19 @@ def import_(
     check: CheckFile = None,
     num_sentences: NumSentences = 100,
 ) -> None:
-    """Import a Marian model of Hugging Face transformers.
+    """Import a Marian model: its own format, or that of Hugging Face transformers.
 
     Those of OPUS-MT are such models. With --check, both programs translate sentences and are
-    compared; that needs transformers.
+    compared; that needs transformers, or for Marian's own format CTranslate2.
     """
     if not directory.is_dir():
         raise ConfigError(f"{directory}: no such directory")
     lines = None if check is None else parallel_lines(check)[0]
 
     from transformer_mt.exchange.from_huggingface import import_marian, save_imported
+    from transformer_mt.exchange.from_marian import import_native, is_native
 
-    imported = import_marian(directory, src_lang=src_lang, tgt_lang=tgt_lang)
+    importer = import_native if is_native(directory) else import_marian
+    imported = importer(directory, src_lang=src_lang, tgt_lang=tgt_lang)
     parity = save_imported(imported, directory, output, sources=lines and lines[:num_sentences])
     typer.echo(f"{output}: {'not compared' if parity is None else parity.summary()}")

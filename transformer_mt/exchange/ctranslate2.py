@@ -241,7 +241,7 @@ def _position_table(settings: TransformerSettings, weights: Weights, side: str) 
     if settings.positions.type == "learned":
         return weights[f"{side}.embedding.positions.weight"]
     if settings.positions.type == "sinusoidal":
-        return sinusoid_table(MAX_POSITIONS, settings.d_model)
+        return sinusoid_table(MAX_POSITIONS, settings.d_model, endpoint=settings.positions.endpoint)
     return np.zeros((MAX_POSITIONS, settings.d_model), dtype=np.float32)
 
 
@@ -251,12 +251,17 @@ class CTranslate2Twin:
     Args:
         directory: What `save_ctranslate2` wrote.
         tokenizers: Of the model.
+        never: Pieces that are never generated; None: pad, unk and bos.
     """
 
-    def __init__(self, directory: Path, tokenizers: Tokenizers) -> None:
+    def __init__(
+        self, directory: Path, tokenizers: Tokenizers, *, never: Sequence[str] | None = None
+    ) -> None:
         ctranslate2 = importlib.import_module("ctranslate2")
         self._translator = ctranslate2.Translator(str(directory), compute_type="float32")
         self._tokenizers = tokenizers
+        special = tokenizers.tgt.pieces(range(EOS_ID))
+        self._never = [[piece] for piece in (special if never is None else never)]
 
     def log_probs(self, pairs: "Sequence[Pair]") -> list[list[float]]:
         """Score targets."""
@@ -276,6 +281,6 @@ class CTranslate2Twin:
             max_decoding_length=max_length - 1,  # without eos
             min_decoding_length=0,
             patience=PATIENCE,
-            suppress_sequences=[[piece] for piece in tgt.pieces(range(EOS_ID))],
+            suppress_sequences=self._never,
         )
         return [[tgt.ids[piece] for piece in result.hypotheses[0]] for result in found]

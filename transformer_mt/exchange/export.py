@@ -10,6 +10,7 @@ from typing import Any
 from transformer_mt.bundle import CARD, Bundle
 from transformer_mt.config.language_codes import plain_code
 from transformer_mt.config.loading import dump_config
+from transformer_mt.errors import ConfigError
 from transformer_mt.exchange.argos import argos_twin, save_argos
 from transformer_mt.exchange.ctranslate2 import (
     CTranslate2Twin,
@@ -20,6 +21,12 @@ from transformer_mt.exchange.huggingface import (
     HuggingFaceTwin,
     generation_config,
     save_huggingface,
+)
+from transformer_mt.exchange.marian import (
+    bergamot_twin,
+    marian_twin,
+    save_bergamot,
+    save_marian,
 )
 from transformer_mt.exchange.parity import Parity, Twin, check, compare
 from transformer_mt.exchange.settings import TARGETS, Quantization, check_exportable
@@ -58,6 +65,7 @@ class Exporter:
         extra: See `package`.
         needed_to_write: Whether writing needs the package, too.
         program: A program that runs the model, for the model card.
+        language: That it is written in.
     """
 
     write: Callable[[Bundle, Path, Quantization], None]
@@ -66,6 +74,7 @@ class Exporter:
     extra: str
     needed_to_write: bool
     program: str
+    language: str = "python"
 
 
 EXPORTERS = {
@@ -113,6 +122,24 @@ import argostranslate.package, argostranslate.translate
 argostranslate.package.install_from_path("translate-{from_code}_{to_code}-1_0.argosmodel")
 print(argostranslate.translate.translate("..", "{from_code}", "{to_code}"))""",
     ),
+    "marian": Exporter(
+        save_marian,
+        marian_twin,
+        package="ctranslate2",
+        extra="ct2",
+        needed_to_write=False,
+        program="marian-decoder -c decoder.yml < input.txt",
+        language="sh",
+    ),
+    "bergamot": Exporter(
+        save_bergamot,
+        bergamot_twin,
+        package="ctranslate2",
+        extra="ct2",
+        needed_to_write=False,
+        program="bergamot --model-config-paths config.yml < input.txt",
+        language="sh",
+    ),
 }
 
 
@@ -131,7 +158,7 @@ def export(
         target: A name in `EXPORTERS`.
         directory: Folder to create, or an earlier export to replace.
         sentences: What the two programs are compared on; None: they are not.
-        quantization: Type of the weights in CTranslate2's file.
+        quantization: Type of the weights in its file.
 
     Returns:
         How far they agree, in float32; None without sentences.
@@ -143,6 +170,8 @@ def export(
             left half-written.
     """
     check_exportable(bundle.config, TARGETS[target])
+    if quantization not in TARGETS[target].quantizations:
+        raise ConfigError(f"--quantization {quantization}: not for --to {target}")
     exporter = EXPORTERS[target]
     if exporter.needed_to_write or sentences is not None:
         need(exporter.package, extra=exporter.extra)
@@ -199,7 +228,7 @@ def _card(bundle: Bundle, target: str, parity: Parity | None) -> str:
         [
             f"# {config.name}: {config.data.src_lang} to {config.data.tgt_lang}, for {target}",
             "",
-            "```python",
+            f"```{EXPORTERS[target].language}",
             program,
             "```",
             "",

@@ -4,7 +4,7 @@ A bundle has the ids pad 0, unk 1, bos 2 and eos 3, so the vocabulary is reorder
 starts from the row of pad: `bos` gets a copy of it, and an output bias that makes it impossible.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from transformer_mt.exchange.marian_vocabulary import (
     read_object,
     read_vocabulary,
 )
-from transformer_mt.exchange.parity import Parity, check, compare
+from transformer_mt.exchange.parity import Parity, Twin, check, compare
 from transformer_mt.locations import WEIGHTS
 from transformer_mt.models.build import build_model
 from transformer_mt.storage.folders import refuse_to_replace_others
@@ -52,12 +52,18 @@ class Imported:
     Attributes:
         bundle: The model.
         rows: For each source and each target token of ours the number of theirs.
-        max_positions: Longest sentence that it takes there, in tokens.
+        max_length: Maximum length of translations in a comparison, in tokens.
+        twin: Loads the original in its own program.
+        package: What that needs, and its extra.
+        extra: See `package`.
     """
 
     bundle: Bundle
     rows: tuple[list[int], list[int]]
-    max_positions: int
+    max_length: int
+    twin: Callable[[], Twin]
+    package: str
+    extra: str
 
 
 def import_marian(directory: Path, *, src_lang: str | None, tgt_lang: str | None) -> Imported:
@@ -106,10 +112,15 @@ def import_marian(directory: Path, *, src_lang: str | None, tgt_lang: str | None
     vocabularies = {"encoder": src, "decoder": tgt}
     _fill(directory, weights_of(model), _tensors(directory), vocabularies, shared=shared)
     tokenizers = Tokenizers(src_tokenizer, tgt_tokenizer)
+    rows = (src.rows, tgt.rows)
+    longest = min(config.decoding.max_length_offset, theirs["max_position_embeddings"] - 1, 256)
     return Imported(
         Bundle(config, tokenizers, model.eval()),
-        (src.rows, tgt.rows),
-        theirs["max_position_embeddings"],
+        rows,
+        max_length=longest,
+        twin=lambda: HuggingFaceTwin(directory, rows),
+        package="transformers",
+        extra="hf",
     )
 
 
@@ -279,29 +290,29 @@ def save_imported(
     """Compare an imported model with its original, and write it as a bundle.
 
     Args:
-        imported: What `import_marian` read.
+        imported: What was read.
         directory: The original.
         output: Folder to create, or an earlier bundle to replace.
         sources: Sentences to compare on; None: they are not compared.
 
     Raises:
-        ConfigError: If something else is in the folder, or transformers is not installed.
+        ConfigError: If something else is in the folder, or the other program is not installed.
         TmtError: If it does not compute the same, or the disk refuses.
     """
     bundle = imported.bundle
     refuse_to_replace_others(output, KIND)
     parity = None
     if sources is not None:
-        need("transformers", extra="hf")
+        need(imported.package, extra=imported.extra)
         decoding = bundle.config.decoding
         parity = compare(
             bundle,
-            HuggingFaceTwin(directory, imported.rows),
+            imported.twin(),
             sources,
             None,
             beam_size=decoding.beam_size,
             exponent=decoding.length_penalty,
-            max_length=min(decoding.max_length_offset, imported.max_positions - 1, 256),
+            max_length=imported.max_length,
         )
         check(parity, str(directory))
     save_bundle(

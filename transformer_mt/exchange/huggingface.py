@@ -66,7 +66,11 @@ def save_huggingface(bundle: Bundle, directory: Path) -> None:
     weights = {name: weight.clone() for name, weight in bundle.model.state_dict().items()}
     save_tensors(
         directory / WEIGHTS,
-        huggingface_weights(weights, starts_from_zeros=starts_from_zeros),
+        huggingface_weights(
+            weights,
+            starts_from_zeros=starts_from_zeros,
+            endpoint=getattr(settings.positions, "endpoint", False),
+        ),
     )
     pieces = tokenizer.pieces(range(tokenizer.vocab_size))
     config = huggingface_config(settings, tokenizer.vocab_size)
@@ -163,6 +167,7 @@ def huggingface_weights(
     *,
     max_positions: int = MAX_POSITIONS,
     starts_from_zeros: bool = False,
+    endpoint: bool = False,
 ) -> dict[str, Tensor]:
     """Give weights of one vocabulary the names of Marian and Pegasus."""
     embedding = weights["encoder.embedding.weight"]
@@ -172,8 +177,9 @@ def huggingface_weights(
     renamed = {"model.shared.weight": embedding, "final_logits_bias": bias[None]}
     for side in ("encoder", "decoder"):
         learned = weights.get(f"{side}.embedding.positions.weight")
-        table = sinusoids(max_positions, embedding.shape[1]) if learned is None else learned
-        renamed[f"model.{side}.embed_positions.weight"] = table
+        if learned is None:
+            learned = sinusoids(max_positions, embedding.shape[1], endpoint=endpoint)
+        renamed[f"model.{side}.embed_positions.weight"] = learned
     sides = dict.fromkeys(("encoder", "decoder"), BLOCKS)
     return renamed | rename_layers(weights, sides, stack="model.{side}", layers="layers")
 

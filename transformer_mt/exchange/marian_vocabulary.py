@@ -46,12 +46,19 @@ def read_vocabulary(path: Path, theirs: Mapping[str, Any], start: int) -> Marian
     if sorted(pieces) != list(range(len(ids))) or max(pad, eos, start) >= len(ids):
         raise ModelError(f"{path}: expected the ids 0 to {len(ids) - 1}, each once, with the "
                          f"pad_token_id {pad} and eos_token_id {eos} of config.json")  # fmt: skip
+    return sorted_anew(ids, pad=pad, eos=eos, start=start)
+
+
+def sorted_anew(ids: Mapping[str, int], *, pad: int, eos: int, start: int) -> MarianVocabulary:
+    """Sort the ids 0, 1, 2 .. as ours; `start` is the row that the decoder begins with."""
+    pieces = {number: piece for piece, number in ids.items()}
     unk = ids.get("<unk>", pad)
     others = [number for number in range(len(ids)) if number not in (pad, unk, eos)]
     special = ["<pad>", "<unk>", "<s>", "</s>"]
     # A piece "<s>", which may be there for no purpose, keeps its row under another name.
     texts = [f"<{text}>" if text in special else text for text in map(pieces.__getitem__, others)]
-    return MarianVocabulary(special + texts, [pad, unk, start, eos, *others], len(ids) + 1)
+    rows = [pad, unk, start, eos, *others]
+    return MarianVocabulary(special + texts, rows, len(rows))
 
 
 def laid_over(path: Path, vocabulary: MarianVocabulary) -> tuple[Tokenizer, MarianVocabulary]:

@@ -1,8 +1,8 @@
 """Settings that another program can hold, of models and of their search."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeAlias, get_args
 
 from transformer_mt.config.decoding import LengthPenaltyKind
 from transformer_mt.config.families import ModelSettings
@@ -28,11 +28,15 @@ class Target:
         name: As in `tmt export --to NAME`.
         held: Which values it has of those settings that it does not have in full.
         shares_vocabulary: Whether source and target must have one vocabulary.
+        multiples: Settings that must be multiples of a number.
+        quantizations: Types of weights it can have in its file.
     """
 
     name: str
     held: Held
     shares_vocabulary: bool = False
+    multiples: Mapping[str, int] = field(default_factory=dict)
+    quantizations: tuple[Quantization, ...] = ("float32",)
 
 
 COMMON = {
@@ -48,6 +52,7 @@ CTRANSLATE2 = Target(
         **COMMON,
         "positions": ("sinusoidal", "learned", "none", "rotary", "relative", "relative_bias"),
     },
+    quantizations=get_args(Quantization),
 )
 HUGGINGFACE = Target(
     "huggingface",
@@ -62,8 +67,28 @@ HUGGINGFACE = Target(
     },
     shares_vocabulary=True,
 )
-ARGOS = Target("argos", CTRANSLATE2.held, shares_vocabulary=True)
-TARGETS = {target.name: target for target in (CTRANSLATE2, HUGGINGFACE, ARGOS)}
+ARGOS = replace(CTRANSLATE2, name="argos", shares_vocabulary=True)
+MARIAN = Target(
+    "marian",
+    {
+        **COMMON,
+        "positions": ("sinusoidal",),
+        "positions.endpoint": (True,),
+        "decoder_start": ("zeros",),
+        "norm": ("post",),
+        "norm_type": ("layer",),
+        "activation": ("relu", "swish"),
+        "head_dim": (None,),
+        "num_kv_heads": (None,),
+    },
+)
+BERGAMOT = replace(
+    MARIAN,
+    name="bergamot",
+    multiples={"d_model": 64, "d_ff": 64},
+    quantizations=("float32", "int8"),
+)
+TARGETS = {target.name: target for target in (CTRANSLATE2, HUGGINGFACE, ARGOS, MARIAN, BERGAMOT)}
 
 
 def model_obstacles(model: ModelSettings, target: Target) -> list[str]:
@@ -72,14 +97,26 @@ def model_obstacles(model: ModelSettings, target: Target) -> list[str]:
         return [f"model.type {model.type}: only transformer can be held"]
     found = []
     for name, values in target.held.items():
-        value = getattr(model, name)
+        owner, _, part = name.rpartition(".")
+        owning = getattr(model, owner) if owner else model
+        if not hasattr(owning, part):  # of another type, which is named itself
+            continue
+        value = getattr(owning, part)
         value = getattr(value, "type", value)
         if name == "head_dim" and value is not None and value * model.num_heads == model.d_model:
             value = None
         if value not in values:
-            held = " or ".join("the default" if one is None else str(one) for one in values)
-            found.append(f"model.{name} {value}: expected {held}")
+            held = " or ".join("the default" if one is None else _text(one) for one in values)
+            found.append(f"model.{name} {_text(value)}: expected {held}")
+    for name, number in target.multiples.items():
+        value = getattr(model, name)
+        if value % number:
+            found.append(f"model.{name} {value}: expected a multiple of {number}")
     return found
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def obstacles(config: Config, target: Target) -> list[str]:

@@ -262,7 +262,9 @@ def _relative_bias(
 # Each takes the settings of its name, those of the model, and whose positions they are.
 POSITIONS: dict[str, Callable[[Any, StackSettings, Side], PositionalEncoding]] = {
     "none": lambda settings, model, side: PositionalEncoding(),
-    "sinusoidal": lambda settings, model, side: SinusoidalEncoding(model.d_model),
+    "sinusoidal": lambda settings, model, side: SinusoidalEncoding(
+        model.d_model, endpoint=settings.endpoint
+    ),
     "learned": lambda settings, model, side: LearnedEncoding(settings.max_length, model.d_model),
     "row_column": lambda settings, model, side: RowColumnEncoding(
         settings.max_length, settings.width, model.d_model

@@ -9,6 +9,7 @@ An id is the place of a piece in the file, and nothing else in the file depends 
 them is to move pieces.
 """
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -79,6 +80,16 @@ def read_facts(model: bytes) -> ModelFacts:
     return ModelFacts(_MODEL_TYPES[model_type], is_text, is_user, keeps_text)
 
 
+def piece_texts(model: bytes) -> list[str]:
+    """List the pieces of a model by its own ids.
+
+    Raises:
+        ValueError: If it is damaged.
+    """
+    parts = [_bytes(part) for number, part in _fields(model) if number == _PIECE]
+    return [_bytes(dict(_fields(part)).get(_PIECE_TEXT, b"")).decode() for part in parts]
+
+
 def with_own_ids(model: bytes) -> bytes:
     """Give a sound model the ids pad 0, unk 1, bos 2, eos 3; other pieces stay in their order.
 
@@ -113,6 +124,32 @@ def with_own_ids(model: bytes) -> bytes:
     others = [piece for piece in pieces if piece not in first]
     rest = [(n, trainer if n == _TRAINER_SPEC else part) for n, part in rest]
     return b"".join(_field(*field) for field in (*first, *others, *rest))
+
+
+def with_marian_ids(model: bytes, size: int) -> bytes:
+    """Give a model with our ids those of Marian: eos 0, unk 1, and `size` pieces.
+
+    Pad and bos, which Marian does not have, become unused pieces, as are those that are added.
+
+    Raises:
+        ValueError: If it is damaged.
+    """
+    fields = list(_fields(model))
+    _pad, unk, _bos, eos, *others = [_bytes(part) for number, part in fields if number == _PIECE]
+    taken = {dict(_fields(piece)).get(_PIECE_TEXT) for piece in others}
+    names = (name for n in itertools.count() if (name := b"<unused %d>" % n) not in taken)
+    zero = _varint_bytes(_PIECE_SCORE * 8 + 5) + bytes(4)
+    unused = (_field(_PIECE_TEXT, name) + zero + _field(_PIECE_TYPE, _UNUSED) for name in names)
+    pieces = [eos, unk, next(unused), next(unused), *others]
+    pieces += itertools.islice(unused, size - len(pieces))
+    absent = (1 << 64) - 1  # -1
+    rest = [field for field in fields if field[0] != _PIECE]
+    for place, (number, part) in enumerate(rest):
+        if number == _TRAINER_SPEC:
+            for (id_field, _, _), new_id in zip(_SYMBOLS, (absent, 1, absent, 0), strict=True):
+                part = _bytes(part) + _field(id_field, new_id)  # the last one counts
+            rest[place] = (number, part)
+    return b"".join(_field(*field) for field in (*((_PIECE, piece) for piece in pieces), *rest))
 
 
 def with_vocabulary(model: bytes, vocabulary: Sequence[str]) -> bytes:

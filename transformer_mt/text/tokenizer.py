@@ -66,7 +66,7 @@ class Tokenizer:
         self.type: ModelType = facts.type
         self.keeps_text: bool = facts.keeps_text
         """Whether text is segmented as it is; else a normaliser rewrites it first."""
-        self._model = model
+        self.model = model
         self._processor = sentencepiece.SentencePieceProcessor()
         try:
             self._processor.LoadFromSerializedProto(model)
@@ -142,11 +142,11 @@ class Tokenizer:
         Raises:
             OSError: If the disk refuses.
         """
-        path.write_bytes(self._model)
+        path.write_bytes(self.model)
 
     def fingerprint(self) -> str:
         """Hash the model: equal models segment every text the same way."""
-        return hashlib.sha256(self._model).hexdigest()
+        return hashlib.sha256(self.model).hexdigest()
 
     def encode(self, line: str) -> list[int]:
         """Tokenize text into ids, without bos and eos; lone surrogates count as U+FFFD."""
@@ -285,7 +285,7 @@ class Tokenizer:
 
     def __reduce__(self) -> tuple[type["Tokenizer"], tuple[bytes]]:
         """Let other processes make it again from its bytes."""
-        return Tokenizer, (self._model,)
+        return Tokenizer, (self.model,)
 
 
 def to_utf8(text: str) -> bytes:

@@ -14,7 +14,7 @@ from transformer_mt.errors import ConfigError, DataError, ModelError, TmtError
 from transformer_mt.exchange import ctranslate2 as to_ctranslate2
 from transformer_mt.exchange import export as exporting
 from transformer_mt.exchange.export import EXPORTERS, Sentences, export
-from transformer_mt.exchange.settings import CTRANSLATE2, HUGGINGFACE, obstacles
+from transformer_mt.exchange.settings import BERGAMOT, CTRANSLATE2, HUGGINGFACE, MARIAN, obstacles
 from transformer_mt.locations import WEIGHTS, find_bundle
 from transformer_mt.models.build import build_model
 
@@ -23,7 +23,12 @@ ROTARY = {"type": "rotary", "base": 500.0}
 FOR_CTRANSLATE2 = {
     "post": {"tie_embeddings": "all"},
     "pre-learned": {"norm": "pre", "activation": "gelu", "positions": LEARNED},
-    "as-marian": {"activation": "swish", "output_bias": True, "decoder_start": "zeros"},
+    "as-marian": {
+        "activation": "swish",
+        "output_bias": True,
+        "decoder_start": "zeros",
+        "positions": {"type": "sinusoidal", "endpoint": True},
+    },
     "no-positions": {"positions": {"type": "none"}, "tie_embeddings": "target"},
     "rotary": {"positions": ROTARY, "norm": "pre", "norm_type": "rms", "activation": "swiglu"},
     "relative": {"positions": {"type": "relative", "max_distance": 3}, "activation": "reglu"},
@@ -39,12 +44,24 @@ FOR_HUGGINGFACE = {
     "post": {"tie_embeddings": "all"},
     "pre-learned": {"norm": "pre", "activation": "gelu", "positions": LEARNED},
     "bias": {"activation": "swish", "output_bias": True, "norm": "pre"},
-    "zeros": {"output_bias": True, "decoder_start": "zeros"},
+    "zeros": {
+        "output_bias": True,
+        "decoder_start": "zeros",
+        "positions": {"type": "sinusoidal", "endpoint": True},
+    },
     "shared-layers": {"share_layers": True, "num_decoder_layers": 3},
+}
+ENDPOINT = {"type": "sinusoidal", "endpoint": True}
+AS_MARIAN = {"positions": ENDPOINT, "decoder_start": "zeros", "d_model": 64, "d_ff": 64}
+FOR_MARIAN = {
+    "marian": {**AS_MARIAN, "output_bias": True, "activation": "swish"},
+    "marian-target": {**AS_MARIAN, "tie_embeddings": "target", "num_decoder_layers": 2},
+    "marian-none": {**AS_MARIAN, "tie_embeddings": "none", "output_bias": True},
 }
 CASES = [("ctranslate2", name) for name in FOR_CTRANSLATE2]
 CASES += [("huggingface", name) for name in FOR_HUGGINGFACE]
 CASES += [("argos", "post")]
+CASES += [("marian", name) for name in FOR_MARIAN] + [("bergamot", "marian")]
 
 
 @pytest.fixture(autouse=True)
@@ -82,7 +99,7 @@ def test_an_exported_model_scores_and_translates_as_the_original(
     target: str, name: str, tiny_bundle: Path, sentences: Sentences, tmp_path: Path
 ) -> None:
     pytest.importorskip(EXPORTERS[target].package)
-    changes = (FOR_HUGGINGFACE if target == "huggingface" else FOR_CTRANSLATE2)[name]
+    changes = (FOR_HUGGINGFACE if target == "huggingface" else FOR_CTRANSLATE2 | FOR_MARIAN)[name]
     bundle = bundle_with(tiny_bundle, **changes)
     parity = export(bundle, target, tmp_path / "out", sentences=sentences)
     assert parity is not None
@@ -169,6 +186,13 @@ def test_all_reasons_why_a_target_cannot_hold_a_model_are_listed(tiny_bundle, tm
         "relative_bias"
     ]
     assert len(obstacles(bundle.config, HUGGINGFACE)) == 3
+    assert obstacles(bundle.config, BERGAMOT)[:2] == [
+        "model.positions alibi: expected sinusoidal",
+        "model.decoder_start bos: expected zeros",
+    ]
+    assert obstacles(bundle.config, BERGAMOT)[-1].endswith("expected a multiple of 64")
+    positions = obstacles(bundle_with(tiny_bundle).config, MARIAN)[0]
+    assert positions == "model.positions.endpoint false: expected true"
     with pytest.raises(ConfigError, match=r"(?s)positions alibi.*norm_type rms.*activation swiglu"):
         export(bundle, "huggingface", tmp_path / "out", sentences=None)
 
@@ -204,4 +228,4 @@ def test_config_check_names_what_keeps_a_model_from_a_target() -> None:
     assert refused.exit_code == 2
     assert "base: for ctranslate2: model.positions alibi: expected" in refused.stderr
     unknown = tmt("config", "check", "base", "--for", "fairseq")
-    assert "--for fairseq: expected ctranslate2 or huggingface or argos" in unknown.stderr
+    assert "--for fairseq: expected ctranslate2 or huggingface or argos or marian" in unknown.stderr

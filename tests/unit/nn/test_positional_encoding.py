@@ -230,6 +230,14 @@ def test_sinusoids_are_the_formula_of_the_paper_with_sines_before_cosines() -> N
             assert table[position, 4 + i].item() == pytest.approx(math.cos(angle), abs=1e-6)
 
 
+def test_with_endpoint_the_last_wavelength_is_10000_turns() -> None:
+    table = sinusoids(50, 8, endpoint=True)
+    for position, channel in [(0, 0), (7, 1), (49, 3)]:
+        angle = position / 10_000 ** (channel / 3)
+        assert table[position, channel].item() == pytest.approx(math.sin(angle), abs=1e-6)
+        assert table[position, 4 + channel].item() == pytest.approx(math.cos(angle), abs=1e-6)
+
+
 def test_sinusoids_of_far_positions_keep_their_digits() -> None:
     angle = 4999 / 10000 ** (2 * 1 / 512)
     assert sinusoids(5000, 512)[4999, 1].item() == pytest.approx(math.sin(angle), abs=1e-6)
