@@ -56,7 +56,8 @@ def load(
             `$TMT_MODEL` names, else the best of the newest run in `runs/`.
         weights: How much each model of an ensemble counts in the mean of their probabilities.
             None: equally.
-        device: `cuda`, `cuda:N`, `mps`, `cpu`, or `auto`: the first that is there.
+        device: `cuda`, `cuda:N`, `mps`, `cpu`, or `auto`: the first that is there. Several, with
+            commas between them, or `all` CUDA devices, share long lists, a process each.
         precision: Type of weights and activations: `fp16` is for GPUs, `int8` for CPUs.
         engine: What searches on the CPU: `ctranslate2` must be installed; `auto` takes it where it
             is and can do what is asked, in float32.

@@ -8,7 +8,7 @@ see `training.checkpoint`.
 import json
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -55,6 +55,8 @@ class Bundle:
         directory: Folder of these files.
         search: Makes the search of another engine, of the bundle, options and a lexicon, or None
             where it leaves what is asked to `translation.batch_search.BatchSearch`. None: that one.
+        copies: Names of several devices that share a text, the first that of `model`, each with
+            what loads the bundle again there, in a process of its own. Empty: one device.
     """
 
     config: Config
@@ -63,6 +65,7 @@ class Bundle:
     fingerprint: str = ""
     directory: Path | None = None
     search: Callable[..., Any] | None = None
+    copies: Sequence[tuple[str, Callable[[], "Bundle"]]] = ()
 
 
 def save_bundle(

@@ -6,14 +6,16 @@ import subprocess
 import sys
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 from click.testing import Result
 
+import transformer_mt as tmt
 from tests.commands import tmt as run
 from tests.conftest import small_text
-from transformer_mt.cli.model_loading import load_on_devices
+from transformer_mt.cli.model_loading import load_of_options
 from transformer_mt.devices import choose_devices
 from transformer_mt.errors import ConfigError, ModelError
 
@@ -80,11 +82,9 @@ def test_processes_that_torchrun_did_not_start_are_refused_and_lose_no_text(
 
 
 def test_a_model_that_changed_meanwhile_is_not_mixed_with_the_first(tiny_bundle) -> None:
-    _, copies = load_on_devices(
-        [tiny_bundle], None,
-        device="cpu,cpu", num_workers=None, precision="fp32",
-    )  # fmt: skip
-    (_, load), _ = copies
+    bundle = tmt.load(tiny_bundle, device="cpu,cpu").bundle
+    assert [name for name, _ in bundle.copies] == ["cpu", "cpu"]
+    (_, load), _ = bundle.copies
     changed = partial(load.func, *load.args, **load.keywords | {"fingerprint": "another"})
     with pytest.raises(ModelError, match="the model changed while it was loaded"):
         changed()
@@ -93,11 +93,11 @@ def test_a_model_that_changed_meanwhile_is_not_mixed_with_the_first(tiny_bundle)
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--device", "cpu,nothing"], "--device: 'nothing' is not there; this machine"),
-        (["--device", "cpu,"], "--device: '' is not there"),
+        (["--device", "cpu,nothing"], "device: 'nothing' is not there; this machine"),
+        (["--device", "cpu,"], "device: '' is not there"),
         (["--device", "cpu,cpu", "--workers", "2"], "--workers does not go with several devices"),
-        (["--device", "all"], "--device: 'cuda:0' is not there; this machine"),
-        (["--device", "0,1"], "--device: 'cuda:0' is not there; this machine"),
+        (["--device", "all"], "device: 'cuda:0' is not there; this machine"),
+        (["--device", "0,1"], "device: 'cuda:0' is not there; this machine"),
     ],
 )
 def test_devices_that_are_not_there_or_do_not_fit_are_named_in_one_line(
@@ -127,10 +127,8 @@ def test_devices_of_two_kinds_are_refused(monkeypatch) -> None:
 def test_sigterm_is_an_exit_that_leaves_no_lock(tiny_bundle) -> None:
     before = signal.getsignal(signal.SIGTERM)
     try:
-        load_on_devices(
-            [tiny_bundle], None,
-            device="cpu,cpu", num_workers=None, precision="fp32",
-        )  # fmt: skip
+        options = {"model": tiny_bundle, "device": "cpu,cpu", "num_workers": None}
+        load_of_options(SimpleNamespace(params=options | {"precision": "fp32"}))
         with pytest.raises(SystemExit) as stop:
             signal.raise_signal(signal.SIGTERM)
     finally:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 from transformer_mt.cli.command import examples
-from transformer_mt.cli.model_loading import load_on_devices
+from transformer_mt.cli.model_loading import load_of_options
 from transformer_mt.cli.options import (
     AsJson,
     BatchTokens,
@@ -140,25 +140,25 @@ def decode(
     from transformer_mt.bundle import count_parameters
 
     started = time.perf_counter()
-    bundle, copies = load_on_devices(
-        [path], None, device=device, num_workers=num_workers, precision=precision
-    )
+    bundle = load_of_options(ctx)
     place = next(bundle.model.parameters()).device
-    translator = make_translator(bundle, given, copies=copies)
+    translator = make_translator(bundle, given)
     load_seconds = time.perf_counter() - started
     logger.info("loaded in %.2f s; measuring", load_seconds)
-    if copies:  # each process loads the model with its first batch
+    if bundle.copies:  # each process loads the model with its first batch
         translator.translate(lines)
     speed = measure_decoding(translator, lines, num_singles=num_singles, seconds=seconds)
     report = {
         **dataclasses.asdict(speed),
         "load_seconds": load_seconds,
-        "peak_memory_bytes": None if copies and place.type != "cpu" else peak_memory_bytes(place),
+        "peak_memory_bytes": (
+            None if bundle.copies and place.type != "cpu" else peak_memory_bytes(place)
+        ),
         "beam_size": translator.options.beam_size,
         "batch_tokens": translator.options.batch_tokens,
         "precision": precision,
         "compile": translator.options.compile,
-        "device": ",".join(name for name, _ in copies) or str(place),
+        "device": ",".join(name for name, _ in bundle.copies) or str(place),
         "threads": torch.get_num_threads(),
         "workers": translator.options.num_workers,
         "num_parameters": count_parameters(path),

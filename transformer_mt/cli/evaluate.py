@@ -164,13 +164,13 @@ def evaluate(
         _check_files("--src", ref if src else [], {"--test-set"} if test_set else set())
     edges, given = check_length_options(by_length, length_edges, figure), search_options_of(ctx)
     named = None if src is None else named_test_set(src, ref)  # before the model is loaded
-    bundle, copies = load_of_options(ctx)
+    bundle = load_of_options(ctx)
     test_sets = [named] if named else _test_sets_of(bundle, test_set)
     _check_kept(output, test_sets, src, *ref)
     if named is not None:
         tgt_lang = language_of(tgt_lang, named.references, of_model=bundle.config.data.tgt_lang)
     buckets = _score_test_sets(
-        make_translator(bundle, given, copies=copies),
+        make_translator(bundle, given),
         test_sets,
         metrics=metrics,
         tgt_lang=tgt_lang or bundle.config.data.tgt_lang,

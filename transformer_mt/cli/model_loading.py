@@ -1,26 +1,19 @@
 """Loading of models for commands: on one device, on several, under torchrun."""
 
-import logging
 import os
 import signal
 import sys
-from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import typer
 
 from transformer_mt.cli.options import read_numbers
-from transformer_mt.errors import ConfigError, ModelError
-from transformer_mt.locations import find_bundle
-from transformer_mt.log import configure_logging
-from transformer_mt.translation.load import Copies, load_models
+from transformer_mt.errors import ConfigError
+from transformer_mt.translation.load import names_several
 
 if TYPE_CHECKING:
     from transformer_mt.bundle import Bundle
-
-logger = logging.getLogger(__name__)
 
 
 def has_several_ranks() -> bool:
@@ -58,81 +51,40 @@ def read_ensemble_weights(text: str | None) -> list[float] | None:
 
 def has_several_devices(device: str) -> bool:
     """Return whether the value of --device names several, or torchrun started several processes."""
-    return device == "all" or "," in device or has_several_ranks()
+    return names_several(device) or has_several_ranks()
 
 
-def load_of_options(ctx: typer.Context) -> tuple["Bundle", Copies]:
-    """Load the models that the options of a command name: see `load_on_devices`."""
-    names = ("device", "num_workers", "precision", "engine")
-    options = ctx.params
-    return load_on_devices(
-        options["model"], options["ensemble_weights"], **{name: options[name] for name in names}
-    )
-
-
-def load_on_devices(
-    models: Sequence[Path] | None,
-    ensemble_weights: str | None,
-    *,
-    device: str,
-    num_workers: int | None,
-    precision: str,
-    engine: Literal["torch", "ctranslate2", "auto"] = "torch",
-) -> tuple["Bundle", Copies]:
-    """Load models on the first of the devices, and say how others load them.
-
-    Args:
-        models: See `load_models`.
-        ensemble_weights: Value of --ensemble-weights.
-        device: Value of --device.
-        num_workers: Value of --workers.
-        precision: Value of --precision.
-        engine: Value of --engine.
-
-    Returns:
-        The model, and what `make_translator` takes as copies: none for a single device.
+def load_of_options(ctx: typer.Context) -> "Bundle":
+    """Load the models that the options of a command name, for the devices that they name.
 
     Raises:
         ConfigError: If options do not go together, or a device is not there.
-        ModelError: See `load_models`.
+        ModelError: See `translation.load.load_models`.
         typer.Exit: In processes of `torchrun` other than the first.
     """
-    several = has_several_devices(device)
-    device = f"cuda:{device}" if device.isdecimal() else device
+    options = ctx.params
+    models, device, num_workers = options["model"], options["device"], options["num_workers"]
     if has_several_ranks():
         device = _devices_of_torchrun(device)
-    weights = read_ensemble_weights(ensemble_weights)
-    if not several:
-        from transformer_mt.exchange.engine import load_for_engine
-
-        bundle = load_for_engine(
-            models or [],
-            weights,
-            device=device,
-            precision=precision,
-            engine=engine,
-            threads=num_workers,
-        )
-        return bundle, ()
-    if engine == "ctranslate2":
-        raise ConfigError(f"--engine {engine} does not go with several devices: drop one")
-    if num_workers is not None:
+    weights = read_ensemble_weights(options.get("ensemble_weights"))
+    if names_several(device) and num_workers is not None:
         raise ConfigError(
             "--workers does not go with several devices, each of which gets a process: drop one"
         )
-    paths = [find_bundle(path) for path in models] if models else [find_bundle(None)]
+    from transformer_mt.exchange.engine import load_for_engine
 
-    from transformer_mt.devices import choose_devices
-
-    places = [str(place) for place in choose_devices(device, setting="--device")]
-    bundle = load_models(paths, weights, device=places[0], precision=precision)
-    logger.info("devices: %s", ", ".join(places))
-    load = partial(_load_copy, paths, weights, precision=precision, fingerprint=bundle.fingerprint)
-    if len(places) == 1:
-        return bundle, ()
-    # An immediate end would leave locks, of which Python's resource tracker warns.
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-    return bundle, [(place, partial(load, device=place)) for place in places]
+    bundle = load_for_engine(
+        [models] if isinstance(models, Path) else models or [],
+        weights,
+        device=device,
+        precision=options["precision"],
+        engine=options.get("engine", "torch"),
+        threads=num_workers,
+    )
+    if bundle.copies:
+        # An immediate end would leave locks, of which Python's resource tracker warns.
+        signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    return bundle
 
 
 def _devices_of_torchrun(device: str) -> str:
@@ -160,7 +112,7 @@ def _devices_of_torchrun(device: str) -> str:
             "torchrun on several machines: only one process can read the input, so split it, and "
             "translate the parts with --device all on each machine"
         )
-    if ":" in device or "," in device or device == "all":
+    if ":" in device or device.isdecimal() or names_several(device):
         raise ConfigError(
             f"--device {device} does not go with torchrun, which gives a device to each of its "
             "processes: give --device cuda, or leave out torchrun"
@@ -173,22 +125,3 @@ def _devices_of_torchrun(device: str) -> str:
 
     kind = choose_device(device, setting="--device").type
     return ",".join(f"cuda:{i}" if kind == "cuda" else kind for i in range(num_ranks))
-
-
-def _load_copy(
-    paths: Sequence[Path],
-    weights: Sequence[float] | None,
-    *,
-    device: str,
-    precision: str,
-    fingerprint: str,
-) -> "Bundle":
-    """Load the models in a separate process, which logs only warnings."""
-    configure_logging(logging.WARNING)
-    bundle = load_models(paths, weights, device=device, precision=precision)
-    if bundle.fingerprint != fingerprint:
-        raise ModelError(
-            "the model changed while it was loaded, perhaps because its run is still training: try "
-            "again, or translate with a copy of the directory"
-        )
-    return bundle

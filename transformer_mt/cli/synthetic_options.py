@@ -45,8 +45,8 @@ def write_pairs(
 
     given, keep = search_options_of(ctx), ctx.params["keep"]
     check_texts(texts, folder, keep=keep)
-    bundle, copies = load_of_options(ctx)
-    translator = make_translator(bundle, given, copies=copies)
+    bundle = load_of_options(ctx)
+    translator = make_translator(bundle, given)
     with progress_bar("translate", " lines") as show:
         made = synthesize(
             translator, bundle, texts, folder, writes=writes, keep=keep, on_progress=show

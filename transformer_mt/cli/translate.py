@@ -40,7 +40,7 @@ from transformer_mt.cli.options import (
 )
 from transformer_mt.cli.output_files import check_output, progress_bar, results_to
 from transformer_mt.cli.translation_output import Details, Job
-from transformer_mt.translation.load import Copies, decoding_settings, make_translator
+from transformer_mt.translation.load import decoding_settings, make_translator
 
 if TYPE_CHECKING:
     from transformer_mt.bundle import Bundle
@@ -224,8 +224,8 @@ def translate(
         inputs, errors, batch_tokens=batch_tokens, for_many=has_several_devices(device)
     )  # fmt: skip
     chunks = with_constraints(texts, prefix=prefix, phrases=constraints, tab=tab)
-    bundle, copies = load_of_options(ctx)
-    job = _job(ctx, bundle, copies, given, inputs)
+    bundle = load_of_options(ctx)
+    job = _job(ctx, bundle, given, inputs)
     if at_terminal:
         chunks = prompted(chunks)
     # Beside lines that appear on the same screen, a bar would only be in the way.
@@ -241,7 +241,6 @@ def translate(
 def _job(
     ctx: typer.Context,
     bundle: "Bundle",
-    copies: Copies,
     given: Mapping[str, object],
     inputs: Sequence[Path],
 ) -> Job:
@@ -249,9 +248,7 @@ def _job(
     options = ctx.params
     details = Details.of_options(options, bundle, decoding_settings(bundle, given))
     is_split, glossary = _splits_sentences(ctx, bundle), options["glossary"]
-    translator = make_translator(
-        bundle, given, glossary=glossary, split_sentences=is_split, copies=copies
-    )
+    translator = make_translator(bundle, given, glossary=glossary, split_sentences=is_split)
     notes: list[InputWarning] = [UnseenCharacters(translator.tokenizers.src)]
     is_text = not (translator.reads_documents or translator.tokenizers.src.names_pictures)
     if options["split_sentences"] is None and is_text:

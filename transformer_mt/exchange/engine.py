@@ -41,7 +41,7 @@ from transformer_mt.processors import num_threads
 from transformer_mt.search.hypothesis import Hypothesis
 from transformer_mt.storage.folders import kind_of
 from transformer_mt.text.special_ids import EOS_ID
-from transformer_mt.translation.load import load_model, load_models
+from transformer_mt.translation.load import load_model, load_on_devices
 from transformer_mt.translation.options import SearchOptions
 from transformer_mt.translation.requests import Request
 
@@ -160,10 +160,11 @@ def load_for_engine(
     With CTranslate2, the model itself is read when something other than the search asks for it.
 
     Args:
-        models: See `translation.load.load_models`; for CTranslate2 also what `tmt export` wrote.
-        weights: See `load_models`.
-        device: See `load_models`; CTranslate2 searches on the CPU.
-        precision: See `load_models`; an export is computed in the type of its file instead of
+        models: See `translation.load.load_on_devices`; for CTranslate2 also what `tmt export`
+            wrote.
+        weights: See `load_on_devices`.
+        device: See `load_on_devices`; CTranslate2 searches on the CPU.
+        precision: See `load_on_devices`; an export is computed in the type of its file instead of
             `fp32`.
         engine: `auto` is CTranslate2 where it is installed, holds the model, in float32, and
             there is no GPU.
@@ -172,22 +173,22 @@ def load_for_engine(
     Raises:
         ConfigError: If CTranslate2 is wanted and not installed, or cannot hold the model, with all
             reasons.
-        ModelError: See `load_models`.
+        ModelError: See `load_on_devices`.
     """
     if engine == "torch":
-        return load_models(models, weights, device=device, precision=precision)
+        return load_on_devices(models, weights, device=device, precision=precision)
     if engine == "ctranslate2":
         need("ctranslate2", extra="ct2")
         if problem := _unusable(models, device, precision):
             raise ConfigError(f"engine ctranslate2 cannot do this: {problem}: take engine torch")
     elif find_spec("ctranslate2") is None or _unusable(models, device, precision):
-        return load_models(models, weights, device=device, precision=precision)
+        return load_on_devices(models, weights, device=device, precision=precision)
     directory = find_bundle(models[0] if models else None, export="ctranslate2")
     bundle = _opened(directory, precision, threads)
     if engine == "ctranslate2" or _is_export(directory):
         check_exportable(bundle.config, CTRANSLATE2)
     elif obstacles(bundle.config, CTRANSLATE2) or (device == "auto" and _has_gpu()):
-        return load_models([directory], None, device=device, precision=precision)
+        return load_on_devices([directory], None, device=device, precision=precision)
     logger.info("model: %s", directory)
     is_auto = engine == "auto"
     return replace(

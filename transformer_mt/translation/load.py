@@ -6,15 +6,16 @@ Torch is imported by the functions, after they have looked for what a user named
 import logging
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal
 
 from transformer_mt.errors import ConfigError, ModelError
 from transformer_mt.locations import find_bundle
+from transformer_mt.log import configure_logging
 
 if TYPE_CHECKING:
     import torch
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from transformer_mt.translation.translator import Translator
 
 logger = logging.getLogger(__name__)
-
-Copies: TypeAlias = "Sequence[tuple[str, Callable[[], Bundle]]]"
 
 
 def load_model(model: Path | None, *, device: str, precision: str) -> "Bundle":
@@ -109,6 +108,65 @@ def load_models(
     return replace(first, model=joined, fingerprint=fingerprint)
 
 
+def names_several(device: str) -> bool:
+    """Return whether a setting of a device names several, or all that there are."""
+    return device == "all" or "," in device
+
+
+def load_on_devices(
+    models: Sequence[Path], weights: Sequence[float] | None, *, device: str, precision: str
+) -> "Bundle":
+    """Load models as `load_models`, on one device or for several that share what is translated.
+
+    The processes of several devices start with the first text of more than one batch, and load the
+    models themselves.
+
+    Args:
+        models: See `load_models`.
+        weights: See `load_models`.
+        device: See `load_model`; of several, their names with commas between them, or `all` CUDA
+            devices. A bare number is that of a CUDA device.
+        precision: See `load_model`.
+
+    Raises:
+        ConfigError: See `load_models`; also if devices are of several kinds.
+        ModelError: See `load_models`.
+    """
+    if not names_several(device):
+        device = f"cuda:{device}" if device.isdecimal() else device
+        return load_models(models, weights, device=device, precision=precision)
+    paths = [find_bundle(path) for path in models] if models else [find_bundle(None)]
+
+    from transformer_mt.devices import choose_devices
+
+    places = [str(place) for place in choose_devices(device, setting="device")]
+    bundle = load_models(paths, weights, device=places[0], precision=precision)
+    logger.info("devices: %s", ", ".join(places))
+    if len(places) == 1:
+        return bundle
+    load = partial(_load_copy, paths, weights, precision=precision, fingerprint=bundle.fingerprint)
+    return replace(bundle, copies=[(place, partial(load, device=place)) for place in places])
+
+
+def _load_copy(
+    paths: Sequence[Path],
+    weights: Sequence[float] | None,
+    *,
+    device: str,
+    precision: str,
+    fingerprint: str,
+) -> "Bundle":
+    """Load the models in a separate process, which logs only warnings."""
+    configure_logging(logging.WARNING)
+    bundle = load_models(paths, weights, device=device, precision=precision)
+    if bundle.fingerprint != fingerprint:
+        raise ModelError(
+            "the model changed while it was loaded, perhaps because its run is still training: try "
+            "again, or translate with a copy of the directory"
+        )
+    return bundle
+
+
 def _shares(weights: Sequence[float] | None, num_models: int) -> list[float]:
     """Check the weights of an ensemble."""
     if weights is None:
@@ -129,7 +187,6 @@ def make_translator(
     *,
     glossary: "str | os.PathLike[str] | Mapping[str, str] | None" = None,
     split_sentences: bool = False,
-    copies: Copies = (),
 ) -> "Translator":
     """Make a translator.
 
@@ -140,7 +197,6 @@ def make_translator(
             machine.
         glossary: A file of terms, or the terms themselves.
         split_sentences: See `Translator`.
-        copies: See `Translator`.
 
     Raises:
         DataError: If the glossary cannot be read.
@@ -166,7 +222,7 @@ def make_translator(
     if bundle.search is not None:
         search = bundle.search(bundle, options, lexicon, has_glossary=glossary is not None)
     if search is None:
-        options = _for_torch(bundle, options, given, num_copies=len(copies))
+        options = _for_torch(bundle, options, given)
     return Translator(
         bundle,
         options,
@@ -174,20 +230,19 @@ def make_translator(
         split_sentences=split_sentences,
         lexicon=lexicon,
         choose=choose,
-        copies=copies,
         search=search,
     )
 
 
 def _for_torch(
-    bundle: "Bundle", options: "SearchOptions", given: Mapping[str, object], *, num_copies: int
+    bundle: "Bundle", options: "SearchOptions", given: Mapping[str, object]
 ) -> "SearchOptions":
     """Add the number of processes, which other engines do not need."""
     device = next(bundle.model.parameters()).device
     if options.compile and device.type == "cpu":
         logger.warning("decoding.compile has no effect on the CPU, where it would be slower")
         options = replace(options, compile=False)
-    return replace(options, num_workers=_num_workers(given, device, num_copies=num_copies))
+    return replace(options, num_workers=_num_workers(given, device, num_copies=len(bundle.copies)))
 
 
 def _expected_utility(
@@ -239,6 +294,10 @@ def _num_workers(given: Mapping[str, Any], device: "torch.device", *, num_copies
 
     wanted: int | None = given.get("num_workers", 1)
     if num_copies:
+        if wanted not in (None, 1):
+            raise ConfigError(
+                "num_workers does not go with several devices, each of which gets one"
+            )
         return num_copies
     if wanted not in (None, 1) and device.type != "cpu":
         raise ConfigError(f"num_workers (--workers) is for the CPU, not for {device}: leave it out")

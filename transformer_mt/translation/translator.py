@@ -63,8 +63,6 @@ class Translator:
         split_sentences: Whether to translate each sentence of a line alone.
         lexicon: The target tokens that go with a source; None: all tokens.
         choose: See `detokenize.Detokenizer`.
-        copies: Names of devices, each with what loads the bundle again there. They share the
-            batches, `options.num_workers` in all; a text of one batch stays where the bundle is.
         search: Of another engine; None: `batch_search.BatchSearch`. With it, the model itself is
             touched only by `scorer` and `trace`.
 
@@ -88,7 +86,6 @@ class Translator:
         split_sentences: bool = False,
         lexicon: "Lexicon | None" = None,
         choose: Choice | None = None,
-        copies: "Sequence[tuple[str, Callable[[], Bundle]]]" = (),
         search: Search | None = None,
     ) -> None:
         options.check(bundle.tokenizers.tgt.vocab_size)
@@ -138,7 +135,8 @@ class Translator:
             self._search,
             options.num_workers,
             elsewhere=[
-                (name, partial(_search_elsewhere, load, options, lexicon)) for name, load in copies
+                (name, partial(_search_elsewhere, load, options, lexicon))
+                for name, load in bundle.copies
             ],
         )
 
