@@ -124,6 +124,36 @@ def tiny_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def tagged_bundle(tiny_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A bundle directory: a random model of one vocabulary, from en and fr to de and fr."""
+    import torch
+
+    from transformer_mt.bundle import load_bundle, save_bundle, weights_of
+    from transformer_mt.models.build import build_model
+
+    one = load_bundle(tiny_bundle)
+    values = one.config.model_dump()
+    first = values["data"]["train"][0]
+    from_french = first | {"src_lang": "fr"}
+    values["data"] |= {
+        "language_tags": {"languages": ["fr"]},
+        "train": [first, from_french],
+        "valid": {"type": "joined", "sources": [first, from_french]},
+    }
+    values["model"]["tie_embeddings"] = "all"
+    config = Config.model_validate(values)
+    tokenizers = one.tokenizers.with_control_symbols(config.data.tags())
+    size = tokenizers.src.vocab_size
+    with torch.random.fork_rng():
+        torch.manual_seed(2)
+        model = build_model(config.model, src_vocab_size=size, tgt_vocab_size=size)
+    folder = tmp_path_factory.mktemp("tagged") / "bundle"
+    weights = weights_of(model)
+    save_bundle(folder, config=config, tokenizers=tokenizers, state_dict=weights, scores={})
+    return folder
+
+
+@pytest.fixture(scope="session")
 def tiny_text() -> tuple[list[str], list[str]]:
     """30 sources that `tiny_bundle` has pieces for, and their targets."""
     return small_text(30, seed=7)

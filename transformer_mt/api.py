@@ -117,6 +117,8 @@ class Model:
         self,
         lines: "Iterable[str | Line]",
         *,
+        to: str | None = None,
+        from_: str | None = None,
         prefixes: Sequence[str] | None = None,
         glossary: Terms | None = None,
         split_sentences: bool | None = None,
@@ -131,6 +133,8 @@ class Model:
 
         Args:
             lines: Text, or `Line` objects, which say what a translation must hold.
+            to: Code of the language to translate into, for a model of several.
+            from_: Code of the language to translate from, for a model that reads its tag.
             prefixes: How each translation begins, one for each line; "" leaves it open.
             glossary: Terms whose translations must be in the output where the source has the term:
                 a mapping, or a file with a term, a tab and its translation on each line.
@@ -152,7 +156,8 @@ class Model:
         if prefixes is not None:
             wanted = with_prefixes(wanted, list(prefixes))
             split_sentences = bool(split_sentences)
-        work = self._work(options, glossary, split_sentences, protect, alignments)
+        model = self._directed(to, from_)
+        work = model._work(options, glossary, split_sentences, protect, alignments)
         return work(wanted, 1)
 
     def translate_iter(
@@ -160,6 +165,8 @@ class Model:
         lines: "Iterable[str | Line]",
         *,
         chunk_size: int = 1024,
+        to: str | None = None,
+        from_: str | None = None,
         glossary: Terms | None = None,
         split_sentences: bool | None = None,
         protect: bool = False,
@@ -172,6 +179,8 @@ class Model:
             lines: As in `translate`; read as results are asked for, one chunk ahead.
             chunk_size: How many lines are read and translated together: many are faster, with 1
                 each line is answered before the next is read.
+            to: See `translate`.
+            from_: See `translate`.
             glossary: See `translate`.
             split_sentences: See `translate`.
             protect: See `translate`.
@@ -187,19 +196,27 @@ class Model:
         """
         if chunk_size < 1:
             raise ValueError(f"chunk_size: expected at least 1, got {chunk_size}")
-        work = self._work(options, glossary, split_sentences, protect, alignments)
+        model = self._directed(to, from_)
+        work = model._work(options, glossary, split_sentences, protect, alignments)
         source = checked_lines(lines)
         chunks = iter(lambda: list(islice(source, chunk_size)), [])
         starts = count(1, chunk_size)
         return chain.from_iterable(map(work, chunks, starts))
 
     def score(
-        self, pairs: Iterable[tuple[str, str]], *, batch_tokens: int | None = None
+        self,
+        pairs: Iterable[tuple[str, str]],
+        *,
+        to: str | None = None,
+        from_: str | None = None,
+        batch_tokens: int | None = None,
     ) -> "list[TargetScore]":
         """Compute how probable given translations are (teacher forcing).
 
         Args:
             pairs: A source and its translation each.
+            to: See `translate`.
+            from_: See `translate`.
             batch_tokens: Tokens in a batch, both sides together. None: as in the model's config.
 
         Returns:
@@ -214,8 +231,15 @@ class Model:
                 raise TypeError(f"pair {number}: expected a source and a translation, got {pair!r}")
             sources.append(pair[0])
             targets.append(pair[1])
-        scorer = TargetScorer(self.bundle, batch_tokens or self.config.decoding.batch_tokens)
+        bundle = self._directed(to, from_).bundle
+        scorer = TargetScorer(bundle, batch_tokens or self.config.decoding.batch_tokens)
         return scorer.score(sources, targets)
+
+    def _directed(self, to: str | None, from_: str | None) -> "Model":
+        """Return the model for one of its directions."""
+        from transformer_mt.translation.directions import directed
+
+        return Model(directed(self.bundle, source=from_, target=to))
 
     def _work(
         self,
@@ -263,6 +287,8 @@ def evaluate(
     *,
     metrics: "Sequence[MetricName]" = ("bleu", "chrf"),
     more_references: Sequence[Sequence[str]] = (),
+    to: str | None = None,
+    from_: str | None = None,
     tgt_lang: str | None = None,
     confidence: bool = False,
     **options: Unpack[SearchKeywords],
@@ -275,6 +301,8 @@ def evaluate(
         references: Their translations, one for each source.
         metrics: Any of `bleu`, `chrf` and `ter`.
         more_references: Further references, each a list with one for each source.
+        to: See `Model.translate`.
+        from_: See `Model.translate`.
         tgt_lang: Target language, such as `de` or `ja`, by which metrics tokenize. None: the
             model's.
         confidence: Also compute half of the 95% interval of each score, by bootstrap.
@@ -290,6 +318,7 @@ def evaluate(
     given = checked_options(options)
     from transformer_mt.evaluation import translate_and_score
 
+    model = model._directed(to, from_)
     return translate_and_score(
         make_translator(model.bundle, given),
         checked_texts(sources),

@@ -29,7 +29,7 @@ from transformer_mt.storage.folders import (
 )
 from transformer_mt.storage.untrusted import read_json
 from transformer_mt.text.tokenizer_directory import read_tokenizers
-from transformer_mt.text.tokenizer_pair import Tokenizers
+from transformer_mt.text.tokenizer_pair import NO_TAGS, Tags, Tokenizers
 from transformer_mt.versions import installed_versions
 
 if TYPE_CHECKING:
@@ -57,6 +57,8 @@ class Bundle:
             where it leaves what is asked to `translation.batch_search.BatchSearch`. None: that one.
         copies: Names of several devices that share a text, the first that of `model`, each with
             what loads the bundle again there, in a process of its own. Empty: one device.
+        tags: What the model reads before each source and writes before each target, once
+            `translation.directions.directed` has chosen languages.
     """
 
     config: Config
@@ -66,6 +68,7 @@ class Bundle:
     directory: Path | None = None
     search: Callable[..., Any] | None = None
     copies: Sequence[tuple[str, Callable[[], "Bundle"]]] = ()
+    tags: Tags = NO_TAGS
 
 
 def save_bundle(
@@ -280,17 +283,20 @@ def _check_names(
 def _model_card(
     config: Config, weights: "Mapping[str, Tensor]", scores: Mapping[str, object]
 ) -> str:
+    read, written = config.data.languages()
+    languages = f"{', '.join(read)} to {', '.join(written)}"
+    is_named = config.data.language_tags is not None and len(written) > 1
+    choice = f" --to {written[0]}" if is_named else ""
     num_parameters = sum(weight.numel() for weight in weights.values())
     lines = [
-        f"# {config.name}: {config.data.src_lang} to {config.data.tgt_lang}",
+        f"# {config.name}: {languages}",
         "",
         f"A {config.model.type} of {num_parameters:,} parameters that translates from "
-        f"{config.data.src_lang} to {config.data.tgt_lang}, "
-        f"trained with transformer_mt {__version__}.",
+        f"{languages}, trained with transformer_mt {__version__}.",
         *_origin(config),
         "",
         "```",
-        "tmt translate --model . < input.txt",
+        f"tmt translate --model .{choice} < input.txt",
         "```",
         "",
         "## Quality",

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
+from statistics import fmean
 
 import torch
 from torch import Tensor
@@ -52,6 +53,26 @@ class Evaluation:
 
     scores: list[Score]
     hypotheses: list[str]
+
+
+def mean_scores(names: Sequence[str], found: Sequence[Sequence[Score]]) -> dict[str, float]:
+    """Return the mean of each metric over test sets, and of several sets the score of each.
+
+    Args:
+        names: Of the sets, such as `en-de`.
+        found: Scores of each, in one order.
+    """
+    means = {
+        of_metric[0].name: fmean(score.value for score in of_metric)
+        for of_metric in zip(*found, strict=True)
+    }
+    if len(found) == 1:
+        return means
+    return means | {
+        f"{score.name}_{name}": score.value
+        for name, scores in zip(names, found, strict=True)
+        for score in scores
+    }
 
 
 @torch.no_grad()

@@ -44,6 +44,27 @@ def test_all_test_sets_of_the_model_are_scored(tiny_bundle):
     assert f"model: {tiny_bundle}" in result.stderr
 
 
+def test_each_set_of_a_model_of_many_languages_has_its_own(tagged_bundle, files, tmp_path):
+    sets = ("--test-set", "valid", "--test-set", "first")
+    result = run("--model", tagged_bundle, "--bleu", *sets)
+    names = [line.split(":")[0] for line in result.stdout.splitlines()]
+    assert names == ["valid.en-de", "valid.fr-de", "first (en-de)"]
+    src, ref = files
+    own = ("--model", tagged_bundle, "--bleu", "--src", src, "--ref", ref)
+    kept = tmp_path / "de", tmp_path / "fr"
+    for path in kept:
+        assert run(*own, "--to", path.name, "--output", path).exit_code == 0
+    assert kept[0].read_text() != kept[1].read_text()
+    for arguments, message in (
+        (own, "to: this model has several languages, name one (--to): de, fr"),
+        ((*own, "--to", "it"), "to 'it': not a language of this model: de, fr"),
+        (("--model", tagged_bundle, "--to", "de"), "--to and --from need --src"),
+    ):
+        result = run(*arguments)
+        assert result.exit_code == 2
+        assert message in result.stderr
+
+
 def test_without_metrics_bleu_and_chrf_are_computed(tiny_bundle):
     result = run("--model", tiny_bundle, "--test-set", "second")
     names = [line.split(" = ")[0] for line in result.stdout.splitlines()]

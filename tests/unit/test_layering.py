@@ -40,7 +40,7 @@ FLOORS = {
             "beam_search",
         ],
         "translation": [
-            "batching document_encoder options workers",
+            "batching directions document_encoder options workers",
             "glossary lines_in_context long_lines markup.recognition",
             "requests results",
             "detokenize keywords mbr scoring shortlist",

@@ -16,6 +16,8 @@ from transformer_mt.cli.options import (
     ModelPaths,
     NumWorkers,
     Precision,
+    SourceLanguage,
+    TargetLanguage,
 )
 from transformer_mt.cli.synthetic_options import AsJson, Folder, Keep, write_pairs
 
@@ -45,6 +47,8 @@ def backtranslate(
     ensemble_weights: EnsembleWeights = None,
     keep: Keep = 1.0,
     tag: TagOption = "<BT>",
+    target_language: TargetLanguage = None,
+    source_language: SourceLanguage = None,
     batch_tokens: BatchTokens = None,
     device: Devices = "auto",
     precision: Precision = "fp32",

@@ -16,6 +16,8 @@ from transformer_mt.cli.options import (
     ModelPaths,
     NumWorkers,
     Precision,
+    SourceLanguage,
+    TargetLanguage,
 )
 from transformer_mt.cli.synthetic_options import AsJson, Folder, Keep, write_pairs
 
@@ -35,6 +37,8 @@ def distill(
     model: ModelPaths = None,
     ensemble_weights: EnsembleWeights = None,
     keep: Keep = 1.0,
+    target_language: TargetLanguage = None,
+    source_language: SourceLanguage = None,
     batch_tokens: BatchTokens = None,
     device: Devices = "auto",
     precision: Precision = "fp32",

@@ -1,14 +1,14 @@
 """`tmt evaluate`: scores of test sets and of existing translations."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
 from transformer_mt.cli.input_lines import parallel_lines
-from transformer_mt.cli.model_loading import load_of_options
+from transformer_mt.cli.model_loading import in_direction, load_of_options
 from transformer_mt.cli.options import (
     BatchTokens,
     BeamSize,
@@ -21,7 +21,9 @@ from transformer_mt.cli.options import (
     NumWorkers,
     Precision,
     References,
+    SourceLanguage,
     Sources,
+    TargetLanguage,
     given_options,
     search_options_of,
 )
@@ -43,6 +45,7 @@ from transformer_mt.translation.load import make_translator
 
 if TYPE_CHECKING:
     from transformer_mt.bundle import Bundle
+    from transformer_mt.config.languages import Direction
     from transformer_mt.data.evaluation_sets import TestSet
     from transformer_mt.metrics.by_length import Bucket
     from transformer_mt.metrics.scores import Score
@@ -76,7 +79,7 @@ Hypotheses: TypeAlias = Annotated[
         metavar="FILE", help="Existing translations to score, - for stdin; needs --ref, no model."
     ),
 ]
-TargetLanguage: TypeAlias = Annotated[
+ScoringLanguage: TypeAlias = Annotated[
     str | None,
     typer.Option(
         metavar="CODE",
@@ -136,7 +139,9 @@ def evaluate(
     src: Sources = None,
     hyp: Hypotheses = None,
     ref: References = [],
-    tgt_lang: TargetLanguage = None,
+    target_language: TargetLanguage = None,
+    source_language: SourceLanguage = None,
+    tgt_lang: ScoringLanguage = None,
     output: Kept = None,
     by_length: ByLength = False,
     length_edges: LengthEdges = None,
@@ -160,6 +165,8 @@ def evaluate(
     if hyp is not None:
         _check_files("--hyp", ref, set(given_options(ctx)) - WITH_HYPOTHESES)
         return _score_files(hyp, ref, metrics, tgt_lang, confidence=confidence, as_json=as_json)
+    if (target_language or source_language) and src is None:
+        raise ConfigError("--to and --from need --src: test sets have their own languages")
     if src is not None or ref:
         _check_files("--src", ref if src else [], {"--test-set"} if test_set else set())
     edges, given = check_length_options(by_length, length_edges, figure), search_options_of(ctx)
@@ -168,12 +175,14 @@ def evaluate(
     test_sets = [named] if named else _test_sets_of(bundle, test_set)
     _check_kept(output, test_sets, src, *ref)
     if named is not None:
+        bundle = in_direction(ctx, bundle)
         tgt_lang = language_of(tgt_lang, named.references, of_model=bundle.config.data.tgt_lang)
     buckets = _score_test_sets(
-        make_translator(bundle, given),
+        lambda bundle: make_translator(bundle, given),
+        bundle,
         test_sets,
         metrics=metrics,
-        tgt_lang=tgt_lang or bundle.config.data.tgt_lang,
+        tgt_lang=tgt_lang,
         confidence=confidence,
         edges=edges,
         output=output,
@@ -190,11 +199,12 @@ def _test_sets_of(bundle: "Bundle", names: Sequence[str]) -> list["TestSet"]:
 
 
 def _score_test_sets(
-    translator: "Translator",
+    make: "Callable[[Bundle], Translator]",
+    bundle: "Bundle",
     test_sets: Sequence["TestSet"],
     *,
     metrics: list[MetricName],
-    tgt_lang: str,
+    tgt_lang: str | None,
     confidence: bool,
     edges: tuple[int, ...] | None,
     output: Path | None,
@@ -203,16 +213,26 @@ def _score_test_sets(
     """Translate, keep, score and print each test set; return scores by length where wanted."""
     from transformer_mt.evaluation import translate_and_score
     from transformer_mt.metrics.by_length import score_by_length
+    from transformer_mt.translation.directions import directed
 
+    translators: dict[Direction | None, Translator] = {}
+    has_tags = bundle.config.data.language_tags is not None
     buckets: dict[str, list[Bucket]] = {}
     for test in test_sets:
+        direction = test.direction if has_tags else None
+        source, target = direction or (None, None)
+        model = bundle if direction is None else directed(bundle, source=source, target=target)
+        if direction not in translators:
+            translators[direction] = make(model)
+        translator = translators[direction]
+        language = tgt_lang or model.config.data.tgt_lang
         with progress_bar(test.name, " sentences") as on_progress:
             evaluation = translate_and_score(
                 translator,
                 test.sources,
                 test.references,
                 metrics=metrics,
-                tgt_lang=tgt_lang,
+                tgt_lang=language,
                 on_progress=on_progress,
                 more_references=test.more_references,
                 confidence=confidence,
@@ -225,12 +245,12 @@ def _score_test_sets(
                 test.references,
                 translator.source_lengths(test.sources),
                 metrics=metrics,
-                tgt_lang=tgt_lang,
+                tgt_lang=language,
                 edges=edges,
                 more_references=test.more_references,
             )
         own = buckets.get(test.name)
-        _print(test.name, len(test.sources), evaluation.scores, own, as_json=as_json)
+        _print(test.name, len(test.sources), evaluation.scores, own, direction, as_json=as_json)
     return buckets
 
 
@@ -272,7 +292,7 @@ def _score_files(
     scores = scored(
         hypotheses, references, metrics=metrics, tgt_lang=language, more_references=more
     )
-    _print(hyp.name, len(hypotheses), scores, None, as_json=as_json)
+    _print(hyp.name, len(hypotheses), scores, None, None, as_json=as_json)
 
 
 def _keep(hypotheses: Sequence[str], path: Path, name: str | None) -> None:
@@ -288,6 +308,7 @@ def _print(
     num_lines: int,
     scores: Sequence["Score"],
     buckets: "Sequence[Bucket] | None",
+    direction: "Direction | None",
     *,
     as_json: bool,
 ) -> None:
@@ -295,6 +316,7 @@ def _print(
         record: dict[str, object] = {
             "test_set": name,
             "num_lines": num_lines,
+            **({} if direction is None else {"src_lang": direction[0], "tgt_lang": direction[1]}),
             "scores": [
                 {
                     "name": score.name,
@@ -310,6 +332,8 @@ def _print(
             record["by_length"] = length_records(buckets)
         typer.echo(json.dumps(record, ensure_ascii=False))
         return
+    if direction is not None and not name.endswith(languages := "-".join(direction)):
+        name = f"{name} ({languages})"
     for score in scores:
         half = "" if score.half_width is None else f" ± {score.half_width:.2f}"
         value = f"{score.value:.2f}{half}"

@@ -6,8 +6,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from transformer_mt.cli.model_loading import check_one_process
-from transformer_mt.cli.options import BeamSize, Device, ModelPath, Precision
+from transformer_mt.cli.model_loading import check_one_process, in_direction
+from transformer_mt.cli.options import (
+    BeamSize,
+    Device,
+    ModelPath,
+    Precision,
+    SourceLanguage,
+    TargetLanguage,
+)
 from transformer_mt.cli.output_files import check_output, results_to
 from transformer_mt.errors import ConfigError, DataError
 from transformer_mt.translation.load import load_model, make_translator
@@ -27,6 +34,7 @@ EXAMPLES = (
 
 
 def explain(
+    ctx: typer.Context,  # holds the languages
     words: Annotated[list[str], typer.Argument(metavar="TEXT", help="Source sentence.")],
     output: Annotated[
         Path | None,
@@ -54,6 +62,8 @@ def explain(
     ] = None,
     model: ModelPath = None,
     beam_size: BeamSize = None,
+    target_language: TargetLanguage = None,
+    source_language: SourceLanguage = None,
     device: Device = "auto",
     precision: Precision = "fp32",
 ) -> None:
@@ -75,6 +85,7 @@ def explain(
         check_figure(output)
     check_one_process()
     bundle = load_model(model, device=device, precision=precision)
+    bundle = in_direction(ctx, bundle)
     translator = make_translator(bundle, {"beam_size": beam_size})
     if kind is not None:
         from transformer_mt.explain.picture import draw_attention

@@ -86,9 +86,9 @@ def validation_sentences(bundle: "Bundle", path: Path, number: int) -> "Sentence
     from transformer_mt.exchange.export import Sentences
 
     try:
-        (found,) = read_test_sets(bundle.config, [VALIDATION], run=path.parent)
+        found, *_ = read_test_sets(bundle.config, [VALIDATION], run=path.parent)
     except TmtError as error:
         raise ConfigError(
             f"no validation set to compare on ({error}): give --check FILE, or --no-check"
         ) from error
-    return Sentences(found.sources[:number], found.references[:number])
+    return Sentences(found.sources[:number], found.references[:number], found.direction)

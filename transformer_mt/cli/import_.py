@@ -14,6 +14,7 @@ EXAMPLES = (
     "tmt import opus-mt-en-de --check test.en --output en_de",
     "tmt import marian_model --src-lang en --tgt-lang de --output en_de",
     "tmt translate --model en_de < input.txt",
+    "tmt import nllb-200-distilled-600M --src-lang eng_Latn --tgt-lang deu_Latn --output nllb",
 )
 
 
@@ -26,7 +27,10 @@ def import_(
     output: Annotated[Path, typer.Option("--output", metavar="DIR", help="Directory to write.")],
     src_lang: Annotated[
         str | None,
-        typer.Option(metavar="CODE", help="Source language. Default: the model's."),
+        typer.Option(
+            metavar="CODE",
+            help="Source language; of several, that of --check. Default: the model's.",
+        ),
     ] = None,
     tgt_lang: Annotated[
         str | None,
@@ -35,19 +39,20 @@ def import_(
     check: CheckFile = None,
     num_sentences: NumSentences = 100,
 ) -> None:
-    """Import a Marian model: its own format, or that of Hugging Face transformers.
+    """Import a model of Marian, OPUS-MT, M2M-100 or NLLB.
 
-    Those of OPUS-MT are such models. With --check, both programs translate sentences and are
-    compared; that needs transformers, or for Marian's own format CTranslate2.
+    Its format is that of Hugging Face transformers, or Marian's own. With --check, both programs
+    translate sentences and are compared; that needs transformers, or for Marian's own format
+    CTranslate2.
     """
     if not directory.is_dir():
         raise ConfigError(f"{directory}: no such directory")
     lines = None if check is None else parallel_lines(check)[0]
 
-    from transformer_mt.exchange.from_huggingface import import_marian, save_imported
+    from transformer_mt.exchange.from_huggingface import import_huggingface, save_imported
     from transformer_mt.exchange.from_marian import import_native, is_native
 
-    importer = import_native if is_native(directory) else import_marian
+    importer = import_native if is_native(directory) else import_huggingface
     imported = importer(directory, src_lang=src_lang, tgt_lang=tgt_lang)
     parity = save_imported(imported, directory, output, sources=lines and lines[:num_sentences])
     typer.echo(f"{output}: {'not compared' if parity is None else parity.summary()}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from transformer_mt.config.data import LANGUAGE_PATTERN
+from transformer_mt.config.languages import LANGUAGE_PATTERN
 from transformer_mt.config.loading import parse_config
 from transformer_mt.config.sources import TextSource
 from transformer_mt.errors import ConfigError

@@ -43,7 +43,7 @@ COMMANDS = {
     "explain": "Write a web page that shows how a sentence is translated.",
     "average": "Average the weights of several checkpoints of a run.",
     "export": "Export a model to another program's format.",
-    "import": "Import a Marian model of Hugging Face transformers.",
+    "import": "Import a model of Marian, OPUS-MT, M2M-100 or NLLB.",
     "verify": "Verify files by their hashes, and models by their scores.",
     "plot": "Plot learning curves of runs.",
     "inspect": "Print parameters, FLOPs and memory of a model, and the cost of its training.",

@@ -54,6 +54,18 @@ def has_several_devices(device: str) -> bool:
     return names_several(device) or has_several_ranks()
 
 
+def in_direction(ctx: typer.Context, bundle: "Bundle") -> "Bundle":
+    """Let a model translate between the languages that the options of a command name.
+
+    Raises:
+        ConfigError: If one is missing, or not a language of the model.
+    """
+    from transformer_mt.translation.directions import directed
+
+    source, target = ctx.params["source_language"], ctx.params["target_language"]
+    return directed(bundle, source=source, target=target)
+
+
 def load_of_options(ctx: typer.Context) -> "Bundle":
     """Load the models that the options of a command name, for the devices that they name.
 

@@ -101,6 +101,18 @@ Engine: TypeAlias = Annotated[
         "do what is asked."
     ),
 ]
+TargetLanguage: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--to", metavar="CODE", help="Language to translate into, for a model of several."
+    ),
+]
+SourceLanguage: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--from", metavar="CODE", help="Language to translate from, for a model that asks for it."
+    ),
+]
 BeamSize: TypeAlias = Annotated[
     int | None,
     typer.Option(

@@ -8,8 +8,16 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from transformer_mt.cli.input_lines import input_chunks
-from transformer_mt.cli.model_loading import check_one_process
-from transformer_mt.cli.options import BatchTokens, Device, OutputFile, Precision, read_numbers
+from transformer_mt.cli.model_loading import check_one_process, in_direction
+from transformer_mt.cli.options import (
+    BatchTokens,
+    Device,
+    OutputFile,
+    Precision,
+    SourceLanguage,
+    TargetLanguage,
+    read_numbers,
+)
 from transformer_mt.cli.output_files import check_output, results_to
 from transformer_mt.errors import ConfigError
 from transformer_mt.locations import find_bundle
@@ -56,6 +64,7 @@ EXAMPLES = (
 
 
 def rescore(
+    ctx: typer.Context,  # holds the languages
     src: Annotated[Path, typer.Option(metavar="FILE", help="Source lines of the list.")],
     model: Annotated[
         list[Path],
@@ -66,6 +75,8 @@ def rescore(
     weights: Weights = None,
     n_best: NBest = 1,
     batch_tokens: BatchTokens = None,
+    target_language: TargetLanguage = None,
+    source_language: SourceLanguage = None,
     device: Device = "auto",
     precision: Precision = "fp32",
 ) -> None:
@@ -90,6 +101,7 @@ def rescore(
     from transformer_mt.translation.rescoring import read_n_best
     from transformer_mt.translation.rescoring import rescore as ranked_again
 
+    bundles = [in_direction(ctx, bundle) for bundle in bundles]
     translators = [make_translator(bundle, {"batch_tokens": batch_tokens}) for bundle in bundles]
     settings = [bundle.config.decoding for bundle in bundles]
     penalties = [LengthPenalty(s.length_penalty_kind, s.length_penalty) for s in settings]

@@ -9,7 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from transformer_mt.cli.input_lines import parallel_lines
-from transformer_mt.cli.model_loading import check_one_process, read_ensemble_weights
+from transformer_mt.cli.model_loading import (
+    check_one_process,
+    in_direction,
+    read_ensemble_weights,
+)
 from transformer_mt.cli.options import (
     BatchTokens,
     Device,
@@ -17,6 +21,8 @@ from transformer_mt.cli.options import (
     ModelPaths,
     OutputFile,
     Precision,
+    SourceLanguage,
+    TargetLanguage,
 )
 from transformer_mt.cli.output_files import check_output, results_to
 from transformer_mt.errors import ConfigError
@@ -38,6 +44,7 @@ EXAMPLES = (
 
 
 def score(
+    ctx: typer.Context,  # holds the languages
     src: Annotated[Path, typer.Option(metavar="FILE", help="Source lines; - for stdin.")],
     tgt: Annotated[
         Path,
@@ -61,6 +68,8 @@ def score(
         ),
     ] = False,
     batch_tokens: BatchTokens = None,
+    target_language: TargetLanguage = None,
+    source_language: SourceLanguage = None,
     device: Device = "auto",
     precision: Precision = "fp32",
 ) -> None:
@@ -76,6 +85,7 @@ def score(
     check_one_process()
     weights = read_ensemble_weights(ensemble_weights)
     bundle = load_models(model or [], weights, device=device, precision=precision)
+    bundle = in_direction(ctx, bundle)
     translator = make_translator(bundle, {"batch_tokens": batch_tokens})
     num_too_long = 0
     with results_to(output) as results:

@@ -97,11 +97,13 @@ def _sentence_pairs(bundle: "Bundle", run: Path) -> "list[Pairs]":
         prepare_corpus(
             source,
             tokenizers,
-            filters=filters_of(data),
+            filters=filters_of(data, settings),
             corpus_dir=Path(data.corpus_dir),
             num_workers=data.num_workers,
         )
-        for source in with_context(cleaned(sources, data), joined)
+        for source, settings in zip(
+            with_context(cleaned(sources, data), joined), data.train, strict=True
+        )
     ]
     if joined is None:
         return [*corpora]

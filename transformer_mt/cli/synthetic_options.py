@@ -6,7 +6,7 @@ from typing import Annotated, Literal, TypeAlias
 
 import typer
 
-from transformer_mt.cli.model_loading import load_of_options
+from transformer_mt.cli.model_loading import in_direction, load_of_options
 from transformer_mt.cli.options import search_options_of
 from transformer_mt.cli.output_files import progress_bar
 from transformer_mt.translation.load import make_translator
@@ -45,7 +45,7 @@ def write_pairs(
 
     given, keep = search_options_of(ctx), ctx.params["keep"]
     check_texts(texts, folder, keep=keep)
-    bundle = load_of_options(ctx)
+    bundle = in_direction(ctx, load_of_options(ctx))
     translator = make_translator(bundle, given)
     with progress_bar("translate", " lines") as show:
         made = synthesize(

@@ -23,7 +23,11 @@ from transformer_mt.cli.input_warnings import (
     SeveralSentences,
     UnseenCharacters,
 )
-from transformer_mt.cli.model_loading import has_several_devices, load_of_options
+from transformer_mt.cli.model_loading import (
+    has_several_devices,
+    in_direction,
+    load_of_options,
+)
 from transformer_mt.cli.option_conflicts import checked_search_options
 from transformer_mt.cli.options import (
     BatchTokens,
@@ -37,6 +41,8 @@ from transformer_mt.cli.options import (
     NumWorkers,
     OutputFile,
     Precision,
+    SourceLanguage,
+    TargetLanguage,
 )
 from transformer_mt.cli.output_files import check_output, progress_bar, results_to
 from transformer_mt.cli.translation_output import Details, Job
@@ -175,6 +181,7 @@ EXAMPLES = (
     "tmt translate --split-sentences --protect < page.txt",
     "tmt translate --model runs/a --model runs/b --ensemble-weights 2,1 < input.txt",
     "tmt translate --alignments links.txt < input.txt",
+    "tmt translate --model runs/en_de_fr --to fr < input.txt",
 )
 
 
@@ -191,6 +198,8 @@ def translate(
     precision: Precision = "fp32",
     engine: Engine = "torch",
     num_workers: NumWorkers = None,
+    target_language: TargetLanguage = None,
+    source_language: SourceLanguage = None,
     errors: BadBytes = "strict",
     settings: DecodingOverrides = [],
     beam_size: BeamSize = None,
@@ -224,7 +233,7 @@ def translate(
         inputs, errors, batch_tokens=batch_tokens, for_many=has_several_devices(device)
     )  # fmt: skip
     chunks = with_constraints(texts, prefix=prefix, phrases=constraints, tab=tab)
-    bundle = load_of_options(ctx)
+    bundle = in_direction(ctx, load_of_options(ctx))
     job = _job(ctx, bundle, given, inputs)
     if at_terminal:
         chunks = prompted(chunks)

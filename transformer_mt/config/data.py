@@ -4,29 +4,22 @@ import re
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from transformer_mt.config.base import PathText, PositiveInt, Settings, Share
+from transformer_mt.config.languages import Direction, LanguageCode, LanguageTagSettings
 from transformer_mt.config.pictures import PICTURES
 from transformer_mt.config.sources import (
     HeldOutSource,
+    JoinedSources,
     MonolingualSource,
     Source,
     SplitSource,
     TextSource,
+    ValidationSource,
 )
 
 SPLIT_NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-LANGUAGE_PATTERN = re.compile(r"[A-Za-z]{1,8}([-_@][A-Za-z0-9]{1,8})*")
-
-
-def _check_language(code: str) -> str:
-    if not LANGUAGE_PATTERN.fullmatch(code):
-        raise ValueError("expected a language code such as de, zh-CN or jpn_Jpan")
-    return code
-
-
-LanguageCode = Annotated[str, AfterValidator(_check_language)]
 
 
 class FilterSettings(Settings):
@@ -87,13 +80,15 @@ class DataSettings(Settings):
     """Code of the target language; sacreBLEU tokenizes by it."""
     train: Annotated[list[Source], Field(min_length=1)]
     """Training sources; several are mixed by their weights."""
-    valid: HeldOutSource
+    valid: ValidationSource
     """Validation set; `{split: 1000}` holds 1,000 pairs out of the training data."""
     test: dict[str, HeldOutSource] = Field(default={})
     """Test sets by name for `tmt evaluate`; `{split: 1000}` as in `valid`."""
     guard: Source | None = None
     """Validation set of what a model could do before fine-tuning: weights that lose more than
     `training.validation.max_guard_drop` on it are not selected. Default: none."""
+    language_tags: LanguageTagSettings | None = None
+    """Many languages in one model: sources have directions of their own. Default: one direction."""
     temperature: Annotated[float, Field(ge=1)] | None = None
     """Temperature sampling: mix sources in proportion to size ** (1 / temperature) instead of by
     weights."""
@@ -117,9 +112,36 @@ class DataSettings(Settings):
         """Whether the encoder keeps keys and values of earlier sentences."""
         return self.document is not None and self.document.memory == "states"
 
+    @property
+    def valid_sets(self) -> dict[str, HeldOutSource]:
+        """The validation sets, by the setting that names each."""
+        if not isinstance(self.valid, JoinedSources):
+            return {"valid": self.valid}
+        return {f"valid.sources.{i}": source for i, source in enumerate(self.valid.sources)}
+
+    def direction(self, source: HeldOutSource) -> Direction:
+        """Return the languages of a source."""
+        given = getattr(source, "src_lang", None), getattr(source, "tgt_lang", None)
+        return given[0] or self.src_lang, given[1] or self.tgt_lang
+
+    def languages(self) -> tuple[list[str], list[str]]:
+        """Return the languages that the model reads, and those that it writes."""
+        tags = self.language_tags
+        more = [] if tags is None else tags.languages
+        sides = zip(*map(self.direction, self.by_setting().values()), strict=True)
+        read, written = (list(dict.fromkeys((*codes, *more))) for codes in sides)
+        return read, written
+
+    def tags(self) -> list[str]:
+        """Return the language tags that the vocabularies need."""
+        if self.language_tags is None:
+            return []
+        read, written = self.languages()
+        return list(map(self.language_tags.tag, dict.fromkeys((*read, *written))))
+
     def splits(self) -> dict[str, int]:
         """Return the number of pairs that each set holds out of the training data."""
-        sets = {"valid": self.valid, **self.test}
+        sets = {**self.valid_sets, **self.test}
         return {name: s.split for name, s in sets.items() if isinstance(s, SplitSource)}
 
     def user_symbols(self) -> Iterator[tuple[str, str]]:
@@ -135,7 +157,7 @@ class DataSettings(Settings):
     def by_setting(self) -> dict[str, Any]:
         """Return all sources, by the settings that describe them."""
         sets: dict[str, Any] = {f"train.{i}": source for i, source in enumerate(self.train)}
-        sets |= {"valid": self.valid, **{f"test.{name}": s for name, s in self.test.items()}}
+        sets |= self.valid_sets | {f"test.{name}": s for name, s in self.test.items()}
         return sets if self.guard is None else sets | {"guard": self.guard}
 
     def kinds(self) -> set[str]:
@@ -146,27 +168,35 @@ class DataSettings(Settings):
         """Whether source lines name pictures; otherwise they are text."""
         return not self.kinds().isdisjoint(PICTURES)
 
-    def drops_copies(self) -> bool:
+    def drops_copies(self, direction: Direction | None = None) -> bool:
         """Whether training drops pairs whose target is their source.
 
         Between varieties of one language they are translations, and what needs no correction.
+
+        Args:
+            direction: Of the pairs; None: the one of the data.
         """
         if self.filters.drop_copies is not None:
             return self.filters.drop_copies
-        src, tgt = (re.split("[-_@]", code)[0].lower() for code in (self.src_lang, self.tgt_lang))
+        codes = direction or (self.src_lang, self.tgt_lang)
+        src, tgt = (re.split("[-_@]", code)[0].lower() for code in codes)
         return src != tgt
 
     def contradictions(self) -> Iterator[tuple[str, str]]:
         """Refuse two ways to mix, documents of what has none, and a text as its own target."""
         yield from self._splits_that_cannot_be()
         yield from self._texts_on_both_sides()
+        yield from self._directions_that_cannot_be()
         if self.temperature is not None and any(s.weight != 1 for s in self.train):
             yield "temperature", "excludes weights of training sources: set only one of the two"
         for name, source in self.by_setting().items():
             is_test = name.startswith("test.")
             if isinstance(source, TextSource) and source.more_references and not is_test:
                 yield name, "more_references are for test sets: leave them out here"
-        unordered = {s.type for s in (*self.train, self.valid)} & {"reverse", "monolingual"}
+        unordered = {s.type for s in (*self.train, *self.valid_sets.values())} & {
+            "reverse",
+            "monolingual",
+        }
         if self.document and unordered:
             yield (
                 "document",
@@ -179,6 +209,23 @@ class DataSettings(Settings):
         if self.splits() and all(s.type == "monolingual" for s in self.train):
             yield "valid", "split takes pairs, but all training text is monolingual: name a file"
 
+    def _directions_that_cannot_be(self) -> Iterator[tuple[str, str]]:
+        """Refuse directions that nothing tells apart, and tags where they cannot stand."""
+        if self.language_tags is None:
+            for path, source in self.by_setting().items():
+                if self.direction(source) != (self.src_lang, self.tgt_lang):
+                    yield path, "another direction than that of data needs data.language_tags"
+            return
+        if self.document is not None:
+            yield "language_tags", "not with data.document: leave one out"
+        if self.reverse_target and self.language_tags.target:
+            yield "language_tags.target", "the last token of a reversed target is not its first"
+        if self.splits() and len(set(map(self.direction, self.train))) > 1:
+            yield (
+                "valid" if "valid" in self.splits() else f"test.{next(iter(self.splits()))}",
+                "split mixes the directions of the sources: name files of one direction",
+            )
+
     def _texts_on_both_sides(self) -> Iterator[tuple[str, str]]:
         """Refuse sources that read both sides from the same place."""
         for path, source in self.by_setting().items():
@@ -188,7 +235,8 @@ class DataSettings(Settings):
                 ("src_field", "tgt_field"),
             ):
                 place = getattr(source, src, None)
-                if place is not None and place == getattr(source, tgt) and self.drops_copies():
+                drops = self.drops_copies(self.direction(source))
+                if place is not None and place == getattr(source, tgt) and drops:
                     yield f"{path}.{tgt}", f"is the same as {src}: the target would be the source"
 
     def _splits_that_cannot_be(self) -> Iterator[tuple[str, str]]:

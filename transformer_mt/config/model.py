@@ -14,6 +14,8 @@ class SinusoidalPositions(Settings):
     """Sinusoidal positional encoding (Vaswani et al. 2017, section 3.5)."""
 
     type: Literal["sinusoidal"] = "sinusoidal"
+    offset: Annotated[int, Field(ge=0)] = 0
+    """Number of the first position; 2 in models of fairseq (M2M-100, NLLB)."""
     endpoint: bool = False
     """Wavelengths up to 10000 * 2 pi itself, as in tensor2tensor, Marian and fairseq. false: the
     formula of the paper, whose longest is a little less."""

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from transformer_mt.config.base import PathText, Settings, Weight
+from transformer_mt.config.languages import DirectedSettings
 
 Fonts = Annotated[list[PathText], Field(min_length=1)]
 
@@ -37,7 +38,7 @@ class PatchInput(Settings):
 EncoderInput = Annotated[TokenInput | PatchInput, Field(discriminator="type")]
 
 
-class ImagesSource(Settings):
+class ImagesSource(DirectedSettings):
     """Pictures and their texts: one file with the path of a picture, a tab and a text per line."""
 
     type: Literal["images"]
@@ -46,7 +47,7 @@ class ImagesSource(Settings):
     weight: Weight = 1.0
 
 
-class RenderedSource(Settings):
+class RenderedSource(DirectedSettings):
     """Lines of text, each drawn as a picture, and the same lines as the target."""
 
     type: Literal["rendered"]

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag
 
 from transformer_mt.config.base import PathText, PositiveInt, Settings, Weight
+from transformer_mt.config.languages import DirectedSettings
 from transformer_mt.config.noise import NoiseSettings
 from transformer_mt.config.pictures import ImagesSource, RenderedSource
 
@@ -31,7 +32,7 @@ TagText = Annotated[
 ]
 
 
-class TextSource(Settings):
+class TextSource(DirectedSettings):
     """Two parallel line files: line N of one translates line N of the other."""
 
     type: Literal["text"] = "text"
@@ -45,7 +46,7 @@ class TextSource(Settings):
     weight: Weight = 1.0
 
 
-class TsvSource(Settings):
+class TsvSource(DirectedSettings):
     """One file with a pair on each line, in columns separated by tabs; no quoting, no header."""
 
     type: Literal["tsv"]
@@ -58,7 +59,7 @@ class TsvSource(Settings):
     weight: Weight = 1.0
 
 
-class CsvSource(Settings):
+class CsvSource(DirectedSettings):
     """One CSV file: fields may be quoted with double quotes and contain line breaks.
 
     A line break in a text becomes a space.
@@ -83,7 +84,7 @@ class CsvSource(Settings):
             yield "delimiter", "a quote or a line break cannot separate fields"
 
 
-class JsonlSource(Settings):
+class JsonlSource(DirectedSettings):
     """One JSON object on each line."""
 
     type: Literal["jsonl"]
@@ -94,7 +95,7 @@ class JsonlSource(Settings):
     weight: Weight = 1.0
 
 
-class ParquetSource(Settings):
+class ParquetSource(DirectedSettings):
     """A Parquet file."""
 
     type: Literal["parquet"]
@@ -106,7 +107,7 @@ class ParquetSource(Settings):
     weight: Weight = 1.0
 
 
-class HubSource(Settings):
+class HubSource(DirectedSettings):
     """A dataset of the Hugging Face hub, or a local directory in its format."""
 
     type: Literal["hub"]
@@ -124,7 +125,7 @@ class HubSource(Settings):
     weight: Weight = 1.0
 
 
-class ReverseSource(Settings):
+class ReverseSource(DirectedSettings):
     """Synthetic pairs: random digits, and the same digits in reverse order."""
 
     type: Literal["reverse"]
@@ -144,7 +145,7 @@ class ReverseSource(Settings):
             yield "min_length", f"{self.min_length} is larger than max_length {self.max_length}"
 
 
-class MonolingualSource(Settings):
+class MonolingualSource(DirectedSettings):
     """Text of one language, for denoising: lines with noise as source, as they are as target."""
 
     type: Literal["monolingual"]
@@ -191,6 +192,14 @@ def _kind_of_source(source: Any) -> Any:
     return getattr(source, "type", None)
 
 
+class JoinedSources(Settings):
+    """Validation sets of several directions; each score is the mean over them."""
+
+    type: Literal["joined"]
+    sources: Annotated[list[Source], Field(min_length=1)]
+    """The sets, with their languages."""
+
+
 HeldOutSource = Annotated[
     Annotated[TextSource, Tag("text")]
     | Annotated[TsvSource, Tag("tsv")]
@@ -203,5 +212,21 @@ HeldOutSource = Annotated[
     | Annotated[ImagesSource, Tag("images")]
     | Annotated[RenderedSource, Tag("rendered")]
     | Annotated[SplitSource, Tag("split")],
+    Discriminator(_kind_of_source),
+]
+
+ValidationSource = Annotated[
+    Annotated[TextSource, Tag("text")]
+    | Annotated[TsvSource, Tag("tsv")]
+    | Annotated[CsvSource, Tag("csv")]
+    | Annotated[JsonlSource, Tag("jsonl")]
+    | Annotated[ParquetSource, Tag("parquet")]
+    | Annotated[HubSource, Tag("hub")]
+    | Annotated[ReverseSource, Tag("reverse")]
+    | Annotated[MonolingualSource, Tag("monolingual")]
+    | Annotated[ImagesSource, Tag("images")]
+    | Annotated[RenderedSource, Tag("rendered")]
+    | Annotated[SplitSource, Tag("split")]
+    | Annotated[JoinedSources, Tag("joined")],
     Discriminator(_kind_of_source),
 ]

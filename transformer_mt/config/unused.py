@@ -41,7 +41,8 @@ def _unused_data(config: Config) -> Iterator[str]:
         yield "data.temperature has no effect: there is only one training source"
     if data.document and not data.has_memory and _changed(data.document, "chunk_sentences"):
         yield "data.document.chunk_sentences has no effect: memory is none"
-    for path, source in [("valid", data.valid), *((f"test.{k}", v) for k, v in data.test.items())]:
+    held_out = data.valid_sets | {f"test.{name}": source for name, source in data.test.items()}
+    for path, source in held_out.items():
         if _changed(source, "weight"):
             yield f"data.{path}.weight has no effect: only training sources are mixed"
 

@@ -43,7 +43,7 @@ from transformer_mt.storage.folders import (
 )
 from transformer_mt.storage.hashes import FileHashes
 from transformer_mt.storage.locks import claimed
-from transformer_mt.text.tokenizer_pair import Tokenizers
+from transformer_mt.text.tokenizer_pair import NO_TAGS, Tags, Tokenizers
 
 KIND = "corpus"
 HASHES = "hashes.json"
@@ -131,6 +131,7 @@ def prepare_corpus(
     filters: Filters,
     corpus_dir: Path,
     num_workers: int | None = None,
+    tags: Tags = NO_TAGS,
 ) -> Corpus:
     """Return the tokenized corpus of these texts, tokenizers and filters; make it if need be.
 
@@ -143,6 +144,7 @@ def prepare_corpus(
         filters: Which pairs are kept.
         corpus_dir: Folder of all corpora.
         num_workers: Processes that tokenize; default one for each processor.
+        tags: What stands before each source and each target.
 
     Raises:
         DataError: If the source cannot be read, changes meanwhile, or nothing passes the filters.
@@ -151,12 +153,14 @@ def prepare_corpus(
     if filters.max_length > LONGEST:
         raise DataError(f"data.filters.max_length is {filters.max_length}; the limit is {LONGEST}")
     hashes = FileHashes(corpus_dir / HASHES)
-    identity = {
+    identity: dict[str, Any] = {
         "format_version": FORMAT_VERSION,
         "texts": source.fingerprint(hashes),
         "tokenizers": tokenizers.fingerprint(),
         "filters": filters.as_dict(),
     }
+    if tags:
+        identity["tags"] = [list(tags.src), list(tags.tgt)]
     directory = corpus_dir / hash_values(identity)[:16]
     _remove_leftovers(corpus_dir)
     with suppress(DataError):  # not there, or damaged: who makes it again says so
@@ -172,7 +176,9 @@ def prepare_corpus(
             else:
                 shutil.rmtree(unfinished, ignore_errors=True)
                 return corpus
-        facts = _fill(unfinished, source, tokenizers, filters=filters, num_workers=num_workers)
+        facts = _fill(
+            unfinished, source, tokenizers, filters=filters, num_workers=num_workers, tags=tags
+        )
         _check_unchanged(source, identity["texts"], hashes)
         manifest = {"kind": KIND, **identity, "source": source.describe(), **facts}
         finish_directory(unfinished, directory, manifest, hash_name="xxh3")
@@ -189,6 +195,7 @@ def _fill(
     *,
     filters: Filters,
     num_workers: int | None,
+    tags: Tags,
 ) -> dict[str, object]:
     """Write the files of a corpus, from where they end; return what its manifest says of them."""
     remove_leftovers(unfinished)
@@ -209,6 +216,7 @@ def _fill(
         filters=filters,
         num_workers=num_workers or num_processors(),
         first=written.report.num_pairs,
+        tags=tags,
     )
     with closing(encoded):
         chunks = _with_progress(encoded, written.report.num_pairs)

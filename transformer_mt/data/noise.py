@@ -74,10 +74,16 @@ class Noise:
         return np.where(is_span, self._mask_id, tokens[widths.cumsum() - widths])
 
 
-def noise_of(source: MonolingualSource, tokenizer: Tokenizer) -> Noise:
-    """Build the noise of a source; its mask and its tag are user symbols of the tokenizer."""
+def noise_of(source: MonolingualSource, tokenizer: Tokenizer, *, num_tags: int = 0) -> Noise:
+    """Build the noise of a source; its mask and its tag are user symbols of the tokenizer.
+
+    Args:
+        source: The source.
+        tokenizer: Of the source.
+        num_tags: Language tags before each sentence.
+    """
     settings = source.noise.model_dump(exclude={"symbol"})
-    num_fixed = 0 if source.tag is None else len(tokenizer.encode(source.tag))
+    num_fixed = num_tags + (0 if source.tag is None else len(tokenizer.encode(source.tag)))
     # A source without masks needs no symbol.
     mask_id = tokenizer.ids.get(source.noise.symbol, -1)
     return Noise(mask_id=mask_id, num_fixed=num_fixed, **settings)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transformer_mt.text.special_ids import EOS_ID
-from transformer_mt.text.tokenizer_pair import Tokenizers
+from transformer_mt.text.tokenizer_pair import NO_TAGS, Tags, Tokenizers
 
 Ids = NDArray[Any]
 Ints = NDArray[np.int64]
@@ -113,6 +113,18 @@ def pack_pairs(src: Sequence[Sequence[int]], tgt: Sequence[Sequence[int]]) -> To
     )
 
 
+def joined_pairs(parts: Sequence[TokenPairs]) -> TokenPairs:
+    """Put the pairs of several, one after another, into memory."""
+    lengths = np.concatenate([part.lengths(np.arange(len(part))) for part in parts])
+    starts = np.cumsum(lengths, axis=0) - lengths
+    return TokenPairs(
+        src=np.concatenate([part.src for part in parts]),
+        tgt=np.concatenate([part.tgt for part in parts]),
+        lengths=lengths,
+        block_offsets=starts[::BLOCK_SIZE],
+    )
+
+
 def pack_sentences(sentences: Sequence[Sequence[int]]) -> tuple[Ints, Ints]:
     """Return all tokens with the end of sentence after each (N,), and the lengths with it (B,)."""
     lengths = np.array(list(map(len, sentences)), dtype=np.int64) + 1
@@ -123,6 +135,18 @@ def pack_sentences(sentences: Sequence[Sequence[int]]) -> tuple[Ints, Ints]:
     return tokens, lengths
 
 
-def tokenize_pairs(src: list[str], tgt: list[str], *, tokenizers: Tokenizers) -> TokenPairs:
-    """Turn parallel lines into tokens; nothing is filtered, a blank line is a lone end."""
-    return pack_pairs(tokenizers.src.encode_batch(src), tokenizers.tgt.encode_batch(tgt))
+def tokenize_pairs(
+    src: list[str], tgt: list[str], *, tokenizers: Tokenizers, tags: Tags = NO_TAGS
+) -> TokenPairs:
+    """Turn parallel lines into tokens; nothing is filtered, a blank line is a lone end.
+
+    Args:
+        src: Source lines.
+        tgt: Target lines, as many.
+        tokenizers: Give the tokens.
+        tags: What stands before each source and each target.
+    """
+    return pack_pairs(
+        [[*tags.src, *ids] for ids in tokenizers.src.encode_batch(src)],
+        [[*tags.tgt, *ids] for ids in tokenizers.tgt.encode_batch(tgt)],
+    )

@@ -78,12 +78,18 @@ _KINDS: dict[str, tuple[Callable[..., PairSource], str, str]] = {
 def open_source(settings: config.Source, *, src_lang: str, tgt_lang: str) -> PairSource:
     """Open the source that the settings describe, and check at once that it is there.
 
+    Args:
+        settings: The source.
+        src_lang: Source language, if the source names none.
+        tgt_lang: Target language, likewise.
+
     Raises:
         DataError: If a file is missing or not readable, a field is not there, or the hub cannot
             be reached.
     """
     make, files, names = _KINDS[settings.type]
     values = {name: getattr(settings, name) for name in names.split()}
+    src_lang, tgt_lang = settings.src_lang or src_lang, settings.tgt_lang or tgt_lang
     for field, language in (("src_field", src_lang), ("tgt_field", tgt_lang)):
         if field in values:
             values[field] = values[field] or f"translation.{language}"
@@ -136,9 +142,10 @@ def check_files(data: DataSettings) -> int:
     )
 
 
-def filters_of(data: DataSettings) -> Filters:
-    """Return which training pairs are kept."""
-    return Filters(**data.filters.model_dump() | {"drop_copies": data.drops_copies()})
+def filters_of(data: DataSettings, source: config.Source) -> Filters:
+    """Return which pairs of a training source are kept."""
+    drops_copies = source.type != "monolingual" and data.drops_copies(data.direction(source))
+    return Filters(**data.filters.model_dump() | {"drop_copies": drops_copies})
 
 
 def read_pairs(source: PairSource) -> tuple[list[str], list[str]]:

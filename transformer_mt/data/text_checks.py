@@ -9,7 +9,7 @@ from itertools import islice
 from transformer_mt.config.data import DataSettings, TokenizerSettings
 from transformer_mt.config.language_codes import plain_code, unknown_code_warning
 from transformer_mt.config.pictures import PICTURES
-from transformer_mt.config.sources import TextSource
+from transformer_mt.config.sources import HeldOutSource, JoinedSources, SplitSource, TextSource
 from transformer_mt.data.pair_source import PairSource
 from transformer_mt.errors import DataError
 from transformer_mt.text.languages import language_of_name, language_of_text
@@ -31,7 +31,7 @@ class SourceSample:
     """A source and its first pairs."""
 
     name: str
-    settings: object
+    settings: HeldOutSource
     head: Sequence[Pair]
 
 
@@ -66,14 +66,17 @@ def check_text(
 
 
 def _check_codes(data: DataSettings) -> None:
-    for name, code in (("src_lang", data.src_lang), ("tgt_lang", data.tgt_lang)):
-        if doubt := unknown_code_warning(code):
-            logger.warning("data.%s: %s; taken for a language with spaces", name, doubt)
+    read, written = data.languages()
+    for name, codes in (("src_lang", read), ("tgt_lang", written)):
+        for code in codes:
+            if doubt := unknown_code_warning(code):
+                logger.warning("data.%s: %s; taken for a language with spaces", name, doubt)
 
 
 def _check_copies(look: SourceSample, data: DataSettings) -> None:
     num_copies = sum(src == tgt for src, tgt in look.head)
-    if 2 * num_copies > len(look.head) and data.drops_copies():
+    drops_copies = data.drops_copies(data.direction(look.settings))
+    if 2 * num_copies > len(look.head) and drops_copies:
         logger.warning(
             "%s: %s of the first %s pairs have their source as target and will be dropped: is it "
             "the right file? (data.filters.drop_copies: false keeps them)",
@@ -88,21 +91,22 @@ def _check_order(looks: Sequence[SourceSample], data: DataSettings, valid: Seque
 
     Some may be meant so, such as for a model of both directions; all of them are a mistake.
     """
-    if plain_code(data.src_lang) == plain_code(data.tgt_lang):
-        return
-    languages = (data.src_lang, data.tgt_lang)
-    exchanged = [look for look in looks if _is_exchanged(look, languages, valid)]
+    if data.language_tags is not None:
+        valid = ()  # of one direction or of several
+    looks = [look for look in looks if len(set(map(plain_code, data.direction(look.settings)))) > 1]
+    exchanged = [
+        look for look in looks if _is_exchanged(look, data.direction(look.settings), valid)
+    ]
     if not exchanged:
         return
+    languages = data.direction(exchanged[0].settings)
     names = ", ".join(look.name for look in exchanged)
     what = (
         f"{names}: source and target seem to be exchanged: by the names of the files or their "
-        f"words, the source is {data.tgt_lang} and the target {data.src_lang}"
+        f"words, the source is {languages[1]} and the target {languages[0]}"
     )
-    valid_is_other = data.valid.type != "split" and not _is_exchanged(
-        SourceSample("", data.valid, valid),
-        languages,
-        (),
+    valid_is_other = not isinstance(data.valid, SplitSource | JoinedSources) and not _is_exchanged(
+        SourceSample("", data.valid, valid), languages, ()
     )
     if len(exchanged) == len(looks) and valid_is_other:
         raise DataError(f"{what}, unlike in data.valid. Exchange src and tgt in data.train")

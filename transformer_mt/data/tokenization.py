@@ -3,11 +3,11 @@
 import logging
 import os
 from collections import Counter, deque
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from multiprocessing import get_context
 from typing import Any
@@ -29,7 +29,7 @@ from transformer_mt.data.word_cache import WordCache
 from transformer_mt.errors import DataError
 from transformer_mt.processes import serve_parent
 from transformer_mt.text.tokenizer import Tokenizer
-from transformer_mt.text.tokenizer_pair import Tokenizers
+from transformer_mt.text.tokenizer_pair import NO_TAGS, Tags, Tokenizers
 
 _CHUNK_PAIRS = 8192
 _CHUNK_CHARACTERS = 1 << 20
@@ -66,6 +66,7 @@ def encode_pairs(
     filters: Filters,
     num_workers: int,
     first: int = 0,
+    tags: Tags = NO_TAGS,
 ) -> Generator[EncodedPairs, None, None]:
     """Filter and tokenize pairs, a chunk at a time, in their order.
 
@@ -78,12 +79,13 @@ def encode_pairs(
         filters: Which pairs are kept.
         num_workers: Processes that tokenize.
         first: Number of pairs to skip, as they are tokenized already.
+        tags: What stands before each source and each target.
 
     Raises:
         DataError: From the source, unchanged; or when workers die again and again.
     """
     chunks = _text_chunks(pairs, filters, first)
-    encoder = _Encoder(tokenizers, filters)
+    encoder = _Encoder(tokenizers, filters, tags)
     head = list(islice(chunks, _CHUNKS_WITHOUT_WORKERS)) if num_workers > 1 else []
     if num_workers == 1 or len(head) < _CHUNKS_WITHOUT_WORKERS:
         for texts, report in chain(head, chunks):
@@ -234,8 +236,9 @@ def _chunks(pairs: Iterable[tuple[str, str]]) -> Iterator[Texts]:
 class _Encoder:
     """Tokenizers with what they remember, and the filters on lengths."""
 
-    def __init__(self, tokenizers: Tokenizers, filters: Filters) -> None:
-        self._filters = filters
+    def __init__(self, tokenizers: Tokenizers, filters: Filters, tags: Tags) -> None:
+        longest = filters.max_length - max(len(tags.src), len(tags.tgt))
+        self._filters, self._tags = replace(filters, max_length=longest), tags
         self._src = _Side(tokenizers.src)
         self._tgt = self._src if tokenizers.joint else _Side(tokenizers.tgt)
 
@@ -250,6 +253,11 @@ class _Encoder:
             is_kept = np.array([reason is None for reason in reasons])
             src, tgt = src[is_kept.repeat(src_lengths)], tgt[is_kept.repeat(tgt_lengths)]
             lengths = lengths[is_kept]
+        src, tgt = (
+            _after(self._tags.src, src, lengths[:, 0]),
+            _after(self._tags.tgt, tgt, lengths[:, 1]),
+        )
+        lengths += np.array([len(self._tags.src), len(self._tags.tgt)])
         return EncodedPairs(src, tgt, lengths.astype(np.uint16), report + FilterReport(0, dropped))
 
 
@@ -267,6 +275,14 @@ class _Side:
             return self._words.encode(lines)
         tokens, lengths = pack_sentences(self._tokenizer.encode_batch(lines))
         return tokens.astype(self._type), lengths
+
+
+def _after(tags: Sequence[int], tokens: NDArray[Any], lengths: Ints) -> NDArray[Any]:
+    """Put tags before each of some packed sentences."""
+    if not tags:
+        return tokens
+    starts = np.cumsum(lengths) - lengths
+    return np.insert(tokens, np.repeat(starts, len(tags)), np.tile(tags, len(lengths)))
 
 
 _encoder: _Encoder

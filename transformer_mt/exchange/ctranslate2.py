@@ -241,7 +241,8 @@ def _position_table(settings: TransformerSettings, weights: Weights, side: str) 
     if settings.positions.type == "learned":
         return weights[f"{side}.embedding.positions.weight"]
     if settings.positions.type == "sinusoidal":
-        return sinusoid_table(MAX_POSITIONS, settings.d_model, endpoint=settings.positions.endpoint)
+        kind = settings.positions.model_dump(exclude={"type"})
+        return sinusoid_table(MAX_POSITIONS, settings.d_model, **kind)
     return np.zeros((MAX_POSITIONS, settings.d_model), dtype=np.float32)
 
 
@@ -270,12 +271,19 @@ class CTranslate2Twin:
         return [list(result.log_probs) for result in found]
 
     def search(
-        self, sources: Sequence[Sequence[int]], *, beam_size: int, exponent: float, max_length: int
+        self,
+        sources: Sequence[Sequence[int]],
+        *,
+        prefix: Sequence[int],
+        beam_size: int,
+        exponent: float,
+        max_length: int,
     ) -> list[list[int]]:
         """Search for the best targets."""
         tgt = self._tokenizers.tgt
         found = self._translator.translate_batch(
             list(map(self._tokenizers.src.pieces, sources)),
+            target_prefix=[tgt.pieces(prefix)] * len(sources) if prefix else None,
             beam_size=beam_size,
             length_penalty=exponent,
             max_decoding_length=max_length - 1,  # without eos

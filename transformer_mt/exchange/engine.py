@@ -80,6 +80,7 @@ class CTranslate2Search:
         self._options = options
         self._src, self._tgt = bundle.tokenizers.src, bundle.tokenizers.tgt
         self._special = [[piece] for piece in self._tgt.pieces(range(EOS_ID))]
+        self._tags = bundle.tags
         self._exponent = length_exponent(options.length_penalty_kind, options.length_penalty)
         self.longest = _longest(bundle.config)
 
@@ -92,7 +93,8 @@ class CTranslate2Search:
         if any(request.phrases for request in requests):
             raise ConfigError("engine ctranslate2 cannot enforce phrases: take engine torch")
         lengths = np.array([len(request.source) + 1 for request in requests])
-        limits = self._options.max_lengths(lengths, longest=self.longest).tolist()
+        longest = None if self.longest is None else self.longest - len(self._tags.tgt)
+        limits = self._options.max_lengths(lengths, longest=longest).tolist()
         found = self._search(requests, max(limits))
         for place, (own, limit) in enumerate(zip(found, limits, strict=True)):
             if not own or len(own[0].tokens) >= limit:  # the limit of a longer sentence, or unk
@@ -103,8 +105,9 @@ class CTranslate2Search:
         self, requests: Sequence[Request], limit: int, *, without_special: bool = False
     ) -> list[list[Hypothesis]]:
         options = self._options
-        sources = [self._src.pieces(request.source) for request in requests]
-        prefixes = [self._tgt.pieces(request.prefix) for request in requests]
+        tags, limit = self._tags, limit + len(self._tags.tgt)
+        sources = [self._src.pieces([*tags.src, *request.source]) for request in requests]
+        prefixes = [self._tgt.pieces([*tags.tgt, *request.prefix]) for request in requests]
         results = self._translator.translate_batch(
             sources,
             target_prefix=prefixes if any(prefixes) else None,
@@ -121,7 +124,7 @@ class CTranslate2Search:
         of_prefixes = [0.0] * len(requests)
         if any(prefixes):
             scored = self._translator.score_batch(sources, prefixes)
-            of_prefixes = [sum(one.log_probs[:-1]) for one in scored]
+            of_prefixes = [sum(one.log_probs[len(tags.tgt) : -1]) for one in scored]
         found = []
         for source, result, of_prefix in zip(sources, results, of_prefixes, strict=True):
             beam = []
@@ -129,7 +132,7 @@ class CTranslate2Search:
                 log_prob = score * (len(pieces) + 1) ** self._exponent + of_prefix
                 if len(pieces) == limit - 1:  # cut off there; here eos follows
                     (whole,) = self._translator.score_batch([source], [pieces])
-                    log_prob = sum(whole.log_probs)
+                    log_prob = sum(whole.log_probs[len(tags.tgt) :])
                 beam.append((pieces, log_prob))
             found.append(self._ranked(beam))
         return found
@@ -141,7 +144,7 @@ class CTranslate2Search:
             tokens = [self._tgt.ids[piece] for piece in pieces]
             if min(tokens, default=EOS_ID) >= EOS_ID:  # others are never generated here
                 score = float(self._options.ranking.scores(np.array(log_prob), len(tokens) + 1))
-                found.append(Hypothesis(tokens, log_prob, score))
+                found.append(Hypothesis(tokens[len(self._tags.tgt) :], log_prob, score))
         found.sort(key=lambda hypothesis: -hypothesis.score)
         return found[: self._options.n_best]
 

@@ -9,7 +9,9 @@ from typing import Any
 
 from transformer_mt.bundle import CARD, Bundle
 from transformer_mt.config.language_codes import plain_code
+from transformer_mt.config.languages import Direction
 from transformer_mt.config.loading import dump_config
+from transformer_mt.config.schema import Config
 from transformer_mt.errors import ConfigError
 from transformer_mt.exchange.argos import argos_twin, save_argos
 from transformer_mt.exchange.ctranslate2 import (
@@ -33,6 +35,7 @@ from transformer_mt.exchange.settings import TARGETS, Quantization, check_export
 from transformer_mt.locations import CONFIG, EXPORT
 from transformer_mt.storage.folders import new_directory, refuse_to_replace_others
 from transformer_mt.text.tokenizer_pair import Tokenizers
+from transformer_mt.translation.directions import directed
 from transformer_mt.versions import installed_versions
 
 PARITY = "parity.json"
@@ -48,10 +51,12 @@ class Sentences:
     Attributes:
         sources: Lines of the source.
         references: Their translations; None: unknown.
+        direction: Source and target language; None: those of the config.
     """
 
     sources: Sequence[str]
     references: Sequence[str] | None
+    direction: Direction | None = None
 
 
 @dataclass(frozen=True)
@@ -193,10 +198,12 @@ def export(
 def _proved(bundle: Bundle, exporter: Exporter, sentences: Sentences, target: str) -> Parity:
     """Write a model to a temporary folder, and compare it; refuse one that is not the same."""
     settings = generation_config(bundle.config.decoding)
+    data = bundle.config.data
+    source, tgt = sentences.direction or (data.src_lang, data.tgt_lang)
     with TemporaryDirectory() as name:
         exporter.write(bundle, Path(name), "float32")
         parity = compare(
-            bundle,
+            directed(bundle, source=source, target=tgt),
             exporter.twin(Path(name), bundle.tokenizers),
             sentences.sources,
             sentences.references,
@@ -232,6 +239,7 @@ def _card(bundle: Bundle, target: str, parity: Parity | None) -> str:
             program,
             "```",
             "",
+            *_languages(config, target),
             "## Compared with the original",
             "",
             "Not compared." if parity is None else parity.summary() + ".",
@@ -240,3 +248,25 @@ def _card(bundle: Bundle, target: str, parity: Parity | None) -> str:
             "",
         ]
     )
+
+
+def _languages(config: Config, target: str) -> list[str]:
+    """Say how the languages of a model of several are given to the program."""
+    tags = config.data.language_tags
+    if tags is None:
+        return []
+    read, written = config.data.languages()
+    before, begins = tags.of((config.data.src_lang, config.data.tgt_lang))
+    how = "Put the language before the text" if target == "huggingface" else "Give the languages"
+    example = (
+        f"`{before[0]} ..`"
+        if target == "huggingface"
+        else f"`translate_batch([{[*before]} + pieces], target_prefix=[{[*begins]}])`"
+    )
+    return [
+        "## Languages",
+        "",
+        f"From {', '.join(read)} to {', '.join(written)}. {how}: {example} for "
+        f"{config.data.src_lang} to {config.data.tgt_lang}.",
+        "",
+    ]

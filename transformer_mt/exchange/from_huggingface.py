@@ -1,48 +1,31 @@
-"""Import of Marian models in Hugging Face's format: the OPUS-MT family.
+"""Import of models in Hugging Face's format: Marian (OPUS-MT), M2M-100 and NLLB.
 
 A bundle has the ids pad 0, unk 1, bos 2 and eos 3, so the vocabulary is reordered. Their decoder
-starts from the row of pad: `bos` gets a copy of it, and an output bias that makes it impossible.
+starts from the row of pad or eos: `bos` gets a copy of it, and an output bias that makes it
+impossible.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
 from transformer_mt.bundle import KIND, Bundle, save_bundle, weights_of
-from transformer_mt.config.loading import read_config
-from transformer_mt.config.schema import Config
 from transformer_mt.errors import ModelError
+from transformer_mt.exchange.architectures import architecture_of, imported_config
 from transformer_mt.exchange.extras import need
 from transformer_mt.exchange.huggingface import BLOCKS, NEVER, HuggingFaceTwin
-from transformer_mt.exchange.marian_vocabulary import (
-    MarianVocabulary,
-    laid_over,
-    read_object,
-    read_vocabulary,
-)
+from transformer_mt.exchange.marian_vocabulary import MarianVocabulary, read_object
 from transformer_mt.exchange.parity import Parity, Twin, check, compare
 from transformer_mt.locations import WEIGHTS
 from transformer_mt.models.build import build_model
 from transformer_mt.storage.folders import refuse_to_replace_others
-from transformer_mt.text.tokenizer_pair import Tokenizers
+from transformer_mt.translation.directions import directed
 
 PICKLED_WEIGHTS = "pytorch_model.bin"
-
-FIXED = {
-    "model_type": ("marian",),
-    "scale_embedding": (True,),
-    "normalize_before": (False, None),
-    "normalize_embedding": (False, None),
-    "add_final_layer_norm": (False, None),
-    "static_position_embeddings": (True, None),
-    "activation_function": ("swish", "silu", "relu", "gelu"),
-}
-"""Settings of theirs, and the values that a model here can have."""
 
 
 @dataclass(frozen=True)
@@ -66,12 +49,12 @@ class Imported:
     extra: str
 
 
-def import_marian(directory: Path, *, src_lang: str | None, tgt_lang: str | None) -> Imported:
-    """Read a Marian model of Hugging Face's format.
+def import_huggingface(directory: Path, *, src_lang: str | None, tgt_lang: str | None) -> Imported:
+    """Read a model of Hugging Face's format.
 
     Args:
-        directory: With `config.json`, weights, `vocab.json`, `source.spm` and `target.spm`.
-        src_lang: Language of the source; None: as `tokenizer_config.json` says.
+        directory: With `config.json`, weights, and the files of its tokenizer.
+        src_lang: Language of the source; None: as the files say.
         tgt_lang: Language of the target; None: the same.
 
     Returns:
@@ -82,40 +65,35 @@ def import_marian(directory: Path, *, src_lang: str | None, tgt_lang: str | None
             shape (all are listed), or the model has parts that there are not here.
     """
     theirs = read_object(directory, "config.json")
-    _check(directory, theirs)
-    tokenizing = read_object(directory, "tokenizer_config.json")
+    architecture = architecture_of(directory, theirs)
     generation = theirs
     if (directory / "generation_config.json").exists():
         generation = theirs | read_object(directory, "generation_config.json")
-    shared = theirs.get("share_encoder_decoder_embeddings", True)
     start = theirs.get("decoder_start_token_id", theirs["pad_token_id"])
-    src = tgt = read_vocabulary(directory / "vocab.json", theirs, start)
-    if not shared:
-        tgt = read_vocabulary(directory / "target_vocab.json", theirs, start)
-    source_model, target_model = directory / "source.spm", directory / "target.spm"
-    src_tokenizer, src = laid_over(source_model, src)
-    tgt_tokenizer, tgt = laid_over(target_model, src if shared else tgt)
-    if shared:
-        src_tokenizer, src = laid_over(source_model, tgt)
-    config = _config(
-        directory.resolve().name,
+    found = architecture.read(directory, theirs, start)
+    name = "".join(c if c.isalnum() or c in "._-" else "_" for c in directory.resolve().name)
+    config = imported_config(
+        name.lstrip("._-") or "m",
         theirs,
         generation,
+        architecture,
+        found,
         languages=(
-            src_lang or tokenizing.get("source_lang") or "und",
-            tgt_lang or tokenizing.get("target_lang") or "und",
+            src_lang or found.languages[0] or "und",
+            tgt_lang or found.languages[1] or "und",
         ),
-        vocab_size=len(tgt.rows),
-        shared=shared,
     )
+    src, tgt, shared = found.src, found.tgt, found.tokenizers.one_vocabulary
     model = build_model(config.model, src_vocab_size=len(src.rows), tgt_vocab_size=len(tgt.rows))
+    tensors = _tensors(directory)
+    if not architecture.has_bias:
+        tensors["final_logits_bias"] = torch.zeros(1, theirs["vocab_size"])
     vocabularies = {"encoder": src, "decoder": tgt}
-    _fill(directory, weights_of(model), _tensors(directory), vocabularies, shared=shared)
-    tokenizers = Tokenizers(src_tokenizer, tgt_tokenizer)
+    _fill(directory, weights_of(model), tensors, vocabularies, shared=shared)
     rows = (src.rows, tgt.rows)
     longest = min(config.decoding.max_length_offset, theirs["max_position_embeddings"] - 1, 256)
     return Imported(
-        Bundle(config, tokenizers, model.eval()),
+        Bundle(config, found.tokenizers, model.eval()),
         rows,
         max_length=longest,
         twin=lambda: HuggingFaceTwin(directory, rows),
@@ -124,85 +102,30 @@ def import_marian(directory: Path, *, src_lang: str | None, tgt_lang: str | None
     )
 
 
-def _check(directory: Path, theirs: Mapping[str, Any]) -> None:
-    wrong = [
-        f"{name} {theirs.get(name)}: expected {' or '.join(map(str, values))}"
-        for name, values in FIXED.items()
-        if theirs.get(name) not in values
-    ]
-    sizes = ("d_model", "vocab_size", "pad_token_id", "eos_token_id", "max_position_embeddings")
-    sides = ("layers", "attention_heads", "ffn_dim")
-    for name in (*sizes, *(f"{side}_{part}" for side in ("encoder", "decoder") for part in sides)):
-        if type(theirs.get(name)) is not int:
-            wrong.append(f"{name} {theirs.get(name)}: expected a number")
-    for part in ("attention_heads", "ffn_dim"):
-        pair = theirs.get(f"encoder_{part}"), theirs.get(f"decoder_{part}")
-        if pair[0] != pair[1]:
-            wrong.append(f"encoder_{part} {pair[0]} and decoder_{part} {pair[1]}: expected one")
-    if wrong:
-        raise ModelError(
-            "\n".join([f"{directory / 'config.json'}: a model that cannot be imported:", *wrong])
-        )
-
-
-def _config(
-    name: str,
-    theirs: Mapping[str, Any],
-    generation: Mapping[str, Any],
-    *,
-    languages: Sequence[str],
-    vocab_size: int,
-    shared: bool,
-) -> Config:
-    """Make the config of the bundle; its files of text are names to replace before training."""
-    src, tgt = languages
-    activation = theirs["activation_function"]
-    longest = generation.get("max_length") or 512
-    values = {
-        "name": "".join(c if c.isalnum() or c in "._-" else "_" for c in name).lstrip("._-") or "m",
-        "data": {
-            "src_lang": src,
-            "tgt_lang": tgt,
-            "clean_source": False,
-            "train": [{"type": "text", "src": f"train.{src}", "tgt": f"train.{tgt}"}],
-            "valid": {"type": "text", "src": f"valid.{src}", "tgt": f"valid.{tgt}"},
-            "filters": {"max_length": min(longest, theirs["max_position_embeddings"])},
-        },
-        "tokenizer": {"type": "unigram", "vocab_size": vocab_size, "joint": shared},
-        "model": {
-            "type": "transformer",
-            "d_model": theirs["d_model"],
-            "d_ff": theirs["encoder_ffn_dim"],
-            "num_heads": theirs["encoder_attention_heads"],
-            "num_encoder_layers": theirs["encoder_layers"],
-            "num_decoder_layers": theirs["decoder_layers"],
-            "activation": "swish" if activation == "silu" else activation,
-            "tie_embeddings": "all" if shared else "target",
-            "output_bias": True,
-            "dropout": theirs.get("dropout", 0.1),
-        },
-        "training": {"max_epochs": 1, "lr": 1e-5, "schedule": {"type": "constant"}},
-        "decoding": {
-            "beam_size": generation.get("num_beams") or 4,
-            "length_penalty_kind": "average",
-            "length_penalty": generation.get("length_penalty", 1.0),
-            "max_length_factor": 0,
-            "max_length_offset": longest - 1,  # theirs counts the start
-        },
-    }
-    return read_config(values, {})
-
-
 def _tensors(directory: Path) -> dict[str, Tensor]:
-    """Read the weights; pickles as tensors alone."""
-    path = directory / WEIGHTS
+    """Read the weights, in one file or several; pickles as tensors alone."""
+    for name in (WEIGHTS, PICKLED_WEIGHTS):
+        if (directory / name).exists():
+            return _tensors_of(directory / name)
+        index = f"{name}.index.json"
+        if (directory / index).exists():
+            shards = read_object(directory, index).get("weight_map")
+            if not isinstance(shards, dict):
+                raise ModelError(f"{directory / index}: expected a weight_map")
+            found: dict[str, Tensor] = {}
+            for shard in sorted(set(map(str, shards.values()))):
+                found |= _tensors_of(directory / Path(shard).name)  # never outside the folder
+            return found
+    raise ModelError(f"{directory}: no {WEIGHTS} and no {PICKLED_WEIGHTS}")
+
+
+def _tensors_of(path: Path) -> dict[str, Tensor]:
     try:
-        if path.exists():
+        if path.suffix == Path(WEIGHTS).suffix:
             return load_file(path)
-        path = directory / PICKLED_WEIGHTS
         found = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError as error:
-        raise ModelError(f"{directory}: no {WEIGHTS} and no {PICKLED_WEIGHTS}") from error
+        raise ModelError(f"{path}: no such file, which the index names") from error
     except Exception as error:  # whatever a damaged or hostile file makes the readers raise
         raise ModelError(f"{path}: cannot be read: {error}") from error
     if not isinstance(found, dict) or not all(isinstance(x, Tensor) for x in found.values()):
@@ -248,6 +171,8 @@ def _fill(
         elif name == "decoder.output.bias":
             found = take_rows("final_logits_bias", vocabulary)
             parts = [found if found is None else _bias(found, vocabulary)]
+        elif name.startswith(f"{side}.final_norm."):
+            parts = [take(f"model.{side}.layer_norm.{name.rpartition('.')[2]}")]
         else:
             _, _, layer, rest = name.split(".", 3)
             block, _, kind = rest.rpartition(".")
@@ -305,8 +230,9 @@ def save_imported(
     if sources is not None:
         need(imported.package, extra=imported.extra)
         decoding = bundle.config.decoding
+        data = bundle.config.data
         parity = compare(
-            bundle,
+            directed(bundle, source=data.src_lang, target=data.tgt_lang),
             imported.twin(),
             sources,
             None,

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from transformer_mt.bundle import Bundle, save_tensors
 from transformer_mt.config.decoding import DecodingSettings
-from transformer_mt.config.model import TransformerSettings
+from transformer_mt.config.model import Positions, TransformerSettings
 from transformer_mt.exchange.settings import HUGGINGFACE, check_exportable, length_exponent
 from transformer_mt.locations import WEIGHTS
 from transformer_mt.nn.positional_encoding import sinusoids
@@ -69,7 +69,7 @@ def save_huggingface(bundle: Bundle, directory: Path) -> None:
         huggingface_weights(
             weights,
             starts_from_zeros=starts_from_zeros,
-            endpoint=getattr(settings.positions, "endpoint", False),
+            positions=settings.positions,
         ),
     )
     pieces = tokenizer.pieces(range(tokenizer.vocab_size))
@@ -167,7 +167,7 @@ def huggingface_weights(
     *,
     max_positions: int = MAX_POSITIONS,
     starts_from_zeros: bool = False,
-    endpoint: bool = False,
+    positions: Positions | None = None,
 ) -> dict[str, Tensor]:
     """Give weights of one vocabulary the names of Marian and Pegasus."""
     embedding = weights["encoder.embedding.weight"]
@@ -178,7 +178,8 @@ def huggingface_weights(
     for side in ("encoder", "decoder"):
         learned = weights.get(f"{side}.embedding.positions.weight")
         if learned is None:
-            learned = sinusoids(max_positions, embedding.shape[1], endpoint=endpoint)
+            kind = {} if positions is None else positions.model_dump(exclude={"type"})
+            learned = sinusoids(max_positions, embedding.shape[1], **kind)
         renamed[f"model.{side}.embed_positions.weight"] = learned
     sides = dict.fromkeys(("encoder", "decoder"), BLOCKS)
     return renamed | rename_layers(weights, sides, stack="model.{side}", layers="layers")
@@ -251,7 +252,13 @@ class HuggingFaceTwin:
 
     @torch.inference_mode()
     def search(
-        self, sources: Sequence[Sequence[int]], *, beam_size: int, exponent: float, max_length: int
+        self,
+        sources: Sequence[Sequence[int]],
+        *,
+        prefix: Sequence[int],
+        beam_size: int,
+        exponent: float,
+        max_length: int,
     ) -> list[list[int]]:
         """Search for the best targets."""
         config = self._model.config
@@ -265,6 +272,7 @@ class HuggingFaceTwin:
             num_beams=beam_size,
             length_penalty=exponent,
             max_length=max_length + 1,  # counts the start
+            forced_bos_token_id=self._tgt[list(prefix)].tolist()[0] if prefix else None,
             forced_eos_token_id=config.eos_token_id,
             early_stopping=False,
             do_sample=False,

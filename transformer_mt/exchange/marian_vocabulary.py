@@ -3,7 +3,7 @@
 One vocabulary lies over two SentencePiece models, which segment as they did.
 """
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,13 @@ def read_vocabulary(path: Path, theirs: Mapping[str, Any], start: int) -> Marian
     Raises:
         ModelError: If the numbers are not 0, 1, 2 .., or do not fit the config.
     """
-    ids = read_object(path.parent, path.name)
+    return sorted_vocabulary(read_object(path.parent, path.name), path, theirs, start)
+
+
+def sorted_vocabulary(
+    ids: Mapping[str, int], path: Path, theirs: Mapping[str, Any], start: int
+) -> MarianVocabulary:
+    """Sort a vocabulary: see `read_vocabulary`."""
     pieces = {number: piece for piece, number in ids.items()}
     pad, eos = theirs["pad_token_id"], theirs["eos_token_id"]
     if sorted(pieces) != list(range(len(ids))) or max(pad, eos, start) >= len(ids):
@@ -61,14 +67,22 @@ def sorted_anew(ids: Mapping[str, int], *, pad: int, eos: int, start: int) -> Ma
     return MarianVocabulary(special + texts, rows, len(rows))
 
 
-def laid_over(path: Path, vocabulary: MarianVocabulary) -> tuple[Tokenizer, MarianVocabulary]:
+def laid_over(
+    path: Path, vocabulary: MarianVocabulary, *, control: Container[str] = ()
+) -> tuple[Tokenizer, MarianVocabulary]:
     """Lay a vocabulary over a SentencePiece model, and add the pieces that it lacks.
+
+    Args:
+        path: The model.
+        vocabulary: The vocabulary.
+        control: Pieces of it that no text becomes and that become no text.
 
     Raises:
         ModelError: If the model cannot be read.
     """
     try:
-        tokenizer = Tokenizer(with_vocabulary(path.read_bytes(), vocabulary.pieces[4:]))
+        model = with_vocabulary(path.read_bytes(), vocabulary.pieces[4:], control=control)
+        tokenizer = Tokenizer(model)
     except OSError as error:
         raise ModelError(f"{path}: cannot be read: {reason_of(error)}") from error
     except ValueError as error:
@@ -88,7 +102,7 @@ def read_object(directory: Path, name: str) -> dict[str, Any]:
     try:
         content = read_json(path)
     except FileNotFoundError as error:
-        raise ModelError(f"{path}: no such file, which a Marian model has") from error
+        raise ModelError(f"{path}: no such file, which such a model has") from error
     except UNREADABLE_JSON as error:
         raise ModelError(f"{path}: cannot be read as JSON: {error}") from error
     if not isinstance(content, dict):

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from transformer_mt.bundle import Bundle
 from transformer_mt.errors import DataError, TmtError
@@ -31,15 +32,22 @@ class Twin(Protocol):
         ...
 
     def search(
-        self, sources: Sequence[Sequence[int]], *, beam_size: int, exponent: float, max_length: int
+        self,
+        sources: Sequence[Sequence[int]],
+        *,
+        prefix: Sequence[int],
+        beam_size: int,
+        exponent: float,
+        max_length: int,
     ) -> list[list[int]]:
         """Return the best targets.
 
         Args:
             sources: At least one.
+            prefix: What all targets begin with: language tags.
             beam_size: 1 is greedy search.
             exponent: Scores are log-probabilities divided by length^exponent.
-            max_length: Maximum number of tokens, eos included.
+            max_length: Maximum number of tokens, prefix and eos included.
         """
         ...
 
@@ -119,13 +127,7 @@ def compare(
     search = _Search(bundle, twin, chosen, exponent, max_length)
     greedy, beam = search(1), search(beam_size)
     pairs: list[Pair] = list(zip(chosen, greedy.ours, strict=True))
-    differences = np.concatenate(
-        [
-            np.abs(np.subtract(here, there))
-            for some in _batches(pairs)
-            for here, there in zip(token_log_probs(bundle, some), twin.log_probs(some), strict=True)
-        ]
-    )
+    differences = [_differences(bundle, twin, some) for some in _batches(pairs)]
     bleu = None
     if references is not None:
         kept_references = [references[i] for i in kept]
@@ -134,12 +136,22 @@ def compare(
         num_sentences=len(kept),
         beam_size=beam_size,
         exponent=exponent,
-        max_difference=float(differences.max()),
-        mean_difference=float(differences.mean()),
+        max_difference=float(np.concatenate(differences).max()),
+        mean_difference=float(np.concatenate(differences).mean()),
         greedy_identical=greedy.identical,
         beam_identical=beam.identical,
         bleu=bleu,
     )
+
+
+def _differences(bundle: Bundle, twin: Twin, pairs: Sequence[Pair]) -> NDArray[np.float64]:
+    """Return the differences of the log-probabilities of all tokens, but those of tags."""
+    tags = bundle.tags
+    tagged = [((*tags.src, *source), (*tags.tgt, *target)) for source, target in pairs]
+    theirs = [found[len(tags.tgt) :] for found in twin.log_probs(tagged)]
+    ours = token_log_probs(bundle, pairs)
+    found: NDArray[np.float64] = np.abs(np.concatenate(ours) - np.concatenate(theirs))
+    return found
 
 
 @dataclass(frozen=True)
@@ -174,19 +186,19 @@ class _Search:
             max_length_factor=0.0,
             max_length_offset=self.max_length,
         )
-        search = BatchSearch(self.bundle, options, None)
+        search, tags = BatchSearch(self.bundle, options, None), self.bundle.tags
         found = _Found([], [])
         for some in _batches(self.sources):
             requests = [Request(tuple(source)) for source in some]
             found.ours.extend(own[0].tokens for own in search(requests))
-            found.theirs.extend(
-                self.twin.search(
-                    some,
-                    beam_size=beam_size,
-                    exponent=self.exponent,
-                    max_length=self.max_length,
-                )
+            theirs = self.twin.search(
+                [[*tags.src, *source] for source in some],
+                prefix=tags.tgt,
+                beam_size=beam_size,
+                exponent=self.exponent,
+                max_length=self.max_length + len(tags.tgt),
             )
+            found.theirs.extend(target[len(tags.tgt) :] for target in theirs)
         return found
 
 

@@ -30,6 +30,7 @@ class Target:
         shares_vocabulary: Whether source and target must have one vocabulary.
         multiples: Settings that must be multiples of a number.
         quantizations: Types of weights it can have in its file.
+        tags: Language tags that its users can give: any, those of OPUS-MT, or none.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Target:
     shares_vocabulary: bool = False
     multiples: Mapping[str, int] = field(default_factory=dict)
     quantizations: tuple[Quantization, ...] = ("float32",)
+    tags: Literal["any", "opus", "none"] = "none"
 
 
 COMMON = {
@@ -53,6 +55,7 @@ CTRANSLATE2 = Target(
         "positions": ("sinusoidal", "learned", "none", "rotary", "relative", "relative_bias"),
     },
     quantizations=get_args(Quantization),
+    tags="any",
 )
 HUGGINGFACE = Target(
     "huggingface",
@@ -66,8 +69,9 @@ HUGGINGFACE = Target(
         "tie_embeddings": ("all",),
     },
     shares_vocabulary=True,
+    tags="opus",
 )
-ARGOS = replace(CTRANSLATE2, name="argos", shares_vocabulary=True)
+ARGOS = replace(CTRANSLATE2, name="argos", shares_vocabulary=True, tags="none")
 MARIAN = Target(
     "marian",
     {
@@ -128,6 +132,14 @@ def obstacles(config: Config, target: Target) -> list[str]:
         found.append("data.reverse_target: the program writes from left to right only")
     if config.data.document is not None:
         found.append("data.document: the program translates single sentences")
+    tags = config.data.language_tags
+    if tags is not None and target.tags == "none":
+        found.append("data.language_tags: the program knows one direction")
+    elif tags is not None and target.tags == "opus" and not tags.are_of_opus:
+        found.append(
+            "data.language_tags: expected source target, target false and form >>{}<<, which the "
+            "program's tokenizer reads"
+        )
     return found
 
 

@@ -77,7 +77,8 @@ def part_of(bundle: Bundle, translator: Translator, part: TranslatedPart) -> Fac
         `length_penalty`: its settings.
     """
     winner, trace = translator.trace(part.source)
-    target = [*winner.tokens, EOS_ID]
+    tags = bundle.tags
+    target = [*tags.tgt, *winner.tokens, EOS_ID]
     pair = (part.source, winner.tokens)
     attention = all_attention(bundle, pair)
     (all_places,) = alternatives(bundle, [pair], NUM_ALTERNATIVES + EOS_ID)
@@ -85,12 +86,15 @@ def part_of(bundle: Bundle, translator: Translator, part: TranslatedPart) -> Fac
         [choice for choice in place if choice[0] >= EOS_ID][:NUM_ALTERNATIVES]
         for place in all_places
     ]
+    places = [[(tag, 0.0)] for tag in tags.tgt] + places
     path = trace.path(target)
     used = {*target, *(node.token for node in trace.nodes)}
     used |= {token for place in places for token, _ in place}
     picture = picture_of(bundle, part.source)
     # The name of a picture may take more ids than the picture has patches.
-    source = part.source if picture is None else part.source[: picture["shape"][1] - 1]
+    source = [*tags.src, *part.source]
+    if picture is not None:
+        source = source[: picture["shape"][1] - 1]
     return {
         "source": [*source, EOS_ID],
         "target": target,

@@ -263,7 +263,7 @@ def _relative_bias(
 POSITIONS: dict[str, Callable[[Any, StackSettings, Side], PositionalEncoding]] = {
     "none": lambda settings, model, side: PositionalEncoding(),
     "sinusoidal": lambda settings, model, side: SinusoidalEncoding(
-        model.d_model, endpoint=settings.endpoint
+        model.d_model, offset=settings.offset, endpoint=settings.endpoint
     ),
     "learned": lambda settings, model, side: LearnedEncoding(settings.max_length, model.d_model),
     "row_column": lambda settings, model, side: RowColumnEncoding(

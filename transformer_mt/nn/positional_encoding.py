@@ -68,9 +68,9 @@ class SinusoidalEncoding(PositionalEncoding):
     formula interleaves them: the same channels in another order, which training cannot notice.
     """
 
-    def __init__(self, d_model: int, *, endpoint: bool = False) -> None:
+    def __init__(self, d_model: int, *, offset: int = 0, endpoint: bool = False) -> None:
         super().__init__()
-        self.d_model, self.endpoint = d_model, endpoint
+        self.d_model, self.offset, self.endpoint = d_model, offset, endpoint
         # No buffer: tables are cheap to compute and have no place among the weights.
         self._table = torch.empty(0, d_model)
 
@@ -79,7 +79,9 @@ class SinusoidalEncoding(PositionalEncoding):
         table = self._table
         if table.shape[0] < longest or table.device != x.device or table.dtype != x.dtype:
             rows = max(longest, 2 * table.shape[0], 128)
-            self._table = table = sinusoids(rows, self.d_model, endpoint=self.endpoint).to(x)
+            self._table = table = sinusoids(
+                rows, self.d_model, offset=self.offset, endpoint=self.endpoint
+            ).to(x)
         return x + F.embedding(positions, table)
 
 
@@ -130,9 +132,9 @@ def check_length(longest: int, max_length: int) -> None:
         )
 
 
-def sinusoids(length: int, d_model: int, *, endpoint: bool = False) -> Tensor:
+def sinusoids(length: int, d_model: int, *, offset: int = 0, endpoint: bool = False) -> Tensor:
     """Return the table of `nn.sinusoids` as a tensor (length, D), float32."""
-    return torch.from_numpy(sinusoid_table(length, d_model, endpoint=endpoint))
+    return torch.from_numpy(sinusoid_table(length, d_model, offset=offset, endpoint=endpoint))
 
 
 class RotaryEncoding(PositionalEncoding):

@@ -73,12 +73,18 @@ class ForcedPrefix:
     Args:
         starts: Tokens for each sentence; none where it is unconstrained.
         processors: All other processors: they do not bind these tokens.
+        num_certain: The first tokens, as many in each sentence, that have no part in the score:
+            language tags, which are chosen and not predicted.
     """
 
     def __init__(
-        self, starts: Sequence[Sequence[int]], processors: Sequence[LogitProcessor] = ()
+        self,
+        starts: Sequence[Sequence[int]],
+        processors: Sequence[LogitProcessor] = (),
+        *,
+        num_certain: int = 0,
     ) -> None:
-        self._processors = processors
+        self._processors, self._num_certain = processors, num_certain
         self._lengths = np.array([len(start) for start in starts])
         self._tokens = np.zeros((len(starts), self._lengths.max(initial=0)), dtype=np.int64)
         for row, start in zip(self._tokens, starts, strict=True):
@@ -99,7 +105,8 @@ class ForcedPrefix:
         if lines.size:
             kept = log_probs[forced]
             log_probs.index_fill_(0, where, -torch.inf)
-            log_probs[forced] = kept
+            # The probability of a tag is no part of the search, so that none is raised in it.
+            log_probs[forced] = torch.zeros_like(kept) if place < self._num_certain else kept
 
 
 class NoRepeatedNgrams:

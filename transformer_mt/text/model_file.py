@@ -10,7 +10,7 @@ them is to move pieces.
 """
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -116,8 +116,7 @@ def with_own_ids(model: bytes) -> bytes:
         if has_it:
             first.append(pieces[texts.index(text)])
         else:
-            zero = _varint_bytes(_PIECE_SCORE * 8 + 5) + bytes(4)
-            first.append((_PIECE, _field(_PIECE_TEXT, text) + zero + _field(_PIECE_TYPE, kind)))
+            first.append((_PIECE, _new_piece(text, kind)))
         trainer += _field(id_field, own_id) + _field(text_field, text)  # the last one counts
     if first == pieces[: len(first)]:
         return model
@@ -138,8 +137,7 @@ def with_marian_ids(model: bytes, size: int) -> bytes:
     _pad, unk, _bos, eos, *others = [_bytes(part) for number, part in fields if number == _PIECE]
     taken = {dict(_fields(piece)).get(_PIECE_TEXT) for piece in others}
     names = (name for n in itertools.count() if (name := b"<unused %d>" % n) not in taken)
-    zero = _varint_bytes(_PIECE_SCORE * 8 + 5) + bytes(4)
-    unused = (_field(_PIECE_TEXT, name) + zero + _field(_PIECE_TYPE, _UNUSED) for name in names)
+    unused = (_new_piece(name, _UNUSED) for name in names)
     pieces = [eos, unk, next(unused), next(unused), *others]
     pieces += itertools.islice(unused, size - len(pieces))
     absent = (1 << 64) - 1  # -1
@@ -152,11 +150,29 @@ def with_marian_ids(model: bytes, size: int) -> bytes:
     return b"".join(_field(*field) for field in (*((_PIECE, piece) for piece in pieces), *rest))
 
 
-def with_vocabulary(model: bytes, vocabulary: Sequence[str]) -> bytes:
+def with_control_symbols(model: bytes, symbols: Sequence[str]) -> bytes:
+    """Append symbols that no text becomes and that become no text; those it has stay.
+
+    Raises:
+        ValueError: If the model is damaged.
+    """
+    known = {
+        _bytes(dict(_fields(_bytes(part))).get(_PIECE_TEXT, b""))
+        for number, part in _fields(model)
+        if number == _PIECE
+    }
+    new = [text for text in dict.fromkeys(map(str.encode, symbols)) if text not in known]
+    return model + b"".join(_field(_PIECE, _new_piece(text, _CONTROL)) for text in new)
+
+
+def with_vocabulary(
+    model: bytes, vocabulary: Sequence[str], *, control: Container[str] = ()
+) -> bytes:
     """Give a sound model our special symbols, then the pieces of `vocabulary` in this order.
 
     It segments as before. Pieces that it lacks are in no segmentation, they are only ids that can
-    be joined to text. Pieces that `vocabulary` lacks come last, as text needs them.
+    be joined to text; those of `control` become no text either. Pieces that `vocabulary` lacks come
+    last, as text needs them.
 
     Raises:
         ValueError: If the model is damaged.
@@ -165,13 +181,18 @@ def with_vocabulary(model: bytes, vocabulary: Sequence[str]) -> bytes:
     own = [_bytes(part) for number, part in fields if number == _PIECE]
     special, others = own[: len(_SYMBOLS)], own[len(_SYMBOLS) :]
     by_text = {_bytes(dict(_fields(piece)).get(_PIECE_TEXT, b"")): piece for piece in others}
-    zero = _varint_bytes(_PIECE_SCORE * 8 + 5) + bytes(4)
-    for text in map(str.encode, vocabulary):
-        new = _field(_PIECE_TEXT, text) + zero + _field(_PIECE_TYPE, _UNUSED)
-        special.append(by_text.pop(text, new))
+    for piece in vocabulary:
+        new = _new_piece(piece.encode(), _CONTROL if piece in control else _UNUSED)
+        special.append(by_text.pop(piece.encode(), new))
     pieces = [(_PIECE, piece) for piece in (*special, *by_text.values())]
     rest = [field for field in fields if field[0] != _PIECE]
     return b"".join(_field(*field) for field in (*pieces, *rest))
+
+
+def _new_piece(text: bytes, kind: int) -> bytes:
+    """Write a piece with a score of zero."""
+    zero = _varint_bytes(_PIECE_SCORE * 8 + 5) + bytes(4)
+    return _field(_PIECE_TEXT, text) + zero + _field(_PIECE_TYPE, kind)
 
 
 def _bytes(value: Value) -> bytes:

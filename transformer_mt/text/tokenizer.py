@@ -13,7 +13,12 @@ import sentencepiece
 from numpy.typing import NDArray
 
 from transformer_mt.errors import DataError, reason_of
-from transformer_mt.text.model_file import ModelType, read_facts, with_own_ids
+from transformer_mt.text.model_file import (
+    ModelType,
+    read_facts,
+    with_control_symbols,
+    with_own_ids,
+)
 from transformer_mt.text.segmentation import (
     SPACE,
     BpeDropout,
@@ -249,6 +254,22 @@ class Tokenizer:
             places.append((end - inside, end + sum(starts)))
             end += sum(starts)
         return places
+
+    def with_control_symbols(self, symbols: Sequence[str]) -> "Tokenizer":
+        """Return a tokenizer with further symbols, last, that no text becomes, nor they text.
+
+        Raises:
+            ValueError: If one is a piece of text already.
+        """
+        own = Tokenizer(with_control_symbols(self.model, symbols)) if symbols else self
+        for symbol in symbols:
+            if not own.is_control(symbol):
+                raise ValueError(f"'{symbol}' is a piece of text")
+        return own
+
+    def is_control(self, symbol: str) -> bool:
+        """Return whether a piece is a symbol that no text becomes."""
+        return symbol in self.ids and bool(self._processor.IsControl(self.ids[symbol]))
 
     @cached_property
     def ids(self) -> dict[str, int]:

@@ -1,11 +1,27 @@
 """The tokenizers of a language pair, and their files."""
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from transformer_mt.errors import DataError
 from transformer_mt.text.tokenizer import PATCHES, Tokenizer
+
+
+@dataclass(frozen=True)
+class Tags:
+    """Tokens before each source and each target: the languages of a direction."""
+
+    src: tuple[int, ...] = ()
+    tgt: tuple[int, ...] = ()
+
+    def __bool__(self) -> bool:
+        """Tell whether there are some."""
+        return bool(self.src or self.tgt)
+
+
+NO_TAGS = Tags()
 
 
 @dataclass(frozen=True)
@@ -27,6 +43,30 @@ class Tokenizers:
         Imported models may have one vocabulary over two tokenizers.
         """
         return self.joint or self.src.ids == self.tgt.ids
+
+    def with_control_symbols(self, symbols: Sequence[str]) -> "Tokenizers":
+        """Return tokenizers with further symbols: see `Tokenizer.with_control_symbols`."""
+        src = self.src.with_control_symbols(symbols)
+        return Tokenizers(src, src if self.joint else self.tgt.with_control_symbols(symbols))
+
+    def tags(self, texts: tuple[Sequence[str], Sequence[str]]) -> Tags:
+        """Return the tokens of tags.
+
+        Args:
+            texts: Of the source and the target: control symbols.
+
+        Raises:
+            DataError: If one is none.
+        """
+        for tokenizer, symbols in zip((self.src, self.tgt), texts, strict=True):
+            for symbol in symbols:
+                if not tokenizer.is_control(symbol):
+                    raise DataError(
+                        f"the vocabulary has no language tag '{symbol}': take the tokenizer that "
+                        "the model was trained with"
+                    )
+        src, tgt = texts
+        return Tags(tuple(self.src.ids[s] for s in src), tuple(self.tgt.ids[s] for s in tgt))
 
     def save(self, directory: Path) -> None:
         """Write `joint.model`, or `src.model` and `tgt.model`, in place of any that are there.

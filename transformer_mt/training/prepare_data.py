@@ -3,7 +3,7 @@
 import json
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import xxhash
 
 from transformer_mt.config.data import DocumentSettings
+from transformer_mt.config.languages import Direction
 from transformer_mt.config.schema import Config
 from transformer_mt.config.sources import HeldOutSource, MonolingualSource, Source
 from transformer_mt.data.batches import check_budget
@@ -21,8 +22,8 @@ from transformer_mt.data.evaluation_sets import GUARD, VALIDATION
 from transformer_mt.data.held_out import open_held_out
 from transformer_mt.data.mixture import Mixture, temperature_weights
 from transformer_mt.data.noise import Noise, noise_of, noised_lines, tagged
-from transformer_mt.data.pair_source import PairSource, cleaned, source_cleaner
-from transformer_mt.data.pairs import TokenPairs, tokenize_pairs
+from transformer_mt.data.pair_source import PairSource, cleaned, hash_values, source_cleaner
+from transformer_mt.data.pairs import TokenPairs, joined_pairs, tokenize_pairs
 from transformer_mt.data.sources import filters_of, open_each, read_pairs
 from transformer_mt.data.text_checks import check_text
 from transformer_mt.errors import UNREADABLE_JSON, ConfigError, DataError
@@ -32,7 +33,7 @@ from transformer_mt.storage.folders import replace_json
 from transformer_mt.storage.hashes import FileHashes
 from transformer_mt.storage.untrusted import read_json
 from transformer_mt.text.tokenizer_directory import load_tokenizers, save_tokenizers
-from transformer_mt.text.tokenizer_pair import Tokenizers
+from transformer_mt.text.tokenizer_pair import NO_TAGS, Tags, Tokenizers
 from transformer_mt.training.checkpoint import list_checkpoints
 from transformer_mt.training.holding_out import without_held_out
 from transformer_mt.training.run_directory import RunDirectory
@@ -43,17 +44,30 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class ValidationSet:
-    """Sentence pairs that measure a model during training.
+class ValidationText:
+    """Sentence pairs of one direction.
 
     Attributes:
         src: Sources, as text.
         tgt: Their references.
-        pairs: The same as tokens.
+        direction: Source and target language.
     """
 
     src: list[str]
     tgt: list[str]
+    direction: Direction
+
+
+@dataclass(frozen=True)
+class ValidationSet:
+    """Sentence pairs that measure a model during training.
+
+    Attributes:
+        texts: The text, by direction.
+        pairs: The same as tokens, all together.
+    """
+
+    texts: list[ValidationText]
     pairs: TokenPairs
 
 
@@ -94,12 +108,12 @@ class Sources:
 
     Attributes:
         train: Training text.
-        valid: Validation pairs; None if they are to be taken out of the training text.
+        valid: Validation pairs, by direction; None where they are taken out of the training text.
         guard: Those of `data.guard`, if any.
     """
 
     train: list[PairSource]
-    valid: PairSource | None
+    valid: list[PairSource | None]
     guard: PairSource | None
 
 
@@ -116,7 +130,8 @@ def open_sources(config: Config) -> Sources:
     named = {name: s for name, s in data.by_setting().items() if s.type != "split"}
     opened = open_each(named.values(), src_lang=data.src_lang, tgt_lang=data.tgt_lang)
     of = dict(zip(named, opened, strict=True))
-    return Sources(opened[: len(data.train)], of.get("valid"), of.get("guard"))
+    valid = [of.get(name) for name in data.valid_sets]
+    return Sources(opened[: len(data.train)], valid, of.get("guard"))
 
 
 def prepare_data(config: Config, sources: Sources, run: RunDirectory, *, is_main: bool) -> Data:
@@ -137,9 +152,10 @@ def prepare_data(config: Config, sources: Sources, run: RunDirectory, *, is_main
     is_new = not list_checkpoints(run.checkpoints_dir)
     train = without_held_out(config, sources.train, run, is_main=is_main, is_new=is_new)
     train = list(map(tagged, cleaned(train, data), data.train))
-    valid = sources.valid or open_held_out(run.held_out_dir, VALIDATION)
+    valid = [one or open_held_out(run.held_out_dir, VALIDATION) for one in sources.valid]
+    guard = [] if sources.guard is None else [sources.guard]
     if is_main and is_new:
-        _advise(config, train, list(zip(*read_pairs(valid), strict=True)))
+        _advise(config, train, list(zip(*read_pairs(valid[0]), strict=True)))
     tokenizers = (
         find_tokenizers(config, train, hashes) if is_new else load_tokenizers(run.tokenizer_dir)
     )
@@ -154,13 +170,9 @@ def prepare_data(config: Config, sources: Sources, run: RunDirectory, *, is_main
         "tokenizers": tokenizers.fingerprint(),
         "train": list(map(partial(_facts_of, hashes), train_sources, corpora, weights)),
         **{
-            name: {
-                "source": source.describe(),
-                "pairs": sum(1 for _ in source),
-                "texts": cleaned([source], data)[0].fingerprint(hashes),
-            }
-            for name, source in ((VALIDATION, valid), (GUARD, sources.guard))
-            if source is not None
+            name: _facts_of_set(config, some, hashes)
+            for name, some in ((VALIDATION, valid), (GUARD, guard))
+            if some
         },
     }
     if is_main:
@@ -168,10 +180,10 @@ def prepare_data(config: Config, sources: Sources, run: RunDirectory, *, is_main
     return Data(
         tokenizers=tokenizers,
         mixture=Mixture(corpora, weights, seed=config.seed),
-        noises=list(map(partial(_noise_of, tokenizers), data.train)),
+        noises=list(map(partial(_noise_of, config, tokenizers), data.train)),
         tokens_per_epoch=sum(c.num_tgt_tokens * w for c, w in zip(corpora, weights, strict=True)),
-        valid=validation_set(valid, data.valid),
-        guard=validation_set(sources.guard, data.guard) if data.guard and sources.guard else None,
+        valid=validation_set(valid, list(data.valid_sets.values())),
+        guard=validation_set(guard, [data.guard]) if data.guard else None,
         chunks=_chunks(data.document, tokenizers),
         facts=facts,
     )
@@ -180,33 +192,53 @@ def prepare_data(config: Config, sources: Sources, run: RunDirectory, *, is_main
 def _advise(config: Config, train: Sequence[PairSource], valid: Sequence[tuple[str, str]]) -> None:
     """Give advice on metrics and texts before hours of training."""
     for name in config.training.validation.metrics:
-        build_metric(name, config.data.tgt_lang)
+        for language in config.data.languages()[1]:
+            build_metric(name, language)
     check_text(config.data, config.tokenizer, train, valid)
 
 
-def _noise_of(tokenizers: Tokenizers, source: Source) -> Noise | None:
-    return noise_of(source, tokenizers.src) if isinstance(source, MonolingualSource) else None
+def _tags(config: Config, tokenizers: Tokenizers, direction: Direction) -> Tags:
+    """Return the language tags of a direction."""
+    settings = config.data.language_tags
+    return NO_TAGS if settings is None else tokenizers.tags(settings.of(direction))
+
+
+def _noise_of(config: Config, tokenizers: Tokenizers, source: Source) -> Noise | None:
+    if not isinstance(source, MonolingualSource):
+        return None
+    tags = _tags(config, tokenizers, config.data.direction(source))
+    return noise_of(source, tokenizers.src, num_tags=len(tags.src))
 
 
 def _validation_set(
-    config: Config, tokenizers: Tokenizers, source: PairSource, settings: HeldOutSource
+    config: Config,
+    tokenizers: Tokenizers,
+    sources: Sequence[PairSource],
+    settings: Sequence[HeldOutSource],
 ) -> ValidationSet:
     """Read and tokenize pairs that measure a model; monolingual sources get their noise."""
-    src, tgt = read_pairs(tagged(source, settings))
-    if isinstance(settings, MonolingualSource):
-        src = noised_lines(src, noise_of(settings, tokenizers.src), tokenizers.src)
-    return ValidationSet(src, tgt, _tokenized(config, tokenizers, src, tgt))
+    texts = []
+    for source, own in zip(sources, settings, strict=True):
+        src, tgt = read_pairs(tagged(source, own))
+        if isinstance(own, MonolingualSource):
+            src = noised_lines(src, noise_of(own, tokenizers.src), tokenizers.src)
+        texts.append(ValidationText(src, tgt, config.data.direction(own)))
+    tokenized = [_tokenized(config, tokenizers, text) for text in texts]
+    return ValidationSet(texts, joined_pairs(tokenized))
 
 
-def _tokenized(
-    config: Config, tokenizers: Tokenizers, src: Sequence[str], tgt: Sequence[str]
-) -> TokenPairs:
+def _tokenized(config: Config, tokenizers: Tokenizers, text: ValidationText) -> TokenPairs:
     """Tokenize validation pairs as a model of these settings reads them."""
     document = config.data.document
-    pairs = list(zip(map(source_cleaner(config.data), src), tgt, strict=True))
+    pairs = list(zip(map(source_cleaner(config.data), text.src), text.tgt, strict=True))
     if document is not None:
         pairs = list(placed(pairs, document, name="data.valid"))
-    return tokenize_pairs([s for s, _ in pairs], [t for _, t in pairs], tokenizers=tokenizers)
+    return tokenize_pairs(
+        [s for s, _ in pairs],
+        [t for _, t in pairs],
+        tokenizers=tokenizers,
+        tags=_tags(config, tokenizers, text.direction),
+    )
 
 
 def _chunks(document: DocumentSettings | None, tokenizers: Tokenizers) -> Chunks | None:
@@ -221,15 +253,13 @@ def _prepare(
     config: Config, tokenizers: Tokenizers, source: PairSource, settings: Source
 ) -> Corpus:
     """Tokenize a source, unless that was done before; each pair must fit a batch."""
-    filters = filters_of(config.data)
-    if settings.type == "monolingual":
-        filters = replace(filters, drop_copies=False)
     corpus = prepare_corpus(
         source,
         tokenizers,
-        filters=filters,
+        filters=filters_of(config.data, settings),
         corpus_dir=Path(config.data.corpus_dir),
         num_workers=config.data.num_workers,
+        tags=_tags(config, tokenizers, config.data.direction(settings)),
     )
     check_budget(corpus, config.training.least_batch, name=source.describe())
     return corpus
@@ -245,6 +275,17 @@ def _check_symbols(config: Config, tokenizers: Tokenizers) -> None:
                     f"user symbols ({', '.join(tokenizer.user_symbols) or 'none'}), or another "
                     "tokenizer"
                 )
+
+
+def _facts_of_set(
+    config: Config, sources: Sequence[PairSource], hashes: FileHashes
+) -> dict[str, Any]:
+    texts = [source.fingerprint(hashes) for source in cleaned(sources, config.data)]
+    return {
+        "source": ", ".join(source.describe() for source in sources),
+        "pairs": sum(1 for source in sources for _ in source),
+        "texts": texts[0] if len(texts) == 1 else hash_values(texts),
+    }
 
 
 def _facts_of(

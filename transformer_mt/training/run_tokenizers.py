@@ -28,14 +28,25 @@ logger = logging.getLogger(__name__)
 def find_tokenizers(
     config: Config, sources: Sequence[PairSource], hashes: FileHashes
 ) -> Tokenizers:
-    """Return the tokenizers that the config names or describes.
+    """Return the tokenizers that the config names or describes, with all language tags.
 
     Trained ones are kept in the folder of the corpora, under the hash of texts and settings.
 
     Raises:
-        ConfigError: If the named ones are joint and should not be, or the other way round.
+        ConfigError: If the named ones are joint and should not be, or the other way round, or a tag
+            is a piece of text.
         DataError: If they cannot be used, or the text does not suffice for the vocabulary.
     """
+    tokenizers = _without_tags(config, sources, hashes)
+    try:
+        return tokenizers.with_control_symbols(config.data.tags())
+    except ValueError as error:
+        raise ConfigError(
+            f"data.language_tags.form: {error} of {config.tokenizer.path}: take another form"
+        ) from error
+
+
+def _without_tags(config: Config, sources: Sequence[PairSource], hashes: FileHashes) -> Tokenizers:
     settings = config.tokenizer
     patches = patch_input(config.model)
     if patches is not None:
@@ -69,6 +80,7 @@ def _trained(
 ) -> Tokenizers:
     """Train tokenizers, or find them trained; on the targets alone there is one."""
     arguments = config.tokenizer.model_dump(exclude={"path", "sampling"})
+    arguments["vocab_size"] -= len(config.data.tags())
     if sides == "target":
         arguments["joint"] = True
     identity = json.dumps(

@@ -13,13 +13,19 @@ from transformer_mt.config.schema import Config
 from transformer_mt.data.batches import eval_batches
 from transformer_mt.data.evaluation_sets import GUARD
 from transformer_mt.errors import DivergedError, ModelError
-from transformer_mt.evaluation import translate_and_score, validation_loss
+from transformer_mt.evaluation import (
+    Evaluation,
+    mean_scores,
+    translate_and_score,
+    validation_loss,
+)
 from transformer_mt.metrics.scores import METRICS
 from transformer_mt.models.seq2seq import Seq2Seq
 from transformer_mt.training.distributed import World
-from transformer_mt.training.prepare_data import Data, ValidationSet
+from transformer_mt.training.prepare_data import Data, ValidationSet, ValidationText
 from transformer_mt.training.signals import Interrupted, StopRequest
 from transformer_mt.training.state import Stopwatch
+from transformer_mt.translation.directions import directed
 from transformer_mt.translation.options import SearchOptions
 from transformer_mt.translation.translator import Translator
 
@@ -113,7 +119,6 @@ class Validator:
         self, model: Seq2Seq, pairs: ValidationSet, *, num_samples: int
     ) -> ValidationResult:
         """Compute the loss and the scores of a set."""
-        settings = self._config.training.validation
         loss = validation_loss(
             model,
             eval_batches(
@@ -131,30 +136,35 @@ class Validator:
             "nll_nats": loss.nll_nats,
             "perplexity": loss.perplexity,
         }
-        signatures: dict[str, str] = {}
-        hypotheses: list[str] = []
-        num_samples = min(num_samples, len(pairs.src))
-        if settings.metrics:
-            evaluation = translate_and_score(
-                self._translator(model),
-                pairs.src,
-                pairs.tgt,
-                metrics=settings.metrics,
-                tgt_lang=self._config.data.tgt_lang,
-            )
-            scores |= {found.name: found.value for found in evaluation.scores}
-            signatures = {found.name: found.signature for found in evaluation.scores}
-            hypotheses = evaluation.hypotheses
-        elif num_samples:
-            translations = self._translator(model).translate(pairs.src[:num_samples])
-            hypotheses = [translation.text for translation in translations]
+        found = [self._translated(model, text, num_samples=num_samples) for text in pairs.texts]
+        names = ["-".join(text.direction) for text in pairs.texts]
+        scores |= mean_scores(names, [evaluation.scores for evaluation in found])
         scores = {name: score for name, score in scores.items() if math.isfinite(score)}
         return ValidationResult(
             scores=scores,
             selection_score=self._selection_score(scores),
-            signatures=signatures,
-            samples=[(pairs.src[i], pairs.tgt[i], hypotheses[i]) for i in range(num_samples)],
+            signatures={score.name: score.signature for score in found[0].scores},
+            samples=[
+                sample
+                for text, evaluation in zip(pairs.texts, found, strict=True)
+                for sample in list(zip(text.src, text.tgt, evaluation.hypotheses, strict=False))[
+                    :num_samples
+                ]
+            ],
         )
+
+    def _translated(self, model: Seq2Seq, text: ValidationText, *, num_samples: int) -> Evaluation:
+        """Translate text of one direction and score it, or without metrics the samples alone."""
+        metrics = self._config.training.validation.metrics
+        source, target = text.direction
+        bundle = Bundle(config=self._config, tokenizers=self._data.tokenizers, model=model)
+        translator = Translator(
+            directed(bundle, source=source, target=target), validation_search(self._config)
+        )
+        if not metrics:
+            translations = translator.translate(text.src[:num_samples])
+            return Evaluation([], [translation.text for translation in translations])
+        return translate_and_score(translator, text.src, text.tgt, metrics=metrics, tgt_lang=target)
 
     def _selection_score(self, scores: Mapping[str, float], prefix: str = "") -> float:
         chosen = self._config.training.validation.select_by
@@ -163,10 +173,6 @@ class Validator:
         if score is None:
             return WORST
         return score if HIGHER_IS_BETTER[name] else -score
-
-    def _translator(self, model: Seq2Seq) -> Translator:
-        bundle = Bundle(config=self._config, tokenizers=self._data.tokenizers, model=model)
-        return Translator(bundle, validation_search(self._config))
 
 
 def validate_on_main(

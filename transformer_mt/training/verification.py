@@ -8,7 +8,7 @@ from transformer_mt.bundle import Bundle, bundle_scores, load_bundle
 from transformer_mt.data.corpus import Corpus
 from transformer_mt.data.evaluation_sets import VALIDATION, read_test_sets
 from transformer_mt.errors import ModelError, TmtError
-from transformer_mt.evaluation import translate_and_score
+from transformer_mt.evaluation import mean_scores, translate_and_score
 from transformer_mt.locations import WEIGHTS
 from transformer_mt.storage.folders import MANIFEST, kind_of
 from transformer_mt.text.tokenizer_directory import KIND as TOKENIZER_KIND
@@ -16,6 +16,7 @@ from transformer_mt.text.tokenizer_directory import load_tokenizers
 from transformer_mt.training.checkpoint import list_checkpoints, read_checkpoint
 from transformer_mt.training.run_directory import RunDirectory
 from transformer_mt.training.validation import validation_search
+from transformer_mt.translation.directions import directed
 from transformer_mt.translation.translator import Translator
 
 # Between machines, precisions and versions of torch, close hypotheses may swap ranks.
@@ -97,17 +98,22 @@ def _verify_bundle(directory: Path, *, rescore: bool) -> Iterator[Finding]:
 
 def _scores(bundle: Bundle) -> dict[str, float]:
     """Score the validation set as training did."""
-    data = bundle.config.data
     run = bundle.directory and bundle.directory.parent
-    (valid,) = read_test_sets(bundle.config, [VALIDATION], run=run)
-    evaluation = translate_and_score(
-        Translator(bundle, validation_search(bundle.config)),
-        valid.sources,
-        valid.references,
-        metrics=bundle.config.training.validation.metrics,
-        tgt_lang=data.tgt_lang,
-    )
-    return {score.name: score.value for score in evaluation.scores}
+    sets = read_test_sets(bundle.config, [VALIDATION], run=run)
+    evaluations = []
+    for valid in sets:
+        source, target = valid.direction or (None, None)
+        model = directed(bundle, source=source, target=target)
+        evaluations.append(
+            translate_and_score(
+                Translator(model, validation_search(bundle.config)),
+                valid.sources,
+                valid.references,
+                metrics=bundle.config.training.validation.metrics,
+                tgt_lang=model.config.data.tgt_lang,
+            )
+        )
+    return mean_scores([one.name for one in sets], [one.scores for one in evaluations])
 
 
 def _check(directory: Path, what: str, read: Callable[[], object]) -> Finding:

@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from transformer_mt.bundle import Bundle, load_bundle
-from transformer_mt.config.data import TokenizerSettings
+from transformer_mt.config.data import DataSettings, TokenizerSettings
 from transformer_mt.config.loading import config_differences, load_recorded, read_config
 from transformer_mt.config.schema import Config
 from transformer_mt.errors import ConfigError, ModelError
@@ -32,6 +33,9 @@ PARTS: Mapping[str, tuple[str, ...]] = {
 }
 """How the names of the weights of each part begin. A tied weight has several names."""
 
+NEW_NOISE = 0.1
+"""Noise on the rows of new pieces, in standard deviations of the old ones."""
+
 # Changes of these make no other model of the same weights.
 _HARMLESS = ("model.init", "model.dropout", "model.layer_dropout")
 _HARMLESS_ENDS = ("_dropout",)
@@ -48,11 +52,14 @@ class WarmStart:
         directory: Its bundle.
         parts: Which weights are taken: see `PARTS`.
         sha256: Hash of the file of its weights.
+        new_rows: For each piece that the run adds to the vocabularies the old pieces whose rows it
+            begins with, one of the source and one of the target; None: the mean of all.
     """
 
     directory: Path
     parts: str
     sha256: str
+    new_rows: tuple[tuple[int, int] | None, ...] = ()
 
     def apply(self, model: nn.Module) -> None:
         """Copy the weights.
@@ -61,7 +68,7 @@ class WarmStart:
             ModelError: If they cannot be read, or do not fit.
         """
         bundle = load_bundle(self.directory)
-        copied = list(_matches(model, bundle, self.parts))
+        copied = list(_matches(model, bundle, self.parts, new_rows=self.new_rows))
         with torch.no_grad():
             for weight, value in copied:
                 weight.copy_(value)
@@ -155,24 +162,76 @@ def _started(config: Config, bundle: Bundle, run: RunDirectory) -> tuple[Config,
         sampling=config.tokenizer.sampling,
     )
     config = _completed(config, bundle.config, tokenizer)
+    new_rows = _new_rows(config, bundle.tokenizers)
     model = build_on_meta(
         config.model,
-        src_vocab_size=bundle.tokenizers.src.vocab_size,
-        tgt_vocab_size=bundle.tokenizers.tgt.vocab_size,
+        src_vocab_size=bundle.tokenizers.src.vocab_size + len(new_rows),
+        tgt_vocab_size=bundle.tokenizers.tgt.vocab_size + len(new_rows),
     )
     parts = config.training.init_parts
-    list(_matches(model, bundle, parts))
+    list(_matches(model, bundle, parts, new_rows=new_rows))
     _warn_of_differences(config, bundle.config)
     sha256 = json.loads(bundle.fingerprint)[WEIGHTS]["sha256"]
-    return config, WarmStart(directory, parts, sha256)
+    return config, WarmStart(directory, parts, sha256, new_rows)
+
+
+def _new_rows(config: Config, theirs: Tokenizers) -> tuple[tuple[int, int] | None, ...]:
+    """Find what the tags that a run adds to a vocabulary begin with: see `WarmStart`.
+
+    Raises:
+        ConfigError: If a language that another should begin like is not one of the model.
+    """
+    settings = config.data.language_tags
+    if settings is None:
+        return ()
+    like = {settings.tag(new): settings.tag(old) for new, old in settings.like.items()}
+    for old in like.values():
+        if not (theirs.src.is_control(old) and theirs.tgt.is_control(old)):
+            raise ConfigError(f"data.language_tags.like: the model has no language tag '{old}'")
+    new = [tag for tag in config.data.tags() if tag not in theirs.src.ids]
+    return tuple(
+        (theirs.src.ids[like[tag]], theirs.tgt.ids[like[tag]]) if tag in like else None
+        for tag in new
+    )
 
 
 def _completed(config: Config, other: Config, tokenizer: TokenizerSettings) -> Config:
-    """Return a config with a tokenizer, and with the model settings of another if it has none."""
+    """Return a config with a tokenizer, and with what it leaves out of another.
+
+    These are the settings of the model, and the language tags.
+    """
     model = config.model if "model" in config.model_fields_set else other.model
+    values = config.model_dump()
+    values["data"]["language_tags"] = _tags_of_both(config.data, other.data)
     return read_config(
-        config.model_dump() | {"tokenizer": tokenizer.model_dump(), "model": model.model_dump()}, {}
+        values | {"tokenizer": tokenizer.model_dump(), "model": model.model_dump()}, {}
     )
+
+
+def _tags_of_both(data: DataSettings, theirs: DataSettings) -> dict[str, Any] | None:
+    """Return the language tags of a model, with the languages that a run adds.
+
+    Raises:
+        ConfigError: If the run would put them elsewhere.
+    """
+    given = data.language_tags
+    if theirs.language_tags is None:
+        return None if given is None else given.model_dump()
+    ours = {} if given is None else given.model_dump(include=given.model_fields_set)
+    tags = theirs.language_tags.model_dump()
+    wrong = [
+        f"{name} {ours[name]} (it has {tags[name]})"
+        for name in ("source", "target", "form")
+        if ours.get(name, tags[name]) != tags[name]
+    ]
+    if wrong:
+        raise ConfigError(
+            f"data.language_tags: {', '.join(wrong)}: other tags than those of "
+            "training.init_from: leave them out to take its own over"
+        )
+    read, written = theirs.languages()
+    languages = dict.fromkeys((*read, *written, *ours.get("languages", [])))
+    return tags | {"languages": list(languages), "like": ours.get("like", {})}
 
 
 def _check_tokenizer(settings: TokenizerSettings, theirs: Tokenizers, directory: Path) -> None:
@@ -202,8 +261,43 @@ def _check_tokenizer(settings: TokenizerSettings, theirs: Tokenizers, directory:
         raise ConfigError(f"tokenizer: {', '.join(wrong)} describe another tokenizer {why}")
 
 
-def _matches(model: nn.Module, bundle: Bundle, parts: str) -> Iterator[tuple[Tensor, Tensor]]:
+def _grown(
+    name: str, weight: Tensor, rows: int, new_rows: Sequence[tuple[int, int] | None]
+) -> Tensor:
+    """Append rows to what belongs to a vocabulary; other weights stay as they are.
+
+    A row is that of the piece it begins like; else the mean of all, and a little noise, so that two
+    new pieces differ.
+    """
+    if not new_rows or not name.startswith(PARTS["embeddings"]) or len(weight) == rows:
+        return weight
+    random = torch.Generator().manual_seed(len(weight))
+    # An output bias may forbid some pieces.
+    mean = weight.median(0).values if weight.dim() == 1 else weight.mean(0)
+    new = []
+    for like in new_rows:
+        if like is not None:
+            new.append(weight[like[0 if name.startswith("encoder.") else 1]])
+        else:
+            noise = torch.randn(mean.shape, generator=random) * weight.std() * NEW_NOISE
+            new.append(mean + noise if weight.dim() > 1 else mean)
+    return torch.cat([weight, torch.stack(new)])
+
+
+def _matches(
+    model: nn.Module,
+    bundle: Bundle,
+    parts: str,
+    *,
+    new_rows: Sequence[tuple[int, int] | None] = (),
+) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield weights of a model, each with that of the bundle which takes its place.
+
+    Args:
+        model: Of the run.
+        bundle: The model to start from.
+        parts: See `PARTS`.
+        new_rows: See `WarmStart`.
 
     Raises:
         ModelError: If some do not fit; names them all.
@@ -222,7 +316,11 @@ def _matches(model: nn.Module, bundle: Bundle, parts: str) -> Iterator[tuple[Ten
     for names in names_of.values():
         weight = ours[names[0]]
         wanted = [name for name in names if name.startswith(PARTS[parts])]
-        values = {id(theirs[name]): theirs[name] for name in wanted if name in theirs}
+        values = {
+            id(theirs[name]): _grown(name, theirs[name], len(weight), new_rows)
+            for name in wanted
+            if name in theirs
+        }
         wrong += [f"missing {name} {tuple(weight.shape)}" for name in wanted if name not in theirs]
         wrong += [
             f"{wanted[0]} is {tuple(value.shape)} instead of {tuple(weight.shape)}"

@@ -76,6 +76,7 @@ class BatchSearch:
         self._options = options
         self._lexicon = lexicon
         self._right_to_left = bundle.config.data.reverse_target
+        self._tags = bundle.tags.tgt
         cuts = [cut for word in options.suppress for cut in cuts_of(word, tokenizer)]
         self._suppressed = [cut[::-1] for cut in cuts] if self._right_to_left else cuts
         device = next(bundle.model.parameters()).device
@@ -112,13 +113,16 @@ class BatchSearch:
                 else encode_sources(self._bundle, [request.source for request in requests])
             )
             lengths = np.array([len(request.source) + 1 for request in requests])
-            limits = torch.from_numpy(options.max_lengths(lengths, longest=decoder.max_length))
+            longest = None if decoder.max_length is None else decoder.max_length - len(self._tags)
+            limits = torch.from_numpy(options.max_lengths(lengths, longest=longest))
             found = self._found(memory, requests, limits, watch)
             if strength := options.coverage_penalty:
                 found = rank_by_coverage(decoder, memory, found, strength=strength)
         if options.beam_groups > 1:
             found = [_without_duplicates(own) for own in found]
         found = [own[: options.n_best] for own in found]
+        if num_tags := len(self._tags):
+            found = [[replace(one, tokens=one.tokens[num_tags:]) for one in own] for own in found]
         if self._right_to_left:
             found = [[replace(one, tokens=one.tokens[::-1]) for one in own] for own in found]
         return found
@@ -130,8 +134,14 @@ class BatchSearch:
         limits: Tensor,
         watch: Callable[[Selection], Selection],
     ) -> list[list[Hypothesis]]:
-        """Run the beam search, over the shortlist of the batch where there is a lexicon."""
+        """Run the beam search, over the shortlist of the batch where there is a lexicon.
+
+        The tags of the target are a prefix in it, and come first in what it returns.
+        """
         options = self._options
+        if self._tags:
+            requests = [replace(one, prefix=(*self._tags, *one.prefix)) for one in requests]
+            limits = limits + len(self._tags)
         decoder: StepDecoder = self._model.decoder
         suppressed: Sequence[Sequence[int]] = self._suppressed
         continues_word = self._continues_word
@@ -143,7 +153,12 @@ class BatchSearch:
             suppressed = shortlist.possible(suppressed)
             continues_word = continues_word[shortlist.ids]
         num_slots, processors, select = _steering(
-            options, requests, limits, suppressed=suppressed, continues_word=continues_word
+            options,
+            requests,
+            limits,
+            suppressed=suppressed,
+            continues_word=continues_word,
+            num_tags=len(self._tags),
         )
         found = beam_search(
             decoder,
@@ -166,6 +181,7 @@ def _steering(
     *,
     suppressed: Sequence[Sequence[int]],
     continues_word: Tensor,
+    num_tags: int,
 ) -> tuple[int, Sequence[LogitProcessor], Selection]:
     """Make what `beam_search` is given of the options and of what the lines ask for.
 
@@ -175,6 +191,7 @@ def _steering(
         limits: Maximum lengths of the targets (B,).
         suppressed: Sequences of tokens that must not occur.
         continues_word: Tokens that would prolong the word before them (V,), True or False.
+        num_tags: Language tags that each prefix begins with.
 
     Returns:
         Slots of each sentence, logits processors in their order, and the selection.
@@ -183,8 +200,8 @@ def _steering(
         ConfigError: If there are phrases, and the options ask for samples or diverse beams.
     """
     processors: list[LogitProcessor] = []
-    min_lengths = options.min_lengths(np.array([len(r.source) + 1 for r in requests]))
-    if (min_lengths > 1).any():
+    min_lengths = options.min_lengths(np.array([len(r.source) + 1 for r in requests])) + num_tags
+    if (min_lengths > 1 + num_tags).any():
         processors.append(MinLength(np.minimum(min_lengths, limits.numpy())))
     if suppressed:
         processors.append(Suppressed(suppressed))
@@ -209,7 +226,8 @@ def _steering(
         )
         processors = [constraints.restrict]
     if any(request.prefix for request in requests):
-        processors = [ForcedPrefix([request.prefix for request in requests], processors)]
+        starts = [request.prefix for request in requests]
+        processors = [ForcedPrefix(starts, processors, num_certain=num_tags)]
     if constraints is not None:
         return constraints.num_slots, processors, constraints
     return options.num_slots, processors, _selection(options, requests)

@@ -181,7 +181,8 @@ def rescore(
             src_lines, [e.text for e in entries], first_line=first_line
         )
         log_probs = np.array([target.log_prob for target in scored])
-        scores = penalty.scores(log_probs, np.array([len(target.tokens) for target in scored]))
+        lengths = [len(target.tokens) + translator.num_tags for target in scored]
+        scores = penalty.scores(log_probs, np.array(lengths))
         totals += weights[number] * scores
         features = [
             f"{known} Model{number}= {score:.6f}".lstrip()

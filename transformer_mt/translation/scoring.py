@@ -26,6 +26,7 @@ from transformer_mt.out_of_memory import halving
 from transformer_mt.packing import Segments, pack_tokens
 from transformer_mt.text.special_ids import BOS_ID, EOS_ID
 from transformer_mt.translation.batching import batches_of_pairs
+from transformer_mt.translation.directions import check_directed
 from transformer_mt.translation.document_encoder import (
     DocumentEncoder,
     EncodedSource,
@@ -64,6 +65,7 @@ class TargetScorer:
         self._clean = source_cleaner(bundle.config.data)
         self._right_to_left = bundle.config.data.reverse_target
         self._documents = DocumentEncoder.of(bundle, batch_tokens)
+        check_directed(bundle)
 
     @property
     def reads_in_order(self) -> bool:
@@ -148,8 +150,10 @@ class TargetScorer:
 
     def _fitting(self, pairs: Sequence[Pair], first_line: int) -> list[bool]:
         """Return whether the model can score each pair; a warning names those it cannot."""
+        tags, model = self._bundle.tags, self._model
         limits = [
-            longest_part(side.max_length) for side in (self._model.encoder, self._model.decoder)
+            longest_part(side.max_length) - len(before)
+            for side, before in ((model.encoder, tags.src), (model.decoder, tags.tgt))
         ]
         fits = [True] * len(pairs)
         for place, pair in enumerate(pairs):
@@ -203,13 +207,16 @@ def token_log_probs(
             memory = _encode_once(bundle, [source for source, _ in pairs])
         else:
             memory = joined_memory(model, encoded)
-        tgt_out, segments = _pack(model, [[*target, EOS_ID] for _, target in pairs])
-        tgt_in, _ = _pack(model, [[BOS_ID, *target] for _, target in pairs])
+        tags = bundle.tags.tgt
+        tgt_out, segments = _pack(model, [[*tags, *target, EOS_ID] for _, target in pairs])
+        tgt_in, _ = _pack_targets(bundle, pairs)
         log_probs = score_targets(
             model.decoder, memory, tgt_in=tgt_in, tgt_out=tgt_out, segments=segments
         )
-    parts = torch.split(log_probs.cpu(), [len(target) + 1 for _, target in pairs])
-    return [part.tolist() for part in parts]
+    return [
+        part.tolist()[len(tags) :]
+        for part in torch.split(log_probs.cpu(), segments.lengths.tolist())
+    ]
 
 
 @torch.inference_mode()
@@ -251,10 +258,11 @@ def source_attention(
     model = bundle.model
     with evaluation_mode(model):
         memory = _encode_once(bundle, [source for source, _ in pairs])
-        tgt_in, segments = _pack(model, [[BOS_ID, *target] for _, target in pairs])
+        tgt_in, segments = _pack_targets(bundle, pairs)
         weights = model.decoder.source_attention(tgt_in, segments, memory)
+    rows, columns = len(bundle.tags.tgt), len(bundle.tags.src)
     return [
-        reduce(matrix)[: len(target), : len(source)].float().cpu().numpy()
+        reduce(matrix)[rows:, columns:][: len(target), : len(source)].float().cpu().numpy()
         for matrix, (source, target) in zip(weights, pairs, strict=True)
     ]
 
@@ -265,7 +273,7 @@ def all_attention(bundle: Bundle, pair: Pair) -> AllAttention:
     model = bundle.model
     with evaluation_mode(model):
         src, src_segments = _pack_sources(bundle, [pair[0]])
-        tgt_in, segments = _pack(model, [[BOS_ID, *pair[1]]])
+        tgt_in, segments = _pack_targets(bundle, [pair])
         memory = model.encode(src, src_segments)
         try:
             source: Tensor | None = model.decoder.source_attention(tgt_in, segments, memory)
@@ -293,12 +301,14 @@ def alternatives(
     model = bundle.model
     with evaluation_mode(model):
         memory = _encode_once(bundle, [source for source, _ in pairs])
-        tgt_in, segments = _pack(model, [[BOS_ID, *target] for _, target in pairs])
+        tgt_in, segments = _pack_targets(bundle, pairs)
         states = model.decoder(tgt_in, segments, memory)
         found: list[list[list[tuple[int, float]]]] = []
-        lengths = [len(target) + 1 for _, target in pairs]
-        for part in torch.split(states, lengths):  # logits of one sentence at a time
-            log_probs = model.decoder.project(part).log_softmax(dim=-1, dtype=torch.float32)
+        num_tags = len(bundle.tags.tgt)
+        for part in torch.split(states, segments.lengths.tolist()):  # logits of one at a time
+            log_probs = model.decoder.project(part[num_tags:]).log_softmax(
+                dim=-1, dtype=torch.float32
+            )
             best = log_probs.topk(min(num, log_probs.shape[-1]), dim=-1)
             rows = zip(best.indices.tolist(), best.values.tolist(), strict=True)
             found.append([list(zip(ids, values, strict=True)) for ids, values in rows])
@@ -323,11 +333,17 @@ def _pack_sources(bundle: Bundle, sources: Sequence[Sequence[int]]) -> tuple[Ten
     """Lay sources without eos, which is added, one after another: tokens, or drawn patches."""
     draw = bundle.tokenizers.src.draw
     if draw is None:
-        return _pack(bundle.model, [[*source, EOS_ID] for source in sources])
+        return _pack(bundle.model, [[*bundle.tags.src, *source, EOS_ID] for source in sources])
     device = next(bundle.model.parameters()).device
     pictures = [draw(source, ()) for source in sources]
     segments = Segments.of(list(map(len, pictures)))
     return torch.from_numpy(np.concatenate(pictures)).to(device), segments.to(device)
+
+
+def _pack_targets(bundle: Bundle, pairs: Sequence[Pair]) -> tuple[Tensor, Segments]:
+    """Lay what the decoder reads of targets one after another: bos and tags come first."""
+    before = (BOS_ID, *bundle.tags.tgt)
+    return _pack(bundle.model, [[*before, *target] for _, target in pairs])
 
 
 def _pack(model: Seq2Seq, sentences: Sequence[Sequence[int]]) -> tuple[Tensor, Segments]:

@@ -197,6 +197,7 @@ def _about(
         "search": json.loads(json.dumps(search)),
         "writes": writes,
         "part_lines": part_lines,
+        **({"tags": asdict(bundle.tags)} if bundle.tags else {}),
     }
 
 

@@ -22,8 +22,10 @@ from transformer_mt.data.pair_source import source_cleaner
 from transformer_mt.errors import ConfigError
 from transformer_mt.search.hypothesis import Hypothesis
 from transformer_mt.text.lines import is_blank
+from transformer_mt.text.tokenizer_pair import Tags
 from transformer_mt.translation.batching import batches_of, evenly_shared
 from transformer_mt.translation.detokenize import Choice, Detokenizer
+from transformer_mt.translation.directions import check_directed
 from transformer_mt.translation.glossary import Glossary, Term
 from transformer_mt.translation.lines_in_context import LinesInContext
 from transformer_mt.translation.long_lines import Part, longest_part, split_lines
@@ -69,6 +71,7 @@ class Translator:
     Attributes:
         options: How it searches.
         tokenizers: The bundle's.
+        num_tags: Language tags that a target begins with; they count in its length.
         reads_documents: Whether each line is read with those before it.
         clean: Applied to a source before it is tokenized: see `data.clean_source`.
 
@@ -88,6 +91,7 @@ class Translator:
         choose: Choice | None = None,
         search: Search | None = None,
     ) -> None:
+        check_directed(bundle)
         options.check(bundle.tokenizers.tgt.vocab_size)
         self.options = options
         self._bundle = bundle
@@ -106,15 +110,18 @@ class Translator:
             self._check_plain("a glossary")
         self.tokenizers = bundle.tokenizers
         self.clean = source_cleaner(bundle.config.data)
+        self.num_tags = len(bundle.tags.tgt)
         if search is None:
             longest_source = bundle.model.encoder.max_length
             self._longest_target = bundle.model.decoder.max_length
         else:
             longest_source = self._longest_target = search.longest
+        if self._longest_target is not None:
+            self._longest_target -= self.num_tags
         # Positions that training never showed are translated badly, though nothing breaks.
         self._max_part_length = min(
             longest_part(longest_source), bundle.config.data.filters.max_length
-        )
+        ) - len(bundle.tags.src)
         self._split_sentences = split_sentences
         self._in_context: LinesInContext | None = None
         separator = None
@@ -135,7 +142,7 @@ class Translator:
             self._search,
             options.num_workers,
             elsewhere=[
-                (name, partial(_search_elsewhere, load, options, lexicon))
+                (name, partial(_search_elsewhere, load, bundle.tags, options, lexicon))
                 for name, load in bundle.copies
             ],
         )
@@ -266,7 +273,7 @@ class Translator:
     def trace(self, source: Sequence[int]) -> "tuple[Hypothesis, Trace]":
         """Search for the translation of one sentence; return the best one and the trace.
 
-        Its tokens are in the order in which the model writes.
+        Its tokens are in the order in which the model writes. The trace has language tags, too.
 
         Args:
             source: Tokens without eos; at least one.
@@ -295,6 +302,6 @@ def _search_with_torch(
 
 
 def _search_elsewhere(
-    load: "Callable[[], Bundle]", options: SearchOptions, lexicon: "Lexicon | None"
+    load: "Callable[[], Bundle]", tags: Tags, options: SearchOptions, lexicon: "Lexicon | None"
 ) -> Callable[[Sequence[Request]], list[list[Hypothesis]]]:
-    return _search_with_torch(load(), options, lexicon)
+    return _search_with_torch(replace(load(), tags=tags), options, lexicon)

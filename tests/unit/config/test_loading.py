@@ -420,6 +420,7 @@ def test_differences_are_listed_field_by_field() -> None:
         "data.train.1.num_pairs: 10 -> 11",
         "tokenizer.user_symbols: [] -> (not there)",
         "model.positions.type: sinusoidal -> learned",
+        "model.positions.offset: 0 -> (not there)",
         "model.positions.endpoint: false -> (not there)",
         "training.clip_norm: null -> 1.0",
         "training.max_steps: 100 -> 200",

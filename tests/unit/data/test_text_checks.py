@@ -137,4 +137,4 @@ def test_copies_are_kept_between_varieties_of_a_language(languages, given, dropp
             "filters": {} if given is None else {"drop_copies": given},
         }
     )
-    assert filters_of(data).drop_copies is dropped
+    assert filters_of(data, data.train[0]).drop_copies is dropped

@@ -9,7 +9,7 @@ from safetensors.torch import load_file, save_file
 
 from transformer_mt.bundle import load_bundle
 from transformer_mt.errors import ModelError
-from transformer_mt.exchange.from_huggingface import import_marian, save_imported
+from transformer_mt.exchange.from_huggingface import import_huggingface, save_imported
 
 transformers = pytest.importorskip("transformers", reason="it is in the extra `hf`")
 pytestmark = pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
@@ -70,7 +70,7 @@ def checkpoint(request, tmp_path_factory, tiny_text) -> Path:
 
 
 def test_it_translates_as_the_original(checkpoint: Path, tiny_text, tmp_path: Path) -> None:
-    imported = import_marian(checkpoint, src_lang=None, tgt_lang=None)
+    imported = import_huggingface(checkpoint, src_lang=None, tgt_lang=None)
     tokenizer = transformers.MarianTokenizer.from_pretrained(checkpoint)
     for line in [*tiny_text[0][:5], "Zürich 漢字"]:
         theirs = tokenizer(line).input_ids
@@ -106,7 +106,7 @@ def test_all_tensors_that_do_not_fit_are_listed(checkpoint: Path, tmp_path: Path
         r"(?s)missing model.encoder.layers.0.fc1.bias.*expected \(32,\), got \(7,\).*model.extra"
     )
     with pytest.raises(ModelError, match=expected):
-        import_marian(folder, src_lang=None, tgt_lang=None)
+        import_huggingface(folder, src_lang=None, tgt_lang=None)
 
 
 def test_a_pickle_is_read_as_tensors_alone(checkpoint: Path, tmp_path: Path) -> None:
@@ -118,10 +118,10 @@ def test_a_pickle_is_read_as_tensors_alone(checkpoint: Path, tmp_path: Path) -> 
     weights = load_file(folder / "model.safetensors")
     (folder / "model.safetensors").unlink()
     torch.save(weights, folder / "pytorch_model.bin")
-    import_marian(folder, src_lang=None, tgt_lang=None)
+    import_huggingface(folder, src_lang=None, tgt_lang=None)
     torch.save(weights | {"hostile": Hostile()}, folder / "pytorch_model.bin")
     with pytest.raises(ModelError, match=r"pytorch_model.bin: cannot be read"):
-        import_marian(folder, src_lang=None, tgt_lang=None)
+        import_huggingface(folder, src_lang=None, tgt_lang=None)
     assert not (tmp_path / "canary").exists()
 
 
@@ -131,7 +131,11 @@ def test_a_pickle_is_read_as_tensors_alone(checkpoint: Path, tmp_path: Path) -> 
         ("config.json", None, "no such file"),
         ("config.json", "{", "cannot be read as JSON"),
         ("config.json", "[]", "expected an object"),
-        ("config.json", '{"model_type": "bart"}', r"(?s)model_type bart: expected marian.*d_model"),
+        (
+            "config.json",
+            '{"model_type": "bart"}',
+            r"(?s)model_type bart: expected marian or m2m_100.*d_model",
+        ),
         ("vocab.json", '{"a": 0, "b": 0}', "each once"),
         ("source.spm", "no model", "SentencePiece model"),
         ("target.spm", None, "cannot be read"),
@@ -146,4 +150,4 @@ def test_a_file_that_is_missing_or_damaged_is_named(
     if content is not None:
         (folder / name).write_text(content)
     with pytest.raises(ModelError, match=message):
-        import_marian(folder, src_lang=None, tgt_lang=None)
+        import_huggingface(folder, src_lang=None, tgt_lang=None)

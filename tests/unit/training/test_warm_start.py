@@ -218,3 +218,35 @@ def test_a_resumed_run_remembers_the_scores_before(guarded, tmp_path, monkeypatc
 def test_a_guard_without_a_model_to_guard_is_refused(guarded):
     with pytest.raises(ConfigError, match=r"data\.guard: guards what a finished model can do"):
         guarded(training__init_from=None)
+
+
+def test_a_new_language_adds_rows_and_the_next_run_takes_over_the_tags(child, parent, tmp_path):
+    tags = {"target": True, "languages": ["fr"]}
+    still = {"training__max_steps": 1, "training__lr": 1e-12}
+    first = train(child(**still, data__language_tags=tags, name="first"))
+    old, new = best(parent), best(first.run_dir)
+    (name,) = (name for name in old if name.endswith("embedding.weight"))
+    rows, grown = old[name], new[name]
+    assert len(grown) == len(rows) + 3  # digits, fr, stigid
+    torch.testing.assert_close(grown[: len(rows)], rows, rtol=1e-6, atol=1e-8)
+    distance = (grown[len(rows) :] - rows.mean(0)).norm(dim=1)
+    assert ((distance > 0) & (distance < rows.std() * rows.shape[1] ** 0.5)).all()
+
+    more = {"languages": ["es"], "like": {"es": "fr"}}
+    config = child(
+        **still, data__language_tags=more, name="second", training__init_from=first.run_dir
+    )
+    second = train(config)
+    last = best(second.run_dir)[name]
+    assert len(last) == len(grown) + 1
+    torch.testing.assert_close(last[-1], grown[-2], rtol=1e-6, atol=1e-8)
+    written = read_config(str(Path(second.run_dir) / "best" / "config.yaml"), {}).data
+    assert written.language_tags.target
+    assert written.languages()[1] == ["stigid", "digits", "fr", "es"]
+    for wrong, message in (
+        ({"source": "own", "target": True}, r"source own \(it has target\).*leave them out"),
+        ({"languages": ["es"], "like": {"es": "xx"}}, r"like: the model has no language tag"),
+    ):
+        config = child(data__language_tags=wrong, name="third", training__init_from=first.run_dir)
+        with pytest.raises(ConfigError, match=message):
+            train(config)

@@ -143,8 +143,9 @@ def test_a_corpus_holds_sentences_in_context_and_validation_texts_are_alone(
         for side in (0, 1):
             found = [int((pairs.pair(i)[side] == separator).sum()) for i in range(29)]
             assert found == expected
-    assert len(data.valid.src) == 30
-    assert not any(SEPARATOR in line for line in data.valid.src)
+    (valid,) = data.valid.texts
+    assert len(valid.src) == 30
+    assert not any(SEPARATOR in line for line in valid.src)
 
 
 @pytest.fixture(scope="module")
