@@ -11,7 +11,7 @@ from experiments.results import DEFAULT_FOLDER, Folder
 from experiments.synthetic import DATA, TAG, Data, Part, Row, Study, table
 
 NUM_PAIRS, NUM_LINES = 5000, 24_000
-REVERSE_UPDATES, UPDATES = 1200, 2000
+REVERSE_UPDATES, UPDATES = 800, 1200
 MODEL = {
     "d_model": 128,
     "d_ff": 256,

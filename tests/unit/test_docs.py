@@ -213,6 +213,7 @@ def test_every_piece_of_a_config_that_a_page_shows_is_good():
             num_pieces += 1
             settings, shown = yaml.safe_load(small), yaml.safe_load(piece)
             for group, values in shown.items():
-                settings.setdefault(group, {}).update(values)
+                is_group = isinstance(values, dict)
+                settings[group] = {**settings.get(group, {}), **values} if is_group else values
             parse_config(yaml.safe_dump(settings), page.name)
     assert num_pieces >= 4
