@@ -59,7 +59,8 @@ class RenderedSource(DirectedSettings):
     max_characters: Annotated[int, Field(ge=8)] = 40
     """Longer lines are broken at spaces."""
     noise: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """Strength of shifts, blur, pale ink and grain; 0: none. Drawn anew in each epoch."""
+    """Strength of changes of size and place, blur, pale ink and grain; 0: none. Drawn anew in each
+    epoch."""
     seed: int = 1
     """Random seed of the choice of fonts."""
     weight: Weight = 1.0

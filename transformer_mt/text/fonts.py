@@ -25,6 +25,9 @@ Ink = NDArray[np.uint8]
 MARGIN = 1
 """Columns of paper before a line: room for strokes that begin left of their place."""
 _INSTALLABLE = 0
+_QUOTES = {"'": "\N{RIGHT SINGLE QUOTATION MARK}", '"': "\N{RIGHT DOUBLE QUOTATION MARK}"}
+_QUOTES |= {"`": "\N{LEFT SINGLE QUOTATION MARK}"}
+"""Glyphs that fonts have in the places of straight quotation marks, and that read like them."""
 NEEDS = "pictures need Pillow and fontTools: pip install 'transformer_mt[images]'"
 
 
@@ -61,8 +64,12 @@ class FontFile:
 
     @cached_property
     def characters(self) -> frozenset[str]:
-        """What it has glyphs for."""
-        return frozenset(map(chr, self._tables.getBestCmap()))
+        """What it has glyphs for, by its own names of them.
+
+        Fonts of TeX have other glyphs in the places of some characters of ASCII.
+        """
+        glyphs = self._tables.getBestCmap().items()
+        return frozenset(chr(code) for code, name in glyphs if _is_glyph_of(chr(code), name))
 
     @cached_property
     def may_be_embedded(self) -> bool:
@@ -92,6 +99,13 @@ def pillow(module: str) -> Any:
         return importlib.import_module(f"PIL.{module}")
     except ImportError as error:
         raise DataError(NEEDS) from error
+
+
+def _is_glyph_of(character: str, name: str) -> bool:
+    """Return whether a glyph is not named for something else than its character of ASCII."""
+    from fontTools.agl import toUnicode
+
+    return not character.isascii() or toUnicode(name) in ("", character, _QUOTES.get(character))
 
 
 @dataclass(frozen=True)

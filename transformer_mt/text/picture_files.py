@@ -51,11 +51,10 @@ def read_ink(name: str, *, height: int, random: np.random.Generator) -> Ink:
 
 
 def with_noise(ink: Ink, strength: float, random: np.random.Generator) -> Ink:
-    """Shift a picture up or down, blur it, pale its ink and add grain; the size stays."""
+    """Scale and move a line, blur it, pale its ink and add grain; the picture's size stays."""
     if not strength:
         return ink
-    shift = int(random.integers(-1, 2) * (random.random() < strength))
-    picture: NDArray[np.floating] = np.roll(ink, shift, axis=0).astype(np.float64)
+    picture: NDArray[np.floating] = _moved(ink, strength, random).astype(np.float64)
     if random.random() < strength:  # a box of three columns or rows
         axis = int(random.integers(2))
         picture = (picture + np.roll(picture, 1, axis) + np.roll(picture, -1, axis)) / 3
@@ -64,6 +63,22 @@ def with_noise(ink: Ink, strength: float, random: np.random.Generator) -> Ink:
     picture += random.normal(0, 50 * strength * random.random(), picture.shape)
     noisy: Ink = picture.clip(0, 255).astype(np.uint8)
     return noisy
+
+
+def _moved(ink: Ink, strength: float, random: np.random.Generator) -> Ink:
+    """Scale a line, height and width apart, and put it anywhere in a picture of the same size."""
+    (height, width), rows = ink.shape, np.flatnonzero(ink.any(axis=1))
+    if not len(rows):
+        return ink
+    line = ink[rows[0] : rows[-1] + 1]
+    stretch = 1 + strength * random.uniform(-0.6, 0.5)
+    tall = min(max(round(len(line) * stretch), 1), height)
+    wide = max(round(width * (1 - 0.3 * strength * random.random())), 1)
+    top, left = random.integers(height - tall + 1), random.integers(width - wide + 1)
+    scaled = pillow("Image").fromarray(line).resize((wide, tall), pillow("Image").Resampling.BOX)
+    picture = np.zeros_like(ink)
+    picture[top : top + tall, left : left + wide] = scaled
+    return picture
 
 
 @lru_cache(maxsize=64)

@@ -162,6 +162,27 @@ def test_noise_is_a_function_of_its_key_and_keeps_the_size(pictures):
     assert ink.shape == with_noise(ink, 0.5, np.random.default_rng(2)).shape
 
 
+def test_noise_makes_lines_smaller_and_larger_and_puts_them_higher_and_lower():
+    ink = np.zeros((24, 60), dtype=np.uint8)
+    ink[8:16, 10:50] = 255
+    found = [with_noise(ink, 0.5, np.random.default_rng(seed)) > 128 for seed in range(60)]
+    assert all(lines.any() for lines in found)
+    heights = {int(lines.any(axis=1).sum()) for lines in found}
+    tops = {int(lines.any(axis=1).argmax()) for lines in found}
+    assert min(heights) < 8 < max(heights)
+    assert min(tops) < 4
+    assert max(tops) > 12
+    blank = np.zeros((24, 60), dtype=np.uint8)
+    assert not (with_noise(blank, 0.5, np.random.default_rng(1)) > 128).any()
+
+
+def test_a_font_of_tex_lacks_characters_in_whose_places_it_has_other_glyphs():
+    characters = FontFile.find("cmr10.ttf").characters
+    assert characters.issuperset("Aa1(%)'\"")
+    assert not characters & set("{}<>|_\\")
+    assert FontFile.find("DejaVuSans.ttf").characters.issuperset("{}<>|_\\")
+
+
 def test_half_of_a_name_is_never_looked_for(pictures, tmp_path, caplog):
     from transformer_mt.text.lines import unchanged
     from transformer_mt.translation.long_lines import split_lines
