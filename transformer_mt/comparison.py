@@ -16,6 +16,7 @@ from transformer_mt import __version__
 from transformer_mt.bundle import FORMAT_VERSION, KIND, count_parameters
 from transformer_mt.config.families import ModelSettings
 from transformer_mt.config.loading import load_recorded
+from transformer_mt.config.schema import Config
 from transformer_mt.config.training import MetricName
 from transformer_mt.data.evaluation_sets import TestSet, read_test_sets
 from transformer_mt.errors import UNREADABLE_JSON, ConfigError, DataError, TmtError
@@ -188,7 +189,7 @@ def compare_runs(
         for run, own in zip(runs, facts, strict=True)
     ]
     configs = [load_recorded(run.config_path) for run in runs]
-    languages = sorted({config.data.tgt_lang for config in configs})
+    languages = sorted({_language(config, test) for config in configs})
     if len(languages) > 1:
         raise ConfigError(f"the runs translate into different languages: {', '.join(languages)}")
     searches = [{**config.decoding.model_dump(mode="json"), **search} for config in configs]
@@ -233,12 +234,19 @@ def compare_by_length(
             test.references,
             [len(ids) + 1 for ids in sources],
             metrics=METRICS,
-            tgt_lang=load_recorded(run.config_path).data.tgt_lang,
+            tgt_lang=_language(load_recorded(run.config_path), test),
             edges=edges,
             more_references=test.more_references,
         )
         for row in rows
     }
+
+
+def _language(config: Config, test: TestSet) -> str:
+    """Return the language that a model of these settings translates a test set into."""
+    if config.data.language_tags is None or test.direction is None:
+        return config.data.tgt_lang
+    return test.direction[1]
 
 
 def hash_of(test: TestSet) -> str:

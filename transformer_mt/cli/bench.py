@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 from transformer_mt.cli.command import examples
-from transformer_mt.cli.model_loading import load_of_options
+from transformer_mt.cli.model_loading import in_direction, load_of_options
 from transformer_mt.cli.options import (
     AsJson,
     BatchTokens,
@@ -23,6 +23,8 @@ from transformer_mt.cli.options import (
     NumWorkers,
     Overrides,
     Precision,
+    SourceLanguage,
+    TargetLanguage,
     config_file,
     search_options_of,
 )
@@ -118,6 +120,8 @@ def decode(
     num_workers: NumWorkers = None,
     batch_tokens: BatchTokens = None,
     device: Devices = "auto",
+    target_language: TargetLanguage = None,
+    source_language: SourceLanguage = None,
     settings: DecodingOverrides = [],
     seconds: SecondsOfPasses = 30,
     num_singles: Singles = 100,
@@ -140,7 +144,7 @@ def decode(
     from transformer_mt.bundle import count_parameters
 
     started = time.perf_counter()
-    bundle = load_of_options(ctx)
+    bundle = in_direction(ctx, load_of_options(ctx))
     place = next(bundle.model.parameters()).device
     translator = make_translator(bundle, given)
     load_seconds = time.perf_counter() - started

@@ -32,6 +32,7 @@ from transformer_mt.translation.load import load_model, make_translator
 
 if TYPE_CHECKING:
     from transformer_mt.comparison import ComparedRun
+    from transformer_mt.config.languages import Direction
     from transformer_mt.data.evaluation_sets import TestSet
     from transformer_mt.metrics.by_length import Bucket
     from transformer_mt.metrics.significance import ComparedScore
@@ -119,7 +120,7 @@ def compare(
         read_facts(run)
     test = common_test_set(found, test_set) if src is None else _files(src, ref, found[0])
     search = {} if beam_size is None else {"beam_size": beam_size}
-    translate = partial(_translate, search=search, device=device)
+    translate = partial(_translate, search=search, device=device, direction=test.direction)
     rows = compare_runs(found, test, translate=translate, search=search)
     buckets = {} if edges is None else compare_by_length(rows, found[0], test, edges=edges)
     if by_length:
@@ -142,10 +143,19 @@ def _files(src: Path, ref: Sequence[Path], first: "RunDirectory") -> "TestSet":
 
 
 def _translate(
-    bundle: Path, sources: Sequence[str], *, search: Mapping[str, object], device: str
+    bundle: Path,
+    sources: Sequence[str],
+    *,
+    search: Mapping[str, object],
+    device: str,
+    direction: "Direction | None",
 ) -> list[str]:
+    from transformer_mt.translation.directions import directed
+
     check_one_process()
+    source, target = direction or (None, None)
     model = load_model(bundle, device=device, precision="fp32")
+    model = directed(model, source=source, target=target)
     with progress_bar(bundle.parent.name, " sentences") as on_progress:
         translator = make_translator(model, search)
         return [found.text for found in translator.translate(sources, on_progress=on_progress)]
