@@ -136,7 +136,7 @@ def tagged_bundle(tiny_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -
     first = values["data"]["train"][0]
     from_french = first | {"src_lang": "fr"}
     values["data"] |= {
-        "language_tags": {"languages": ["fr"]},
+        "language_tags": {"target": True, "languages": ["fr"]},
         "train": [first, from_french],
         "valid": {"type": "joined", "sources": [first, from_french]},
     }

@@ -27,6 +27,8 @@ LANGUAGES = {
 }
 """Languages of M2M-100 in the order of their tokens, by `language_codes` of the tokenizer: no file
 of a model lists them."""
+MOST_SPARE = 1024
+"""Rows of the embedding that no piece has; there are 8 or so, which make up a round number."""
 NLLB_CODE = re.compile(r"[a-z]{3}_[A-Z][a-z]{3}")
 
 
@@ -51,9 +53,14 @@ def read_m2m(
     is_nllb = not (directory / "vocab.json").exists()
     ids, codes = _nllb(directory, tokenizing) if is_nllb else _m2m100(directory, tokenizing)
     form = "{}" if is_nllb else "__{}__"
-    more = range(max(ids.values(), default=-1) + 1, theirs["vocab_size"])
-    ids |= {f"<madeup{number}>": number for number in more}  # rows that no text uses
     path = directory / ("tokenizer.json" if is_nllb else "vocab.json")
+    num_spare = theirs["vocab_size"] - len(ids)
+    if not all(type(number) is int for number in ids.values()) or not 0 <= num_spare <= MOST_SPARE:
+        raise ModelError(
+            f"{path}: {len(ids):,} pieces, each with a number, do not fit the vocab_size "
+            f"{theirs['vocab_size']:,} of config.json"
+        )
+    ids |= {f"<madeup{number}>": number for number in range(len(ids), theirs["vocab_size"])}
     vocabulary = sorted_vocabulary(ids, path, theirs, start)
     control = {form.replace("{}", code) for code in codes} | {"<mask>"}
     control |= {piece for piece in vocabulary.pieces if piece.startswith("<madeup")}

@@ -117,11 +117,45 @@ def test_the_languages_are_those_of_the_model(checkpoint) -> None:
         directed(bundle, target=read[0])
 
 
-def test_a_shard_that_is_missing_is_named(checkpoint, tmp_path: Path) -> None:
-    folder = tmp_path / "copy"
+def _copy(checkpoint, folder: Path) -> Path:
     folder.mkdir()
     for path in checkpoint[1].iterdir():
         (folder / path.name).write_bytes(path.read_bytes())
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "message"),
+    [
+        ("config.json", {"vocab_size": 10**9}, r"do not fit the vocab_size 1,000,000,000"),
+        ("config.json", {"vocab_size": 90}, r"do not fit the vocab_size 90"),
+        (
+            "tokenizer_config.json",
+            {"legacy_behaviour": True},
+            r"legacy_behaviour puts the language after",
+        ),
+        ("tokenizer_config.json", {"language_codes": "x"}, r"language_codes 'x': expected one"),
+        ("sentencepiece.bpe.model", None, r"sentencepiece\.bpe\.model: cannot be read"),
+    ],
+)
+def test_a_file_that_does_not_fit_is_named(
+    checkpoint, tmp_path: Path, name: str, changes: dict[str, Any] | None, message: str
+) -> None:
+    kind, folder = checkpoint[0], _copy(checkpoint, tmp_path / "copy")
+    of_kind = {"legacy_behaviour": "nllb", "language_codes": "m2m100"}
+    if changes and of_kind.get(next(iter(changes)), kind) != kind:
+        pytest.skip("the other kind has this setting")
+    if changes is None:
+        (folder / name).unlink()
+    else:
+        content = json.loads((folder / name).read_text())
+        (folder / name).write_text(json.dumps(content | changes))
+    with pytest.raises(ModelError, match=message):
+        import_huggingface(folder, src_lang=None, tgt_lang=None)
+
+
+def test_a_shard_that_is_missing_is_named(checkpoint, tmp_path: Path) -> None:
+    folder = _copy(checkpoint, tmp_path / "copy")
     shard = sorted(folder.glob("model-*.safetensors"))[1]
     assert load_file(shard)
     shard.unlink()

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+import transformer_mt as tmt
 from transformer_mt.bundle import Bundle, load_bundle
 from transformer_mt.config.data import DataSettings
 from transformer_mt.config.languages import LanguageTagSettings
@@ -113,7 +114,7 @@ def test_tags_go_along_to_other_programs(
     bundle: Bundle, tiny_text, tmp_path: Path, program: str
 ) -> None:
     pytest.importorskip({"huggingface": "transformers"}.get(program, program))
-    model = tagged(bundle, "own", True) if program == "ctranslate2" else bundle
+    model = tagged(bundle, *(("own", True) if program == "ctranslate2" else ("target", False)))
     sentences = Sentences(tiny_text[0][:6], None, ("fr", "de"))
     parity = export(model, program, tmp_path / "out", sentences=sentences)
     assert parity is not None
@@ -124,6 +125,22 @@ def test_tags_go_along_to_other_programs(
             export(tagged(bundle, "own", True), program, tmp_path / "no", sentences=None)
         with pytest.raises(ConfigError, match=r"data\.language_tags: the program knows one dir"):
             export(bundle, "argos", tmp_path / "no", sentences=None)
+
+
+def test_the_engine_gives_tags_to_ctranslate2(tagged_bundle: Path, tiny_text) -> None:
+    pytest.importorskip("ctranslate2")
+    lines = [line.lower() for line in tiny_text[0][:6]]
+    prefixes = ["", "ein"] * 3
+    ours, theirs = (
+        tmt.load(tagged_bundle, engine=engine).translate(
+            lines, to="fr", prefixes=prefixes, beam_size=1
+        )
+        for engine in ("torch", "ctranslate2")
+    )
+    assert [line.text for line in theirs] == [line.text for line in ours]
+    for here, there in zip(ours, theirs, strict=True):
+        assert there.score == pytest.approx(here.score, abs=1e-4)
+        assert there.log_prob == pytest.approx(here.log_prob, abs=1e-4)
 
 
 @pytest.mark.parametrize(
