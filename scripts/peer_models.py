@@ -50,7 +50,11 @@ def to_hugging_face(
     Raises:
         ConfigError: If these settings have no counterpart there.
     """
-    weights = huggingface_weights(model.state_dict(), max_positions=max_positions)
+    weights = huggingface_weights(
+        model.state_dict(),
+        max_positions=max_positions,
+        endpoint=getattr(settings.positions, "endpoint", False),
+    )
     vocab_size = len(weights["model.shared.weight"])
     peer = fresh_hugging_face(settings, vocab_size, max_positions=max_positions).eval()
     missing, unexpected = peer.load_state_dict(weights, strict=False)

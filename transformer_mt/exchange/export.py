@@ -25,10 +25,13 @@ from transformer_mt.exchange.huggingface import (
     save_huggingface,
 )
 from transformer_mt.exchange.marian import (
+    FILES,
+    PRECISIONS,
     bergamot_twin,
     marian_twin,
     save_bergamot,
     save_marian,
+    vocabulary_names,
 )
 from transformer_mt.exchange.parity import Parity, Twin, check, compare
 from transformer_mt.exchange.settings import TARGETS, Quantization, check_exportable
@@ -142,8 +145,35 @@ print(argostranslate.translate.translate("..", "{from_code}", "{to_code}"))""",
         package="ctranslate2",
         extra="ct2",
         needed_to_write=False,
-        program="bergamot --model-config-paths config.yml < input.txt",
-        language="sh",
+        program="""\
+// node translate.mjs < input.txt, after `npm install @browsermt/bergamot-translator` and
+// echo '{{"type": "commonjs"}}' > node_modules/@browsermt/bergamot-translator/worker/package.json
+import {{readFileSync}} from "node:fs";
+import {{BatchTranslator, TranslatorBacking}} from "@browsermt/bergamot-translator/translator.js";
+
+const pair = {{from: "{from_code}", to: "{to_code}"}};
+const read = name => new Uint8Array(readFileSync(name)).buffer;
+
+class Local extends TranslatorBacking {{
+  async loadModelRegistery() {{ return [{{...pair, files: {{}}}}]; }}
+  async loadTranslationModel() {{
+    return {{
+      model: read("{model}"), vocabs: [{vocabularies}], shortlist: new ArrayBuffer(0),
+      config: {{
+        "gemm-precision": "{precision}", "beam-size": process.argv[2] ?? {beam},
+        normalize: {exponent}, "ssplit-mode": "sentence",
+      }},
+    }};
+  }}
+}}
+
+const translator = new BatchTranslator({{}}, new Local({{pivotLanguage: null}}));
+const lines = readFileSync(0, "utf-8").split("\\n").slice(0, -1);
+const found = lines.map(text => translator.translate({{...pair, text, html: false}}));
+for (const {{target}} of await Promise.all(found)) console.log(target.text);
+await translator.delete();
+process.exit(0);""",
+        language="js",
     ),
 }
 
@@ -189,7 +219,7 @@ def export(
         (folder / CONFIG).write_text(dump_config(bundle.config), encoding="utf-8")
         if target == "ctranslate2":
             bundle.tokenizers.save(folder)
-        (folder / CARD).write_text(_card(bundle, target, parity), encoding="utf-8")
+        (folder / CARD).write_text(_card(bundle, target, quantization, parity), encoding="utf-8")
         if parity is not None:
             _write_json(folder / PARITY, parity.as_json())
     return parity
@@ -219,24 +249,33 @@ def _write_json(path: Path, value: Any) -> None:
     path.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
 
 
-def _card(bundle: Bundle, target: str, parity: Parity | None) -> str:
-    config = bundle.config
-    settings = generation_config(config.decoding)
+def card_program(bundle: Bundle, target: str, quantization: Quantization) -> str:
+    """Return a program that runs an exported model, for the model card."""
+    data = bundle.config.data
+    settings = generation_config(bundle.config.decoding)
     names = ("joint", "joint") if bundle.tokenizers.joint else ("src", "tgt")
-    program = EXPORTERS[target].program.format(
-        from_code=plain_code(config.data.src_lang),
-        to_code=plain_code(config.data.tgt_lang),
+    vocabularies = dict.fromkeys(vocabulary_names(bundle.tokenizers))
+    return EXPORTERS[target].program.format(
+        from_code=plain_code(data.src_lang),
+        to_code=plain_code(data.tgt_lang),
         src=names[0],
         tgt=names[1],
         beam=settings["num_beams"],
         exponent=settings["length_penalty"],
+        model=FILES.get(quantization),
+        precision=PRECISIONS.get(quantization),
+        vocabularies=", ".join(f'read("{name}")' for name in vocabularies),
     )
+
+
+def _card(bundle: Bundle, target: str, quantization: Quantization, parity: Parity | None) -> str:
+    config = bundle.config
     return "\n".join(
         [
             f"# {config.name}: {config.data.src_lang} to {config.data.tgt_lang}, for {target}",
             "",
             f"```{EXPORTERS[target].language}",
-            program,
+            card_program(bundle, target, quantization),
             "```",
             "",
             *_languages(config, target),

@@ -231,11 +231,11 @@ class HuggingFaceTwin:
         transformers = importlib.import_module("transformers")
         transformers.logging.set_verbosity_error()
         with redirect_stderr(io.StringIO()):  # progress bars
-            self._model = transformers.AutoModelForSeq2SeqLM.from_pretrained(directory).eval()
-        same = range(self._model.config.vocab_size)
+            self.model = transformers.AutoModelForSeq2SeqLM.from_pretrained(directory).eval()
+        same = range(self.model.config.vocab_size)
         self._src, self._tgt = map(torch.tensor, rows or (same, same))
         self._ours = {there: ours for ours, there in reversed([*enumerate(self._tgt.tolist())])}
-        self._start = self._model.generation_config.decoder_start_token_id
+        self._start = self.model.generation_config.decoder_start_token_id
 
     @torch.inference_mode()
     def log_probs(self, pairs: Sequence[Pair]) -> list[list[float]]:
@@ -244,7 +244,7 @@ class HuggingFaceTwin:
         for source, target in pairs:
             src, tgt = self._src[[*source, EOS_ID]], self._tgt[[*target, EOS_ID]]
             start = torch.tensor([self._start])
-            logits = self._model(
+            logits = self.model(
                 input_ids=src[None], decoder_input_ids=torch.cat([start, tgt[:-1]])[None]
             ).logits[0]
             found.append(logits.log_softmax(-1).gather(1, tgt[:, None])[:, 0].tolist())
@@ -261,12 +261,12 @@ class HuggingFaceTwin:
         max_length: int,
     ) -> list[list[int]]:
         """Search for the best targets."""
-        config = self._model.config
+        config = self.model.config
         rows = [self._src[[*source, EOS_ID]] for source in sources]
         padding = float(config.pad_token_id)
         batch = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=padding)
         lengths = torch.tensor([[len(row)] for row in rows])
-        found = self._model.generate(
+        found = self.model.generate(
             input_ids=batch,
             attention_mask=(torch.arange(batch.shape[1]) < lengths).long(),
             num_beams=beam_size,

@@ -39,6 +39,8 @@ MULTIPLE = 8
 """Numbers of rows that 8-bit matrices have."""
 FILES = {"float32": "model.bin", "int8": "model.intgemm8.bin"}
 """Names for Bergamot, which takes the type of the weights from the end."""
+PRECISIONS = {"float32": "float32", "int8": "int8shiftAll"}
+"""Its names of the arithmetic; the second quantizes activations as they come."""
 
 
 def save_marian(bundle: Bundle, directory: Path, quantization: Quantization) -> None:
@@ -83,7 +85,7 @@ def save_bergamot(bundle: Bundle, directory: Path, quantization: Quantization) -
     write_binary(directory / name, _tensors(bundle, settings), int8=quantization == "int8")
     decoding = {
         **_decoding(bundle.config.decoding),
-        "gemm-precision": "int8shiftAll" if quantization == "int8" else "float32",
+        "gemm-precision": PRECISIONS[quantization],
         "skip-cost": True,
         "alignment": "soft",
         "max-length-break": 128,
@@ -175,7 +177,7 @@ def bergamot_twin(directory: Path, tokenizers: Tokenizers) -> CTranslate2Twin:
 
 
 def _twin(tensors: dict[str, NDArray[Any]], tokenizers: Tokenizers) -> CTranslate2Twin:
-    names = map(_names_of_rows, (tokenizers.src, tokenizers.tgt))
+    names = map(names_of_rows, (tokenizers.src, tokenizers.tgt))
     return twin_of(tensors, tokenizers, *names)
 
 
@@ -211,7 +213,8 @@ def twin_of(
         )
 
 
-def _names_of_rows(tokenizer: Tokenizer) -> list[str]:
+def names_of_rows(tokenizer: Tokenizer) -> list[str]:
+    """Name the rows of an exported vocabulary by our pieces."""
     pieces = tokenizer.pieces(range(tokenizer.vocab_size))
     first = [EOS_ID, UNK_ID, PAD_ID, BOS_ID]
     added = [f"<unused row {n}>" for n in range(_padded(len(pieces)) - len(pieces))]
