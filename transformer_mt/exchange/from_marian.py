@@ -21,7 +21,7 @@ from torch import Tensor
 from transformer_mt.bundle import Bundle, weights_of
 from transformer_mt.config.loading import read_config
 from transformer_mt.config.schema import Config
-from transformer_mt.errors import ModelError, reason_of
+from transformer_mt.errors import ModelError
 from transformer_mt.exchange.from_huggingface import Imported
 from transformer_mt.exchange.huggingface import NEVER
 from transformer_mt.exchange.marian import twin_of
@@ -37,11 +37,10 @@ from transformer_mt.exchange.marian_names import (
 from transformer_mt.exchange.marian_vocabulary import (
     MarianVocabulary,
     laid_over,
-    sorted_anew,
+    native_vocabulary,
+    read_settings,
 )
 from transformer_mt.models.build import build_model
-from transformer_mt.storage.untrusted import read_small
-from transformer_mt.text.model_file import piece_texts
 from transformer_mt.text.tokenizer_pair import Tokenizers
 
 DECODER_FILES = ("decoder.yml", "config.yml")
@@ -108,20 +107,8 @@ def _models(directory: Path) -> list[Path]:
 def _decoder_settings(directory: Path) -> dict[str, Any]:
     for name in DECODER_FILES:
         if (directory / name).exists():
-            return _yaml(directory / name)
+            return read_settings(directory / name)
     return {}
-
-
-def _yaml(path: Path) -> dict[str, Any]:
-    """Read a YAML mapping, all its values as strings."""
-    try:
-        found = yaml.load(read_small(path), Loader=yaml.BaseLoader)  # strings and lists alone
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        reason = reason_of(error) if isinstance(error, OSError) else error
-        raise ModelError(f"{path}: cannot be read: {reason}") from error
-    if not isinstance(found, dict):
-        raise ModelError(f"{path}: expected settings by name")
-    return found
 
 
 def _listed(value: Any) -> list[str]:
@@ -226,7 +213,8 @@ def _vocabularies(
             f"{directory}: expected two vocabularies and dim-vocabs, got {names} and {sizes}"
         )
     found = [
-        _vocabulary(directory / name, int(size)) for name, size in zip(names, sizes, strict=True)
+        native_vocabulary(directory / name, int(size))
+        for name, size in zip(names, sizes, strict=True)
     ]
     if shared and found[0].pieces != found[1].pieces:
         raise ModelError(f"{directory}: tied-embeddings-all, but {' and '.join(names)} differ")
@@ -241,27 +229,6 @@ def _vocabularies(
         tgt = laid_over(models[1], src[1])
         src = laid_over(models[0], tgt[1])
     return [src, tgt]
-
-
-def _vocabulary(path: Path, size: int) -> MarianVocabulary:
-    """Read the pieces of rows 0 to size - 1; rows without one get a name."""
-    if path.suffix == ".spm":
-        try:
-            pieces = piece_texts(path.read_bytes())
-        except OSError as error:
-            raise ModelError(f"{path}: cannot be read: {reason_of(error)}") from error
-        except ValueError as error:
-            raise ModelError(f"{path}: {error}") from error
-        ids = {piece: number for number, piece in enumerate(pieces)}
-    else:
-        ids = {piece: int(n) if str(n).isdecimal() else -1 for piece, n in _yaml(path).items()}
-    if sorted(ids.values()) != list(range(len(ids))) or len(ids) > size or "</s>" not in ids:
-        raise ModelError(
-            f"{path}: expected the ids 0 to {size - 1} of the model, each at most once, and </s>; "
-            f"got {len(ids)} pieces"
-        )
-    ids |= {f"<row {number}>": number for number in range(len(ids), size)}
-    return sorted_anew(ids, pad=size, eos=ids["</s>"], start=size)
 
 
 def _config(

@@ -1,4 +1,4 @@
-"""Vocabularies of Marian models in Hugging Face's format, sorted as ours.
+"""Vocabularies of Marian models, its own and in Hugging Face's format, sorted as ours.
 
 One vocabulary lies over two SentencePiece models, which segment as they did.
 """
@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from transformer_mt.errors import UNREADABLE_JSON, ModelError, reason_of
-from transformer_mt.storage.untrusted import read_json
-from transformer_mt.text.model_file import with_vocabulary
+from transformer_mt.storage.untrusted import read_json, read_small
+from transformer_mt.text.model_file import piece_texts, with_vocabulary
 from transformer_mt.text.tokenizer import Tokenizer
 
 
@@ -108,3 +110,53 @@ def read_object(directory: Path, name: str) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise ModelError(f"{path}: expected an object")
     return content
+
+
+def native_vocabulary(path: Path, size: int) -> MarianVocabulary:
+    """Read a vocabulary of Marian's own: a SentencePiece model, or numbers of pieces as YAML.
+
+    Args:
+        path: `.spm` or YAML.
+        size: Rows of the model, which may be more than there are pieces.
+
+    Returns:
+        Pieces whose pad and bos have the row `size`, which is none of the model's.
+
+    Raises:
+        ModelError: If it cannot be read, or does not fit the model.
+    """
+    if path.suffix == ".spm":
+        try:
+            pieces = piece_texts(path.read_bytes())
+        except OSError as error:
+            raise ModelError(f"{path}: cannot be read: {reason_of(error)}") from error
+        except ValueError as error:
+            raise ModelError(f"{path}: {error}") from error
+        ids = {piece: number for number, piece in enumerate(pieces)}
+    else:
+        ids = {
+            piece: int(n) if str(n).isdecimal() else -1 for piece, n in read_settings(path).items()
+        }
+    if sorted(ids.values()) != list(range(len(ids))) or len(ids) > size or "</s>" not in ids:
+        raise ModelError(
+            f"{path}: expected the ids 0 to {size - 1} of the model, each at most once, and </s>; "
+            f"got {len(ids)} pieces"
+        )
+    ids |= {f"<row {number}>": number for number in range(len(ids), size)}
+    return sorted_anew(ids, pad=size, eos=ids["</s>"], start=size)
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+    """Read a YAML mapping, all its values as strings.
+
+    Raises:
+        ModelError: If it cannot be read, or is something else.
+    """
+    try:
+        found = yaml.load(read_small(path), Loader=yaml.BaseLoader)  # strings and lists alone
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        reason = reason_of(error) if isinstance(error, OSError) else error
+        raise ModelError(f"{path}: cannot be read: {reason}") from error
+    if not isinstance(found, dict):
+        raise ModelError(f"{path}: expected settings by name")
+    return found
