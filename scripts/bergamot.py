@@ -6,6 +6,8 @@
 
 The second line mends version 0.4.9, whose worker Node takes for a module. Prints one line for each
 type of weights: the share of greedy translations that are the same, and BLEU here and there.
+Translations that reach the length limit are compared by BLEU alone: the client's limit depends on
+the longest sentence of a batch.
 """
 
 import argparse
@@ -42,33 +44,36 @@ def main() -> None:
         for path in (arguments.check, arguments.references)
     )
     bundle = load_bundle(find_bundle(arguments.model))
-    ours = here(bundle, sources)
+    ours, ended = here(bundle, sources)
     for quantization in BERGAMOT.quantizations:
         with TemporaryDirectory() as folder:
             exported = Path(folder) / "exported"
             export(bundle, "bergamot", exported, sentences=None, quantization=quantization)
             (Path(folder) / "node_modules").symlink_to(arguments.modules.resolve())
             theirs = there(bundle, exported, sources, quantization)
-        same = sum(a == b for a, b in zip(ours, theirs, strict=True)) / len(ours)
+        same = sum(ours[i] == theirs[i] for i in ended) / len(ended)
         bleu = [
             score(lines, references, metrics=["bleu"], tgt_lang=bundle.config.data.tgt_lang)[0]
             for lines in (ours, theirs)
         ]
         print(
-            f"{quantization}: {len(ours)} sentences, greedy {same:.1%} identical, "
+            f"{quantization}: greedy {same:.1%} of {len(ended)} identical; {len(ours)} sentences, "
             f"BLEU {bleu[0].value:.2f} here, {bleu[1].value:.2f} there"
         )
 
 
-def here(bundle: Bundle, sources: Sequence[str]) -> list[str]:
-    """Translate greedily with our program, as long as that client would."""
+def here(bundle: Bundle, sources: Sequence[str]) -> tuple[list[str], list[int]]:
+    """Translate greedily with our program; return, too, which ended before the limit."""
     options = SearchOptions(beam_size=1, max_length_factor=MAX_FACTOR, max_length_offset=2)
     search = BatchSearch(bundle, options, None)
+    ids = list(map(bundle.tokenizers.src.encode, sources))
     found = []
     for start in range(0, len(sources), AT_ONCE):
-        ids = map(bundle.tokenizers.src.encode, sources[start : start + AT_ONCE])
-        found += [own[0].tokens for own in search([Request(tuple(source)) for source in ids])]
-    return [bundle.tokenizers.tgt.decode(tokens) for tokens in found]
+        requests = [Request(tuple(source)) for source in ids[start : start + AT_ONCE]]
+        found += [own[0].tokens for own in search(requests)]
+    pairs = enumerate(zip(ids, found, strict=True))
+    ended = [i for i, (source, target) in pairs if len(target) < MAX_FACTOR * len(source)]
+    return list(map(bundle.tokenizers.tgt.decode, found)), ended
 
 
 def there(
