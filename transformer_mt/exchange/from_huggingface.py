@@ -9,11 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
 from transformer_mt.bundle import KIND, Bundle, save_bundle, weights_of
+from transformer_mt.config.model import TransformerSettings
+from transformer_mt.config.schema import Config
 from transformer_mt.errors import ModelError
 from transformer_mt.exchange.architectures import architecture_of, imported_config
 from transformer_mt.exchange.extras import need
@@ -22,6 +25,7 @@ from transformer_mt.exchange.marian_vocabulary import MarianVocabulary, read_obj
 from transformer_mt.exchange.parity import Parity, Twin, check, compare
 from transformer_mt.locations import WEIGHTS
 from transformer_mt.models.build import build_model
+from transformer_mt.nn.sinusoids import sinusoid_table
 from transformer_mt.storage.folders import refuse_to_replace_others
 from transformer_mt.translation.directions import directed
 
@@ -84,8 +88,9 @@ def import_huggingface(directory: Path, *, src_lang: str | None, tgt_lang: str |
         ),
     )
     src, tgt, shared = found.src, found.tgt, found.tokenizers.one_vocabulary
-    model = build_model(config.model, src_vocab_size=len(src.rows), tgt_vocab_size=len(tgt.rows))
     tensors = _tensors(directory)
+    config = _with_their_wavelengths(directory, config, tensors)
+    model = build_model(config.model, src_vocab_size=len(src.rows), tgt_vocab_size=len(tgt.rows))
     if not architecture.has_bias:
         tensors["final_logits_bias"] = torch.zeros(1, theirs["vocab_size"])
     vocabularies = {"encoder": src, "decoder": tgt}
@@ -100,6 +105,28 @@ def import_huggingface(directory: Path, *, src_lang: str | None, tgt_lang: str |
         package="transformers",
         extra="hf",
     )
+
+
+def _with_their_wavelengths(
+    directory: Path, config: Config, tensors: Mapping[str, Tensor]
+) -> Config:
+    """Take `positions.endpoint` from a table in the file, which seldom has one.
+
+    Raises:
+        ModelError: If it is a table of something else.
+    """
+    table = tensors.get("model.encoder.embed_positions.weight")
+    assert isinstance(config.model, TransformerSettings)
+    positions = config.model.positions
+    if table is None or positions.type != "sinusoidal":
+        return config
+    for endpoint in (False, True):
+        ours = sinusoid_table(*table.shape, offset=positions.offset, endpoint=endpoint)
+        if np.allclose(ours, table.float().numpy(), atol=2e-3):  # float16
+            positions = positions.model_copy(update={"endpoint": endpoint})
+            model = config.model.model_copy(update={"positions": positions})
+            return config.model_copy(update={"model": model})
+    raise ModelError(f"{directory}: model.encoder.embed_positions.weight: expected sinusoids")
 
 
 def _tensors(directory: Path) -> dict[str, Tensor]:

@@ -78,6 +78,7 @@ MARIAN = Target(
         **COMMON,
         "positions": ("sinusoidal",),
         "positions.endpoint": (True,),
+        "positions.offset": (0,),
         "decoder_start": ("zeros",),
         "norm": ("post",),
         "norm_type": ("layer",),

@@ -7,8 +7,10 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from tests.unit.exchange.test_export import bundle_with
 from transformer_mt.bundle import load_bundle
 from transformer_mt.errors import ModelError
+from transformer_mt.exchange.export import export
 from transformer_mt.exchange.from_huggingface import import_huggingface, save_imported
 
 transformers = pytest.importorskip("transformers", reason="it is in the extra `hf`")
@@ -151,3 +153,15 @@ def test_a_file_that_is_missing_or_damaged_is_named(
         (folder / name).write_text(content)
     with pytest.raises(ModelError, match=message):
         import_huggingface(folder, src_lang=None, tgt_lang=None)
+
+
+def test_the_wavelengths_of_a_table_of_positions_are_kept(tiny_bundle: Path, tmp_path) -> None:
+    positions = {"type": "sinusoidal", "endpoint": True}
+    export(bundle_with(tiny_bundle, positions=positions), "huggingface", tmp_path, sentences=None)
+    imported = import_huggingface(tmp_path, src_lang=None, tgt_lang=None)
+    assert imported.bundle.config.model.positions.endpoint
+    weights = load_file(tmp_path / "model.safetensors")
+    weights["model.encoder.embed_positions.weight"] += 1
+    save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ModelError, match="expected sinusoids"):
+        import_huggingface(tmp_path, src_lang=None, tgt_lang=None)
