@@ -12,7 +12,7 @@ import typer
 from experiments.results import DEFAULT_FOLDER, Folder
 from experiments.synthetic import DATA, Data, Part, Row, Study, table
 
-UPDATES = 2500
+UPDATES = 1500
 STUDENT = {
     "d_model": 64,
     "d_ff": 128,
@@ -31,7 +31,7 @@ def compare(study: Study, teacher: Path) -> Iterator[Row]:
     made: dict[str, Any] = {"tokenizer": tokenizer, "model": STUDENT}
 
     def student() -> Path:
-        text_made = study.synthesize("distilled", teacher, Path(text["src"]), "tgt", beam_size=4)
+        text_made = study.synthesize("distilled", teacher, Path(text["src"]), "tgt", beam_size=1)
         distilled = {"type": "text", "src": text_made.src, "tgt": text_made.tgt}
         return study.train("student_distilled", UPDATES, [distilled], **made)
 

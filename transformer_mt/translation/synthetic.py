@@ -192,6 +192,7 @@ def _about(
     return {
         "kind": KIND,
         "format_version": FORMAT_VERSION,
+        "languages": [bundle.config.data.src_lang, bundle.config.data.tgt_lang],
         "model": xxhash.xxh3_128_hexdigest(bundle.fingerprint.encode()),
         "texts": [hash_file(path, "xxh3") for path in texts],
         "search": json.loads(json.dumps(search)),
