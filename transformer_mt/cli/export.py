@@ -28,6 +28,16 @@ NumSentences: TypeAlias = Annotated[
     int, typer.Option("--sentences", metavar="N", min=1, help="Sentences to compare them on.")
 ]
 
+SourceCode: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="CODE", help="Source language of a package, of a model of several languages."
+    ),
+]
+TargetCode: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="CODE", help="Target language of a package, likewise.")
+]
+
 EXAMPLES = (
     "tmt export --to ctranslate2 --output exported",
     "tmt export --to ctranslate2 --quantization int8 --model runs/base --output base_ct2",
@@ -48,6 +58,8 @@ def export(
     quantization: Annotated[
         Quantization, typer.Option(help="Type of the weights on disk: see docs/exchange.md.")
     ] = "float32",
+    src_lang: SourceCode = None,
+    tgt_lang: TargetCode = None,
     check: CheckFile = None,
     no_check: NoCheck = False,
     num_sentences: NumSentences = 100,
@@ -65,8 +77,13 @@ def export(
     from transformer_mt.bundle import load_bundle
     from transformer_mt.exchange.export import Sentences
     from transformer_mt.exchange.export import export as export_model
+    from transformer_mt.translation.directions import directed
 
     bundle = load_bundle(path)
+    if src_lang is not None or tgt_lang is not None:
+        data = bundle.config.data
+        source, target = src_lang or data.src_lang, tgt_lang or data.tgt_lang
+        bundle = directed(bundle, source=source, target=target)
     sentences = None
     if lines is not None:
         sentences = Sentences(lines[:num_sentences], None)

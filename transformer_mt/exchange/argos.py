@@ -42,6 +42,9 @@ def save_argos(bundle: Bundle, directory: Path, quantization: Quantization) -> N
         "to_code": tgt,
         "to_name": _language(tgt),
     }
+    tags = bundle.config.data.language_tags
+    if tags is not None:
+        about["target_prefix"] = tags.tag(bundle.config.data.tgt_lang)
     path = directory / f"translate-{name}-1_0.argosmodel"
     with (
         TemporaryDirectory() as folder,

@@ -292,7 +292,7 @@ def _card(bundle: Bundle, target: str, quantization: Quantization, parity: Parit
 def _languages(config: Config, target: str) -> list[str]:
     """Say how the languages of a model of several are given to the program."""
     tags = config.data.language_tags
-    if tags is None:
+    if tags is None or target == "argos":  # a package is one direction
         return []
     read, written = config.data.languages()
     before, begins = tags.of((config.data.src_lang, config.data.tgt_lang))

@@ -30,7 +30,8 @@ class Target:
         shares_vocabulary: Whether source and target must have one vocabulary.
         multiples: Settings that must be multiples of a number.
         quantizations: Types of weights it can have in its file.
-        tags: Language tags that its users can give: any, those of OPUS-MT, or none.
+        tags: Language tags that its users can give: any, those of OPUS-MT, the first token of the
+            target alone, or none.
     """
 
     name: str
@@ -38,7 +39,7 @@ class Target:
     shares_vocabulary: bool = False
     multiples: Mapping[str, int] = field(default_factory=dict)
     quantizations: tuple[Quantization, ...] = ("float32",)
-    tags: Literal["any", "opus", "none"] = "none"
+    tags: Literal["any", "opus", "target", "none"] = "none"
 
 
 COMMON = {
@@ -71,7 +72,7 @@ HUGGINGFACE = Target(
     shares_vocabulary=True,
     tags="opus",
 )
-ARGOS = replace(CTRANSLATE2, name="argos", shares_vocabulary=True, tags="none")
+ARGOS = replace(CTRANSLATE2, name="argos", shares_vocabulary=True, tags="target")
 MARIAN = Target(
     "marian",
     {
@@ -136,6 +137,11 @@ def obstacles(config: Config, target: Target) -> list[str]:
     tags = config.data.language_tags
     if tags is not None and target.tags == "none":
         found.append("data.language_tags: the program knows one direction")
+    elif tags is not None and target.tags == "target" and tags.source != "none":
+        found.append(
+            "data.language_tags: expected source none and target true: the program can give the "
+            "first token of the target alone"
+        )
     elif tags is not None and target.tags == "opus" and not tags.are_of_opus:
         found.append(
             "data.language_tags: expected source target, target false and form >>{}<<, which the "

@@ -1,5 +1,7 @@
 """Language tags: what a model of many languages reads and writes for each direction."""
 
+import json
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -123,8 +125,20 @@ def test_tags_go_along_to_other_programs(
     if program == "huggingface":
         with pytest.raises(ConfigError, match=r"data\.language_tags: expected source target"):
             export(tagged(bundle, "own", True), program, tmp_path / "no", sentences=None)
-        with pytest.raises(ConfigError, match=r"data\.language_tags: the program knows one dir"):
+        with pytest.raises(ConfigError, match=r"data\.language_tags: expected source none"):
             export(bundle, "argos", tmp_path / "no", sentences=None)
+        with pytest.raises(ConfigError, match=r"data\.language_tags: the program knows one dir"):
+            export(bundle, "marian", tmp_path / "no", sentences=None)
+
+
+def test_a_package_for_argos_is_one_direction(bundle: Bundle, tiny_text, tmp_path: Path) -> None:
+    pytest.importorskip("ctranslate2")
+    model = directed(tagged(bundle, "none", True), source="fr", target="de")
+    export(model, "argos", tmp_path / "out", sentences=Sentences(tiny_text[0][:3], None))
+    (path,) = (tmp_path / "out").glob("translate-fr_de-*.argosmodel")
+    with zipfile.ZipFile(path) as package:
+        about = json.loads(package.read("fr_de/metadata.json"))
+    assert about["target_prefix"] == ">>de<<"
 
 
 def test_the_engine_gives_tags_to_ctranslate2(tagged_bundle: Path, tiny_text) -> None:
