@@ -51,9 +51,7 @@ def to_hugging_face(
         ConfigError: If these settings have no counterpart there.
     """
     weights = huggingface_weights(
-        model.state_dict(),
-        max_positions=max_positions,
-        endpoint=getattr(settings.positions, "endpoint", False),
+        model.state_dict(), max_positions=max_positions, positions=settings.positions
     )
     vocab_size = len(weights["model.shared.weight"])
     peer = fresh_hugging_face(settings, vocab_size, max_positions=max_positions).eval()
