@@ -86,7 +86,7 @@ def hugging_face(
             do_sample=False,
             early_stopping=False,
             length_penalty=decoding.length_penalty if beam_size > 1 else 1.0,
-            max_new_tokens=_limit(decoding, sources),
+            max_new_tokens=limit(decoding, sources),
             suppress_tokens=[PAD_ID, UNK_ID, BOS_ID],
         )
         return [
@@ -155,7 +155,7 @@ def ctranslate2(
                 beam_size=beam_size,
                 length_penalty=decoding.length_penalty,
                 max_batch_size=setup["batch"],
-                max_decoding_length=_limit(decoding, sources),
+                max_decoding_length=limit(decoding, sources),
                 suppress_sequences=[[tgt.pieces([i])[0]] for i in (PAD_ID, BOS_ID)],
                 disable_unk=True,
             )
@@ -166,7 +166,8 @@ def ctranslate2(
     return setups, ready
 
 
-def _limit(decoding: DecodingSettings, sources: Sequence[Sequence[int]]) -> int:
+def limit(decoding: DecodingSettings, sources: Sequence[Sequence[int]]) -> int:
+    """Return the maximum length of the translations of sources, in tokens."""
     longest = 1 + max(len(source) for source in sources)
     return int(longest * decoding.max_length_factor) + decoding.max_length_offset
 

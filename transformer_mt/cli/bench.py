@@ -19,6 +19,7 @@ from transformer_mt.cli.options import (
     ConfigName,
     DecodingOverrides,
     Devices,
+    Engine,
     ModelPath,
     NumWorkers,
     Overrides,
@@ -120,6 +121,7 @@ def decode(
     num_workers: NumWorkers = None,
     batch_tokens: BatchTokens = None,
     device: Devices = "auto",
+    engine: Engine = "torch",
     target_language: TargetLanguage = None,
     source_language: SourceLanguage = None,
     settings: DecodingOverrides = [],
@@ -145,7 +147,7 @@ def decode(
 
     started = time.perf_counter()
     bundle = in_direction(ctx, load_of_options(ctx))
-    place = next(bundle.model.parameters()).device
+    place = torch.device("cpu") if bundle.search else next(bundle.model.parameters()).device
     translator = make_translator(bundle, given)
     load_seconds = time.perf_counter() - started
     logger.info("loaded in %.2f s; measuring", load_seconds)
@@ -161,6 +163,7 @@ def decode(
         "beam_size": translator.options.beam_size,
         "batch_tokens": translator.options.batch_tokens,
         "precision": precision,
+        "engine": engine,
         "compile": translator.options.compile,
         "device": ",".join(name for name, _ in bundle.copies) or str(place),
         "threads": torch.get_num_threads(),

@@ -66,8 +66,12 @@ def in_direction(ctx: typer.Context, bundle: "Bundle") -> "Bundle":
     return directed(bundle, source=source, target=target)
 
 
-def load_of_options(ctx: typer.Context) -> "Bundle":
+def load_of_options(ctx: typer.Context, *, for_many: bool = True) -> "Bundle":
     """Load the models that the options of a command name, for the devices that they name.
+
+    Args:
+        ctx: Has the options.
+        for_many: See `exchange.engine.load_for_engine`.
 
     Raises:
         ConfigError: If options do not go together, or a device is not there.
@@ -92,6 +96,7 @@ def load_of_options(ctx: typer.Context) -> "Bundle":
         precision=options["precision"],
         engine=options.get("engine", "torch"),
         threads=num_workers,
+        for_many=for_many,
     )
     if bundle.copies:
         # An immediate end would leave locks, of which Python's resource tracker warns.

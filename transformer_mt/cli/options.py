@@ -97,8 +97,9 @@ Precision: TypeAlias = Annotated[
 Engine: TypeAlias = Annotated[
     Literal["torch", "ctranslate2", "auto"],
     typer.Option(
-        help="Program that searches, on the CPU; auto: ctranslate2 where it is installed and can "
-        "do what is asked."
+        help="Program that searches, on the CPU; auto: ctranslate2 for a text in the command line "
+        "or at a terminal, where it is installed and gives the same text; torch for files and "
+        "pipes, which it translates in batches."
     ),
 ]
 TargetLanguage: TypeAlias = Annotated[

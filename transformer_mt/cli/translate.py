@@ -196,7 +196,7 @@ def translate(
     batch_tokens: BatchTokens = None,
     device: Devices = "auto",
     precision: Precision = "fp32",
-    engine: Engine = "torch",
+    engine: Engine = "auto",
     num_workers: NumWorkers = None,
     target_language: TargetLanguage = None,
     source_language: SourceLanguage = None,
@@ -233,7 +233,7 @@ def translate(
         inputs, errors, batch_tokens=batch_tokens, for_many=has_several_devices(device)
     )  # fmt: skip
     chunks = with_constraints(texts, prefix=prefix, phrases=constraints, tab=tab)
-    bundle = in_direction(ctx, load_of_options(ctx))
+    bundle = in_direction(ctx, load_of_options(ctx, for_many=text is None and not at_terminal))
     job = _job(ctx, bundle, given, inputs)
     if at_terminal:
         chunks = prompted(chunks)

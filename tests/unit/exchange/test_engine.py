@@ -20,7 +20,7 @@ from transformer_mt.translation.requests import Request
 pytest.importorskip("ctranslate2", reason="it is in the extra `ct2`")
 
 
-def loaded(folder: Path, engine: str = "ctranslate2", **options: str) -> Bundle:
+def loaded(folder: Path, engine: str = "ctranslate2", **options: object) -> Bundle:
     chosen = {"device": "cpu", "precision": "fp32", "engine": engine, **options}
     return load_for_engine([folder], None, **chosen)  # type: ignore[arg-type]
 
@@ -83,12 +83,16 @@ def test_auto_searches_with_torch_what_ctranslate2_cannot_do(
     tiny_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bundle = loaded(tiny_bundle, "auto")
-    assert make_search(bundle, SearchOptions(no_repeat_ngram=3), is_auto=True) is None
-    search = make_search(bundle, SearchOptions(beam_size=2), is_auto=True)
+    for other in ({"no_repeat_ngram": 3}, {"beam_size": 2}, {"length_penalty_kind": "average"}):
+        assert make_search(bundle, SearchOptions(**other), may_be_torch=True) is None
+    search = make_search(bundle, SearchOptions(), may_be_torch=True)
     assert search is not None
-    phrases = [Request((5, 6), phrases=((7,),))]
+    constrained = [Request((5, 6), phrases=((7,),)), Request((5, 6), prefix=(7,))]
     plain = load_bundle(tiny_bundle)
-    assert search(phrases) == BatchSearch(plain, SearchOptions(beam_size=2), None)(phrases)
+    assert search(constrained) == BatchSearch(plain, SearchOptions(), None)(constrained)
+    given = {"no_repeat_ngram": 3}
+    (found,), (expected,) = (make_translator(b, given).translate(["a"]) for b in (bundle, plain))
+    assert found == expected
     data = plain.config.data.model_copy(update={"reverse_target": True})
     save_bundle(
         tmp_path / "turned",
@@ -98,6 +102,8 @@ def test_auto_searches_with_torch_what_ctranslate2_cannot_do(
         scores={},
     )
     assert loaded(tmp_path / "turned", "auto").search is None
+    assert loaded(tiny_bundle, "auto", for_many=True).search is None
+    assert loaded(tiny_bundle, "auto", precision="int8").search is None
     monkeypatch.setattr("transformer_mt.exchange.engine.find_spec", lambda name: None)
     assert loaded(tiny_bundle, "auto").search is None
 
