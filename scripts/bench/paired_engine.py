@@ -10,6 +10,7 @@ engine does.
 """
 
 import argparse
+import importlib
 import json
 import statistics
 import sys
@@ -95,8 +96,7 @@ def main(arguments: list[str] | None = None) -> int:
         threads=options.threads,
     )
     engine = make_translator(bundle, {}, split_sentences=False)
-    import ctranslate2
-
+    ctranslate2 = importlib.import_module("ctranslate2")
     assert bundle.directory is not None
     with TemporaryDirectory() as folder:
         save_ctranslate2(load_bundle(bundle.directory), Path(folder), "float32")
@@ -106,7 +106,7 @@ def main(arguments: list[str] | None = None) -> int:
             inter_threads=options.threads,
             intra_threads=1,
         )
-    whole = {"patience": PATIENCE, "num_hypotheses": engine.options.beam_size}
+    whole: dict[str, Any] = {"patience": PATIENCE, "num_hypotheses": engine.options.beam_size}
     tasks: dict[str, Task] = {
         "engine": engine.translate,
         "direct": partial(direct, theirs, bundle),

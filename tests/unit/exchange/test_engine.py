@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import transformer_mt as tmt
+from tests.commands import imports_of
 from transformer_mt.bundle import Bundle, load_bundle, save_bundle, weights_of
 from transformer_mt.errors import ConfigError
 from transformer_mt.exchange.engine import load_for_engine, make_search
@@ -134,6 +135,13 @@ def test_bundles_and_exports_are_translated_without_torch(
     for own in json.loads(ran.stdout):
         assert [text for text, _ in own] == [line.text for line in expected]
         assert [p for _, p in own] == pytest.approx([e.log_prob for e in expected], abs=1e-4)
+
+
+def test_a_text_in_the_command_line_is_translated_without_torch(tiny_bundle: Path) -> None:
+    code, imported, log = imports_of("translate", "--model", tiny_bundle, "a dog and a cat")
+    assert code == 0
+    assert "engine: ctranslate2" in log
+    assert imported & {"torch", "sacrebleu", "datasets", "pyarrow", "huggingface_hub"} == set()
 
 
 def test_an_export_has_no_model_for_torch(exported: Path) -> None:
