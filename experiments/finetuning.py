@@ -12,7 +12,7 @@ from experiments.results import DEFAULT_FOLDER, Folder
 from transformer_mt.text.lines import read_lines
 
 if TYPE_CHECKING:
-    from transformer_mt.api import Model
+    from transformer_mt.translation.model import Model
 
 UPDATES = 300
 """Of 1,024 target tokens."""

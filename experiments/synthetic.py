@@ -16,7 +16,7 @@ from transformer_mt.text.tokenizer_training import train_tokenizers
 from transformer_mt.translation.load import make_translator
 
 if TYPE_CHECKING:
-    from transformer_mt.api import Model
+    from transformer_mt.translation.model import Model
     from transformer_mt.translation.synthetic import SyntheticText
 
 Row = Mapping[str, Any]

@@ -24,7 +24,7 @@ _HOMES = {
     "Evaluation": "evaluation",
     "InterruptedRun": "errors",
     "Line": "translation.requests",
-    "Model": "api",
+    "Model": "translation.model",
     "ModelError": "errors",
     "RunResult": "training.model_selection",
     "Score": "metrics.scores",
@@ -59,7 +59,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from transformer_mt.api import Model, evaluate, load, train
+    from transformer_mt.api import evaluate, load, train
     from transformer_mt.config.schema import Config
     from transformer_mt.errors import (
         ConfigError,
@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from transformer_mt.evaluation import Evaluation
     from transformer_mt.metrics.scores import Score
     from transformer_mt.training.model_selection import RunResult
+    from transformer_mt.translation.model import Model
     from transformer_mt.translation.requests import Line
     from transformer_mt.translation.results import Candidate, TargetScore, Translation
 else:  # a type checker that saw this function would let any name pass

@@ -49,6 +49,7 @@ FLOORS = {
             "alignment load rescoring synthetic",
             "markup.placement",
             "markup.protection",
+            "model",
         ],
         "training": [
             "activation_checkpointing layer_compilation schedules signals state tensorboard "
@@ -58,7 +59,7 @@ FLOORS = {
             "attention_kernel optimizers",
             "checkpoint muon update",
             "divergence run_directory",
-            "averaging disk_space run_tokenizers holding_out warm_start",
+            "averaging data_facts disk_space run_tokenizers holding_out warm_start",
             "prepare_data",
             "build micro_batches run validation",
             "model_selection resuming verification",

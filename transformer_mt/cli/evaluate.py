@@ -165,10 +165,7 @@ def evaluate(
     if hyp is not None:
         _check_files("--hyp", ref, set(given_options(ctx)) - WITH_HYPOTHESES)
         return _score_files(hyp, ref, metrics, tgt_lang, confidence=confidence, as_json=as_json)
-    if (target_language or source_language) and src is None:
-        raise ConfigError("--to and --from need --src: test sets have their own languages")
-    if src is not None or ref:
-        _check_files("--src", ref if src else [], {"--test-set"} if test_set else set())
+    _check_sources(ctx)
     edges, given = check_length_options(by_length, length_edges, figure), search_options_of(ctx)
     named = None if src is None else named_test_set(src, ref)  # before the model is loaded
     bundle = load_of_options(ctx)
@@ -252,6 +249,16 @@ def _score_test_sets(
         own = buckets.get(test.name)
         _print(test.name, len(test.sources), evaluation.scores, own, direction, as_json=as_json)
     return buckets
+
+
+def _check_sources(ctx: typer.Context) -> None:
+    """Refuse options that need --src or do not go with it."""
+    options = ctx.params
+    src, ref = options["src"], options["ref"]
+    if (options["target_language"] or options["source_language"]) and src is None:
+        raise ConfigError("--to and --from need --src: test sets have their own languages")
+    if src is not None or ref:
+        _check_files("--src", ref if src else [], {"--test-set"} if options["test_set"] else set())
 
 
 def _check_files(option: str, ref: Sequence[Path], useless: set[str]) -> None:

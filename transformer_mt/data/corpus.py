@@ -153,14 +153,7 @@ def prepare_corpus(
     if filters.max_length > LONGEST:
         raise DataError(f"data.filters.max_length is {filters.max_length}; the limit is {LONGEST}")
     hashes = FileHashes(corpus_dir / HASHES)
-    identity: dict[str, Any] = {
-        "format_version": FORMAT_VERSION,
-        "texts": source.fingerprint(hashes),
-        "tokenizers": tokenizers.fingerprint(),
-        "filters": filters.as_dict(),
-    }
-    if tags:
-        identity["tags"] = [list(tags.src), list(tags.tgt)]
+    identity = _identity(source.fingerprint(hashes), tokenizers, filters, tags)
     directory = corpus_dir / hash_values(identity)[:16]
     _remove_leftovers(corpus_dir)
     with suppress(DataError):  # not there, or damaged: who makes it again says so
@@ -186,6 +179,19 @@ def prepare_corpus(
     made = f"{source.describe()}: tokenized in {seconds:.1f} s into {directory}"
     logger.info("%s\n%s", made, corpus.report)
     return corpus
+
+
+def _identity(texts: str, tokenizers: Tokenizers, filters: Filters, tags: Tags) -> dict[str, Any]:
+    """Return what a corpus depends on; its hash is the name of the folder."""
+    identity: dict[str, Any] = {
+        "format_version": FORMAT_VERSION,
+        "texts": texts,
+        "tokenizers": tokenizers.fingerprint(),
+        "filters": filters.as_dict(),
+    }
+    if tags:
+        identity["tags"] = [list(tags.src), list(tags.tgt)]
+    return identity
 
 
 def _fill(

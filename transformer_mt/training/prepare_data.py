@@ -22,19 +22,17 @@ from transformer_mt.data.evaluation_sets import GUARD, VALIDATION
 from transformer_mt.data.held_out import open_held_out
 from transformer_mt.data.mixture import Mixture, temperature_weights
 from transformer_mt.data.noise import Noise, noise_of, noised_lines, tagged
-from transformer_mt.data.pair_source import PairSource, cleaned, hash_values, source_cleaner
+from transformer_mt.data.pair_source import PairSource, cleaned, source_cleaner
 from transformer_mt.data.pairs import TokenPairs, joined_pairs, tokenize_pairs
 from transformer_mt.data.sources import filters_of, open_each, read_pairs
 from transformer_mt.data.text_checks import check_text
-from transformer_mt.errors import UNREADABLE_JSON, ConfigError, DataError
-from transformer_mt.log import counted
+from transformer_mt.errors import ConfigError
 from transformer_mt.metrics.scores import build_metric
-from transformer_mt.storage.folders import replace_json
 from transformer_mt.storage.hashes import FileHashes
-from transformer_mt.storage.untrusted import read_json
-from transformer_mt.text.tokenizer_directory import load_tokenizers, save_tokenizers
+from transformer_mt.text.tokenizer_directory import load_tokenizers
 from transformer_mt.text.tokenizer_pair import NO_TAGS, Tags, Tokenizers
 from transformer_mt.training.checkpoint import list_checkpoints
+from transformer_mt.training.data_facts import facts_of, facts_of_set, record
 from transformer_mt.training.holding_out import without_held_out
 from transformer_mt.training.run_directory import RunDirectory
 from transformer_mt.training.run_tokenizers import find_tokenizers
@@ -168,15 +166,15 @@ def prepare_data(config: Config, sources: Sources, run: RunDirectory, *, is_main
         weights = temperature_weights([len(corpus) for corpus in corpora], data.temperature)
     facts = {
         "tokenizers": tokenizers.fingerprint(),
-        "train": list(map(partial(_facts_of, hashes), train_sources, corpora, weights)),
+        "train": list(map(partial(facts_of, hashes), train_sources, corpora, weights)),
         **{
-            name: _facts_of_set(config, some, hashes)
+            name: facts_of_set(config, some, hashes)
             for name, some in ((VALIDATION, valid), (GUARD, guard))
             if some
         },
     }
     if is_main:
-        _record(run, tokenizers, facts, is_new=is_new)
+        record(run, tokenizers, facts, is_new=is_new)
     return Data(
         tokenizers=tokenizers,
         mixture=Mixture(corpora, weights, seed=config.seed),
@@ -275,90 +273,3 @@ def _check_symbols(config: Config, tokenizers: Tokenizers) -> None:
                     f"user symbols ({', '.join(tokenizer.user_symbols) or 'none'}), or another "
                     "tokenizer"
                 )
-
-
-def _facts_of_set(
-    config: Config, sources: Sequence[PairSource], hashes: FileHashes
-) -> dict[str, Any]:
-    texts = [source.fingerprint(hashes) for source in cleaned(sources, config.data)]
-    return {
-        "source": ", ".join(source.describe() for source in sources),
-        "pairs": sum(1 for source in sources for _ in source),
-        "texts": texts[0] if len(texts) == 1 else hash_values(texts),
-    }
-
-
-def _facts_of(
-    hashes: FileHashes, source: PairSource, corpus: Corpus, weight: float
-) -> dict[str, Any]:
-    return {
-        "source": source.describe(),
-        "texts": source.fingerprint(hashes),
-        "corpus": corpus.directory.name,
-        "weight": weight,
-        "report": corpus.report.as_dict(),
-        "src_tokens": corpus.num_src_tokens,
-        "tgt_tokens": corpus.num_tgt_tokens,
-    }
-
-
-def _record(
-    run: RunDirectory, tokenizers: Tokenizers, facts: dict[str, Any], *, is_new: bool
-) -> None:
-    """Keep tokenizers and facts in the folder of the run and log them, unless they changed."""
-    if is_new:
-        save_tokenizers(tokenizers, run.tokenizer_dir)
-    else:
-        _check_unchanged(run, facts)
-    replace_json(run.preparation_path, facts)
-    _log(facts)
-
-
-def _check_unchanged(run: RunDirectory, facts: dict[str, Any]) -> None:
-    """Refuse to resume with a tokenizer or texts that the run was not started with."""
-    now = [("tokenizer", str(run.tokenizer_dir), facts["tokenizers"])]
-    now += [("text", part["source"], part["texts"]) for part in _texts(facts)]
-    try:
-        before = read_json(run.preparation_path)
-        wanted = [before["tokenizers"], *(part["texts"] for part in _texts(before))]
-        compared = list(zip(now, wanted, strict=True))
-    except UNREADABLE_JSON as error:
-        logger.warning(
-            "%s: cannot be read (%s): cannot check that tokenizer and texts are unchanged",
-            run.preparation_path,
-            error,
-        )
-        return
-    for (what, place, found), expected in compared:
-        if found != expected:
-            raise DataError(
-                f"{place}: not the {what} that the run {run.root} was started with: "
-                "restore it, choose another name, or start over with --fresh"
-            )
-
-
-def _texts(facts: dict[str, Any]) -> list[dict[str, Any]]:
-    return [*facts["train"], *(facts[name] for name in (VALIDATION, GUARD) if name in facts)]
-
-
-def _log(facts: dict[str, Any]) -> None:
-    for part in facts["train"]:
-        report = part["report"]
-        dropped = ", ".join(f"{reason} {count:,}" for reason, count in report["dropped"].items())
-        logger.info(
-            "training on %s: %s of %s%s, %s source and %s target tokens",
-            part["source"],
-            f"{report['kept']:,}",
-            counted(report["pairs"], "pair"),
-            f" (dropped: {dropped})" if dropped else "",
-            f"{part['src_tokens']:,}",
-            f"{part['tgt_tokens']:,}",
-        )
-    for part in _texts(facts)[len(facts["train"]) :]:
-        logger.info("validating on %s: %s", part["source"], counted(part["pairs"], "pair"))
-        if part["texts"] in [other["texts"] for other in facts["train"]]:
-            logger.warning(
-                "%s: is also training text: its scores measure memorisation, not translation "
-                "quality",
-                part["source"],
-            )

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from transformer_mt.bundle import Bundle
     from transformer_mt.data.lexicon import Lexicon
     from transformer_mt.search.trace import Trace
+    from transformer_mt.translation.document_encoder import DocumentEncoder
     from transformer_mt.translation.scoring import TargetScorer
 
 
@@ -100,24 +101,14 @@ class Translator:
         self._right_to_left = bundle.config.data.reverse_target
         document = bundle.config.data.document
         self.reads_documents = document is not None
-        self._documents = None
-        if document is not None and document.memory != "none":
-            from transformer_mt.translation.document_encoder import DocumentEncoder
-
-            self._documents = DocumentEncoder.of(bundle, options.batch_tokens)
+        self._documents = _document_encoder(bundle, options)
         self._joins = document is not None and self._documents is None
         if glossary is not None:
             self._check_plain("a glossary")
         self.tokenizers = bundle.tokenizers
         self.clean = source_cleaner(bundle.config.data)
         self.num_tags = len(bundle.tags.tgt)
-        if search is None:
-            longest_source = bundle.model.encoder.max_length
-            self._longest_target = bundle.model.decoder.max_length
-        else:
-            longest_source = self._longest_target = search.longest
-        if self._longest_target is not None:
-            self._longest_target -= self.num_tags
+        longest_source, self._longest_target = _longest(bundle, search)
         # Positions that training never showed are translated badly, though nothing breaks.
         self._max_part_length = min(
             longest_part(longest_source), bundle.config.data.filters.max_length
@@ -299,6 +290,26 @@ def _search_with_torch(
     from transformer_mt.translation.batch_search import BatchSearch
 
     return partial(halving, BatchSearch(bundle, options, lexicon))
+
+
+def _document_encoder(bundle: "Bundle", options: SearchOptions) -> "DocumentEncoder | None":
+    """Return what reads lines after those before them; None without segment memory."""
+    document = bundle.config.data.document
+    if document is None or document.memory == "none":
+        return None
+    from transformer_mt.translation.document_encoder import DocumentEncoder
+
+    return DocumentEncoder.of(bundle, options.batch_tokens)
+
+
+def _longest(bundle: "Bundle", search: Search | None) -> tuple[int | None, int | None]:
+    """Return the longest source and target in tokens, language tags of the target left out."""
+    source, target = (
+        (bundle.model.encoder.max_length, bundle.model.decoder.max_length)
+        if search is None
+        else (search.longest, search.longest)
+    )
+    return source, None if target is None else target - len(bundle.tags.tgt)
 
 
 def _search_elsewhere(
