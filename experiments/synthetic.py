@@ -121,11 +121,14 @@ class Study:
 
     def score(self, name: str, make: Callable[[], Path]) -> Row:
         """Score a model on the test set, greedy and with a beam of 4."""
+        from transformer_mt.bundle import count_parameters
+
         path = self._folder / f"{name}.json"
         if not path.exists():
             model = tmt.load(make())
             row = {f"bleu_{width}": _score(model, self._test(), width) for width in (1, 4)}
-            row["weights"] = f"{sum(w.numel() for w in model.bundle.model.parameters()):,}"
+            assert model.bundle.directory is not None  # it was loaded from there
+            row["weights"] = f"{count_parameters(model.bundle.directory):,}"
             row["model"] = str(model.bundle.directory)
             path.write_text(json.dumps(row) + "\n", encoding="utf-8")
         row = json.loads(path.read_text(encoding="utf-8"))
