@@ -27,7 +27,8 @@ import decode_engines
 
 from transformer_mt.bundle import load_bundle
 from transformer_mt.exchange.ctranslate2 import save_ctranslate2
-from transformer_mt.exchange.engine import PATIENCE, load_for_engine
+from transformer_mt.exchange.ctranslate2_search import PATIENCE
+from transformer_mt.exchange.engine import load_for_engine
 from transformer_mt.translation.load import make_translator
 
 Clock = Callable[[], float]
