@@ -97,7 +97,7 @@ class CTranslate2Search:
             log_probs = np.array(result.scores) * lengths**self._exponent + of_prefix
             for place in np.flatnonzero(lengths == limit):  # cut off there; here eos follows
                 (whole,) = self._translator.score_batch([source], [beam[place]])
-                log_probs[place] = sum(whole.log_probs)
+                log_probs[place] = sum(whole.log_probs[len(tags.tgt) :])
             found.append(self._ranked(beam, log_probs, lengths))
         return found
 
@@ -110,7 +110,8 @@ class CTranslate2Search:
         for place in np.argsort(-scores, kind="stable").tolist():
             tokens = [ids[piece] for piece in beam[place]]
             if min(tokens, default=EOS_ID) >= EOS_ID:  # others are never generated here
-                found.append(Hypothesis(tokens, float(log_probs[place]), float(scores[place])))
+                own = tokens[len(self._tags.tgt) :]
+                found.append(Hypothesis(own, float(log_probs[place]), float(scores[place])))
             if len(found) == self._options.n_best:
                 break
         return found
