@@ -351,14 +351,14 @@ def test_an_ensemble_of_a_model_with_itself_is_the_model(tiny_bundle, tiny_text)
 
 def test_the_best_samples_by_expected_utility_are_chosen(tiny_bundle):
     mbr = ("--set", "decoding.mbr=chrf", "--set", "decoding.mbr_samples=8")
-    options = (*mbr, "--n-best", 2, "--seed", 3)
+    options = (*mbr, "--n-best", 2, "--set", "decoding.seed=3")
     result = run("translate", "--model", tiny_bundle, *options, data=b"A red dog.\n\n")
     assert result.exit_code == 0, result.stderr
     rows = [line.split(" ||| ") for line in result.stdout.splitlines()]
     assert [row[0] for row in rows] == ["0", "0", "1"]
     assert 100 > float(rows[0][3]) >= float(rows[1][3]) > 0
     drawn = run(
-        "translate", "--model", tiny_bundle, "--sample", "--n-best", 8, "--seed", 3,
+        "translate", "--model", tiny_bundle, "--sample", "--n-best", 8, "--set", "decoding.seed=3",
         data=b"A red dog.\n",
     )  # fmt: skip
     assert {row[1] for row in rows[:2]} <= {
@@ -437,7 +437,7 @@ def test_input_without_a_tab_gets_a_warning(monkeypatch, line, is_reported):
 
 def test_samples_come_as_many_as_wanted_and_the_same_again(tiny_bundle, tiny_text):
     data = text_of(tiny_text[0][:3])
-    command = ("translate", "--model", tiny_bundle, "--sample", "--n-best", 4, "--seed", 7)
+    command = ("translate", "--model", tiny_bundle, "--sample", "--n-best", 4, "--set", "decoding.seed=7")
     first, second = run(*command, data=data), run(*command, data=data)
     assert first.exit_code == 0, first.stderr
     assert first.stdout_bytes == second.stdout_bytes

@@ -87,22 +87,7 @@ Sample: TypeAlias = Annotated[
         "--sample",
         rich_help_panel=SEARCH,
         help="Sample at random instead of beam search; --n-best N gives N samples. Equal sentences "
-        "get equal samples.",
-    ),
-]
-Temperature: TypeAlias = Annotated[
-    float | None,
-    typer.Option(
-        metavar="X",
-        min=0.001,
-        rich_help_panel=SEARCH,
-        help="Sampling temperature; below 1 favours probable tokens. Default: 1.",
-    ),
-]
-Seed: TypeAlias = Annotated[
-    int | None,
-    typer.Option(
-        metavar="N", min=0, rich_help_panel=SEARCH, help="Random seed of samples. Default: 1."
+        "get equal samples; --set decoding.seed=N draws others.",
     ),
 ]
 Prefix: TypeAlias = Annotated[
@@ -206,8 +191,6 @@ def translate(
     n_best: NBest = 1,
     length_penalty: LengthPenalty = None,
     sample: Sample = None,
-    temperature: Temperature = None,
-    seed: Seed = None,
     prefix: Prefix = None,
     constraints: Phrases = None,
     tab: Tab = None,
