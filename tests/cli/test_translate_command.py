@@ -437,7 +437,16 @@ def test_input_without_a_tab_gets_a_warning(monkeypatch, line, is_reported):
 
 def test_samples_come_as_many_as_wanted_and_the_same_again(tiny_bundle, tiny_text):
     data = text_of(tiny_text[0][:3])
-    command = ("translate", "--model", tiny_bundle, "--sample", "--n-best", 4, "--set", "decoding.seed=7")
+    command = (
+        "translate",
+        "--model",
+        tiny_bundle,
+        "--sample",
+        "--n-best",
+        4,
+        "--set",
+        "decoding.seed=7",
+    )
     first, second = run(*command, data=data), run(*command, data=data)
     assert first.exit_code == 0, first.stderr
     assert first.stdout_bytes == second.stdout_bytes

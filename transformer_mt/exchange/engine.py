@@ -42,12 +42,15 @@ COMPUTE_TYPES = {"fp32": "float32", "bf16": "bfloat16", "int8": "int8"}
 LEAST_BEAM, MOST_PENALTY = 4, 0.6
 """Where its translations were measured to be ours: greedy search or at least this beam, and `gnmt`
 with at most this strength. With a beam of 2, or another penalty, 0.2 to 1.3 % differ."""
-CANNOT = (
-    "sample", "beam_groups", "coverage_penalty", "min_length", "min_length_ratio",
-    "no_repeat_ngram", "repetition_penalty", "suppress",
-)  # fmt: skip
-"""Options of a search that it does not have, or means otherwise: what it forbids gives its
-probability to all other tokens; here it keeps it."""
+CAN = {
+    "beam_size", "length_penalty", "length_penalty_kind", "max_length", "max_length_factor",
+    "max_length_offset", "n_best", "batch_tokens", "num_workers", "compile",
+}  # fmt: skip
+"""Options of a search that mean the same here, or do not change what is found. All others are
+refused where they are set; among them what it has, but means otherwise: it gives the probability of
+what it forbids to all other tokens, and here they keep their own."""
+WITH_OTHERS = {"temperature", "top_k", "top_p", "seed", "diversity_penalty"}
+"""Options that have an effect with a refused one only: that one is named."""
 
 
 def load_for_engine(
@@ -167,11 +170,10 @@ def unsupported(
     options: SearchOptions, lexicon: "Lexicon | None", *, has_glossary: bool
 ) -> list[str]:
     """List what CTranslate2 cannot do of what is asked for; empty: all can be done."""
-    defaults = {field.name: field.default for field in fields(SearchOptions)}
     found = [
-        f"decoding.{name} {getattr(options, name)}"
-        for name in CANNOT
-        if getattr(options, name) != defaults[name]
+        f"decoding.{option.name} {getattr(options, option.name)}"
+        for option in fields(SearchOptions)
+        if option.name not in CAN | WITH_OTHERS and getattr(options, option.name) != option.default
     ]
     if options.length_penalty_kind == "reward":
         found.append("decoding.length_penalty_kind reward")
