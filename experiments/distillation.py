@@ -12,7 +12,7 @@ import typer
 from experiments.results import DEFAULT_FOLDER, Folder
 from experiments.synthetic import DATA, Data, Part, Row, Study, table
 
-UPDATES = 1500
+UPDATES = 600
 STUDENT = {
     "d_model": 64,
     "d_ff": 128,
