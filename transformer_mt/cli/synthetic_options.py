@@ -49,7 +49,14 @@ def write_pairs(
     translator = make_translator(bundle, given)
     with progress_bar("translate", " lines") as show:
         made = synthesize(
-            translator, bundle, texts, folder, writes=writes, keep=keep, on_progress=show
+            translator,
+            bundle,
+            texts,
+            folder,
+            writes=writes,
+            keep=keep,
+            precision=ctx.params["precision"],
+            on_progress=show,
         )
     if ctx.params["as_json"]:
         from dataclasses import asdict

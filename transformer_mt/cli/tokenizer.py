@@ -146,7 +146,7 @@ def train(
     if any((output / f"{name}.model").exists() for name in ("joint", "src", "tgt")):
         raise ConfigError(f"--output {output} holds a tokenizer already: choose another folder")
 
-    from transformer_mt.storage.folders import refuse_to_replace_others
+    from transformer_mt.storage.overwriting import refuse_to_replace_others
     from transformer_mt.text.tokenizer_directory import KIND, save_tokenizers
     from transformer_mt.text.tokenizer_training import train_tokenizers
 

@@ -36,7 +36,8 @@ from transformer_mt.exchange.marian import (
 from transformer_mt.exchange.parity import Parity, Twin, check, compare
 from transformer_mt.exchange.settings import TARGETS, Quantization, check_exportable
 from transformer_mt.locations import CONFIG, EXPORT
-from transformer_mt.storage.folders import new_directory, refuse_to_replace_others
+from transformer_mt.storage.folders import new_directory
+from transformer_mt.storage.overwriting import refuse_to_replace_others
 from transformer_mt.text.tokenizer_pair import Tokenizers
 from transformer_mt.translation.directions import directed
 from transformer_mt.versions import installed_versions

@@ -26,7 +26,7 @@ from transformer_mt.exchange.parity import Parity, Twin, check, compare
 from transformer_mt.locations import WEIGHTS
 from transformer_mt.models.build import build_model
 from transformer_mt.nn.sinusoids import sinusoid_table
-from transformer_mt.storage.folders import refuse_to_replace_others
+from transformer_mt.storage.overwriting import refuse_to_replace_others
 from transformer_mt.translation.directions import directed
 
 PICKLED_WEIGHTS = "pytorch_model.bin"

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 
 import xxhash
 
-from transformer_mt.errors import UNREADABLE_JSON, ConfigError, ModelError, TmtError, reason_of
+from transformer_mt.errors import UNREADABLE_JSON, ModelError, TmtError, reason_of
 from transformer_mt.storage.hashes import NO_HASHES, FileHashes, HashName, hash_file
 from transformer_mt.storage.locks import (
     claimed,
@@ -133,30 +133,6 @@ def put_in_place(temporary: Path, target: Path) -> None:
             temporary.rename(target)
     _sync(target.parent)  # a power failure now must not lose both
     shutil.rmtree(old, ignore_errors=True)
-
-
-def refuse_to_replace_others(target: Path, kind: str) -> None:
-    """Make sure that only a folder of the same kind is replaced, for folders that a user names.
-
-    Args:
-        target: Folder to be written.
-        kind: Its kind, as in the manifest.
-
-    Raises:
-        ConfigError: If something else exists there.
-    """
-    if target.is_dir():
-        entries = list(target.iterdir())
-        whole = any(path.name == MANIFEST for path in entries)
-        is_alone = not entries or (whole and not any(path.is_dir() for path in entries))
-        # None: empty or damaged.
-        if is_alone and kind_of(target) in (kind, None):
-            return
-    elif not target.exists():
-        return
-    raise ConfigError(
-        f"{target}: exists and is not a {kind}; it is left untouched: choose another folder"
-    )
 
 
 def kind_of(directory: Path) -> object:

@@ -17,7 +17,7 @@ from transformer_mt.config.loading import load_recorded
 from transformer_mt.config.training import CheckpointSettings
 from transformer_mt.errors import ConfigError, ModelError
 from transformer_mt.locations import WEIGHTS
-from transformer_mt.storage.folders import refuse_to_replace_others
+from transformer_mt.storage.overwriting import refuse_to_replace_others
 from transformer_mt.text.tokenizer_directory import load_tokenizers
 from transformer_mt.training.checkpoint import (
     list_checkpoints,

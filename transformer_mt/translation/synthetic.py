@@ -35,12 +35,12 @@ from transformer_mt.storage.folders import (
     MANIFEST,
     explain_write_errors,
     new_file,
-    refuse_to_replace_others,
     replace_file,
     replace_json,
 )
 from transformer_mt.storage.hashes import hash_file
 from transformer_mt.storage.locks import claimed
+from transformer_mt.storage.overwriting import refuse_others
 from transformer_mt.storage.untrusted import read_json
 from transformer_mt.text.lines import ARCHIVES, is_blank, read_lines
 
@@ -99,7 +99,7 @@ def check_texts(texts: Sequence[Path], folder: Path, *, keep: float) -> None:
     """
     if not 0 < keep <= 1:
         raise ConfigError(f"--keep {keep:g}: expected a share of the lines, above 0 and up to 1")
-    refuse_to_replace_others(folder, KIND)
+    refuse_others(folder, KIND)
     for path in texts:
         if not path.is_file():  # to resume, it is read again
             raise DataError(f"{path}: no such file" if not path.exists() else f"{path}: not a file")
@@ -113,6 +113,7 @@ def synthesize(
     *,
     writes: Literal["src", "tgt"],
     keep: float = 1.0,
+    precision: str = "fp32",
     part_lines: int = PART_LINES,
     on_progress: Callable[[int, int | None], None] | None = None,
 ) -> SyntheticText:
@@ -129,6 +130,7 @@ def synthesize(
         writes: Which side of the pairs the model writes: `tgt` to distil it, `src` for
             back-translation.
         keep: Share of the translations to keep, those with the highest mean log-probability.
+        precision: In which the model was loaded.
         part_lines: Lines that are translated and written together.
         on_progress: Called after each part with the number of lines so far, and None.
 
@@ -142,7 +144,7 @@ def synthesize(
     languages = bundle.config.data.src_lang, bundle.config.data.tgt_lang
     _check_model(translator, texts, languages[0])
     with explain_write_errors(folder), claimed(folder):
-        about = _about(translator, bundle, texts, writes, part_lines)
+        about = _about(translator, bundle, texts, writes, precision, part_lines)
         _begin(folder, about)
         num_lines = 0
         parts: list[Path] = []
@@ -184,6 +186,7 @@ def _about(
     bundle: "Bundle",
     texts: Sequence[Path],
     writes: str,
+    precision: str,
     part_lines: int,
 ) -> dict[str, Any]:
     """Return all that decides what the parts hold."""
@@ -196,6 +199,7 @@ def _about(
         "model": xxhash.xxh3_128_hexdigest(bundle.fingerprint.encode()),
         "texts": [hash_file(path, "xxh3") for path in texts],
         "search": json.loads(json.dumps(search)),
+        "precision": precision,
         "writes": writes,
         "part_lines": part_lines,
         **({"tags": asdict(bundle.tags)} if bundle.tags else {}),
@@ -203,9 +207,9 @@ def _about(
 
 
 def _begin(folder: Path, about: dict[str, Any]) -> None:
-    """Mark a folder as ours, or check that it was begun with the same."""
+    """Mark a folder as ours, or check that its parts were written with the same."""
     path = folder / MANIFEST
-    if not path.exists():
+    if not any(folder.glob("part-*")):
         replace_json(path, about)
         return
     try:
@@ -214,8 +218,8 @@ def _begin(folder: Path, about: dict[str, Any]) -> None:
         raise ConfigError(f"{path}: cannot be read: choose another folder") from error
     if changed := [name for name in about if before.get(name) != about[name]]:
         raise ConfigError(
-            f"{folder}: was begun with another {' and '.join(changed)}: repeat the command as it "
-            "was to continue it, or choose another folder"
+            f"{folder}: its parts were written with other settings ({', '.join(changed)}): repeat "
+            "the command as it was to continue it, or choose another folder"
         )
 
 
@@ -284,7 +288,7 @@ def _records(parts: Sequence[Path]) -> Iterator[Record]:
         for line in read_lines(path):
             try:
                 reason, score, text, translation = json.loads(line)
-            except ValueError as error:
+            except (ValueError, TypeError) as error:
                 raise DataError(
                     f"{path}: cannot be read: remove it, and repeat the command"
                 ) from error

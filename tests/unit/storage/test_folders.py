@@ -14,11 +14,11 @@ from transformer_mt.storage import folders as storage
 from transformer_mt.storage.folders import (
     new_directory,
     read_manifest,
-    refuse_to_replace_others,
     remove_leftovers,
     replace_file,
 )
 from transformer_mt.storage.locks import claimed_file
+from transformer_mt.storage.overwriting import refuse_to_replace_others
 
 
 def write(directory, text, hash_name="xxh3"):
@@ -221,7 +221,7 @@ def test_a_small_file_is_replaced_whole(tmp_path):
     assert os.listdir(tmp_path / "sub") == ["file"]
 
 
-@pytest.mark.parametrize("what", ["file", "folder of others", "other kind", "run"])
+@pytest.mark.parametrize("what", ["file", "folder of others", "other kind", "no kind", "damaged"])
 def test_only_a_folder_of_the_same_kind_is_replaced(tmp_path, what):
     target = tmp_path / "target"
     if what == "file":
@@ -233,23 +233,30 @@ def test_only_a_folder_of_the_same_kind_is_replaced(tmp_path, what):
         kept.write_text("mine", encoding="utf-8")
         if what == "other kind":
             (target / "manifest.json").write_text('{"kind": "other"}', encoding="utf-8")
-        if what == "run":
-            (target / "manifest.json").write_text('{"kind": "letter"}', encoding="utf-8")
-            (target / "checkpoints").mkdir()
+        if what == "no kind":
+            (target / "manifest.json").write_text('{"name": "theirs"}', encoding="utf-8")
+        if what == "damaged":
+            (target / "manifest.json").write_text("no json", encoding="utf-8")
     with pytest.raises(ConfigError, match="exists and is not a letter"):
         refuse_to_replace_others(target, "letter")
     assert kept.read_text(encoding="utf-8") == "mine"
 
 
-@pytest.mark.parametrize("what", ["nothing", "empty", "the same kind", "damaged"])
-def test_a_folder_of_the_same_kind_or_an_empty_or_damaged_one_is_replaced(tmp_path, what):
+def test_a_folder_of_the_same_kind_with_files_of_others_is_not_replaced(tmp_path):
+    target = tmp_path / "target"
+    write(target, "old")
+    (target / "notes.txt").write_text("mine", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"also holds notes\.txt, which is no part of a letter"):
+        refuse_to_replace_others(target, "letter")
+
+
+@pytest.mark.parametrize("what", ["nothing", "empty", "the same kind"])
+def test_a_folder_of_the_same_kind_or_an_empty_one_is_replaced(tmp_path, what):
     target = tmp_path / "target"
     if what == "empty":
         target.mkdir()
     elif what != "nothing":
         write(target, "old")
-    if what == "damaged":
-        (target / "manifest.json").write_text("no json", encoding="utf-8")
     refuse_to_replace_others(target, "letter")
     write(target, "new")
     assert (target / "text").read_text() == "new"
