@@ -94,7 +94,8 @@ def load_for_engine(
         return load_on_devices(models, weights, device=device, precision=precision)
     directory = find_bundle(models[0] if models else None, export="ctranslate2")
     must = engine == "ctranslate2" or _is_export(directory) or find_spec("torch") is None
-    may = must or (precision == "fp32" and not for_many and not (device == "auto" and _has_gpu()))
+    may = precision == "fp32" and not for_many and not (device == "auto" and _has_gpu())
+    may = must or (may and _is_usable())
     bundle = _opened(directory, precision, threads) if may else None
     if bundle is None or (not must and obstacles(bundle.config, CTRANSLATE2)):
         return load_on_devices([directory], None, device=device, precision=precision)
@@ -248,6 +249,16 @@ def _opened(directory: Path, precision: str, threads: int | None) -> Bundle:
 
 def _is_export(directory: Path | None) -> bool:
     return directory is not None and kind_of(directory) == EXPORT + "ctranslate2"
+
+
+def _is_usable() -> bool:
+    """Return whether CTranslate2, which is installed, can be imported."""
+    try:
+        importlib.import_module("ctranslate2")
+    except (ImportError, OSError) as error:
+        logger.warning("engine: torch, as ctranslate2 cannot be imported: %s", error)
+        return False
+    return True
 
 
 @lru_cache(maxsize=2)

@@ -149,3 +149,12 @@ def test_an_export_has_no_model_for_torch(exported: Path) -> None:
         tmt.load(exported, engine="auto").translate(["a dog"], alignments=True)
     with pytest.raises(tmt.ModelError, match="or --engine ctranslate2"):
         tmt.load(exported)
+
+
+def test_auto_takes_torch_if_ctranslate2_cannot_be_imported(
+    tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setitem(sys.modules, "ctranslate2", None)  # an import of it fails
+    monkeypatch.setattr("transformer_mt.exchange.engine.find_spec", lambda _: True)
+    assert loaded(tiny_bundle, "auto").search is None
+    assert "engine: torch, as ctranslate2 cannot be imported" in caplog.text
