@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from transformer_mt.config.loading import read_config
 from transformer_mt.config.schema import Config
 from transformer_mt.errors import ModelError
 from transformer_mt.exchange.m2m_vocabulary import read_m2m
@@ -18,6 +17,7 @@ from transformer_mt.exchange.marian_vocabulary import (
     read_object,
     read_vocabulary,
 )
+from transformer_mt.exchange.numbers import Number, config_of, numbers, wrong_numbers
 from transformer_mt.text.tokenizer_pair import Tokenizers
 
 
@@ -62,9 +62,11 @@ def _read_marian(directory: Path, theirs: Mapping[str, Any], start: int) -> Voca
     """Read one or two vocabularies over two SentencePiece models."""
     tokenizing = read_object(directory, "tokenizer_config.json")
     shared = theirs.get("share_encoder_decoder_embeddings", True)
-    src = tgt = read_vocabulary(directory / "vocab.json", theirs, start)
+    size = theirs["vocab_size"]
+    src = tgt = read_vocabulary(directory / "vocab.json", theirs, start, size=size)
     if not shared:
-        tgt = read_vocabulary(directory / "target_vocab.json", theirs, start)
+        size = theirs.get("decoder_vocab_size") or size
+        tgt = read_vocabulary(directory / "target_vocab.json", theirs, start, size=size)
     source_model, target_model = directory / "source.spm", directory / "target.spm"
     src_tokenizer, src = laid_over(source_model, src)
     tgt_tokenizer, tgt = laid_over(target_model, src if shared else tgt)
@@ -84,11 +86,30 @@ def _read_m2m(directory: Path, theirs: Mapping[str, Any], start: int) -> Vocabul
     tokenizer, vocabulary, tags = read_m2m(directory, theirs, tokenizing, start)
     given = tokenizing.get("src_lang"), tokenizing.get("tgt_lang")
     src = given[0] or ("eng_Latn" if "eng_Latn" in tags["languages"] else "en")
-    tgt = given[1] or next(code for code in tags["languages"] if code != src)
+    tgt = given[1] or next((code for code in tags["languages"] if code != src), src)
     return Vocabularies(Tokenizers(tokenizer, tokenizer), vocabulary, vocabulary, (src, tgt), tags)
 
 
-SIZES = ("d_model", "vocab_size", "pad_token_id", "eos_token_id", "max_position_embeddings")
+SIZE = Number(least=1)
+NUMBERS = {
+    **dict.fromkeys(("d_model", "vocab_size", "max_position_embeddings"), SIZE),
+    **dict.fromkeys(("pad_token_id", "eos_token_id"), Number()),
+    "decoder_start_token_id": Number(default=0),
+    "decoder_vocab_size": Number(least=1, default=0),
+    **{
+        f"{side}_{part}": SIZE
+        for side in ("encoder", "decoder")
+        for part in ("layers", "attention_heads", "ffn_dim")
+    },
+    "dropout": Number(most=1, whole=False, default=0.1),
+}
+"""Of `config.json`; null ids and sizes have other defaults than these."""
+GENERATION = {
+    "max_length": Number(least=1, default=512),
+    "num_beams": Number(least=1, default=4),
+    "length_penalty": Number(most=100, whole=False, default=1.0),
+}
+"""Of `generation_config.json`."""
 ACTIVATIONS = ("swish", "silu", "relu", "gelu")
 ARCHITECTURES = {
     "marian": Architecture(
@@ -99,6 +120,7 @@ ARCHITECTURES = {
             "add_final_layer_norm": (False, None),
             "static_position_embeddings": (True, None),
             "activation_function": ACTIVATIONS,
+            "share_encoder_decoder_embeddings": (True, False, None),
         },
         read=_read_marian,
         model={},
@@ -134,10 +156,7 @@ def architecture_of(directory: Path, theirs: Mapping[str, Any]) -> Architecture:
         for name, values in ({} if architecture is None else architecture.fixed).items()
         if theirs.get(name) not in values
     ]
-    sides = ("layers", "attention_heads", "ffn_dim")
-    for name in (*SIZES, *(f"{side}_{part}" for side in ("encoder", "decoder") for part in sides)):
-        if type(theirs.get(name)) is not int:
-            wrong.append(f"{name} {theirs.get(name)}: expected a number")
+    wrong += wrong_numbers(theirs, NUMBERS)
     for part in ("attention_heads", "ffn_dim"):
         pair = theirs.get(f"encoder_{part}"), theirs.get(f"decoder_{part}")
         if pair[0] != pair[1]:
@@ -150,7 +169,7 @@ def architecture_of(directory: Path, theirs: Mapping[str, Any]) -> Architecture:
 
 
 def imported_config(
-    name: str,
+    directory: Path,
     theirs: Mapping[str, Any],
     generation: Mapping[str, Any],
     architecture: Architecture,
@@ -161,19 +180,24 @@ def imported_config(
     """Make the config of a bundle; its files of text are names to replace before training.
 
     Args:
-        name: Of the model.
+        directory: The folder of the model.
         theirs: `config.json`.
         generation: The settings of `generate`.
         architecture: What `architecture_of` returned.
         vocabularies: What its `read` returned.
         languages: Source and target.
+
+    Raises:
+        ModelError: If a setting of `generate` is nonsense, or there is no such model here.
     """
     src, tgt = languages
+    name = "".join(c if c.isalnum() or c in "._-" else "_" for c in directory.resolve().name)
+    search = numbers(directory / "generation_config.json", generation, GENERATION)
     shared = vocabularies.tokenizers.one_vocabulary
     activation = theirs["activation_function"]
-    longest = generation.get("max_length") or 512
+    longest = search["max_length"]
     values = {
-        "name": name,
+        "name": name.lstrip("._-") or "m",
         "data": {
             "src_lang": src,
             "tgt_lang": tgt,
@@ -198,22 +222,22 @@ def imported_config(
             "activation": "swish" if activation == "silu" else activation,
             "tie_embeddings": "all" if shared else "target",
             "output_bias": True,
-            "dropout": theirs.get("dropout", 0.1),
+            "dropout": numbers(directory, theirs, NUMBERS)["dropout"],
             **architecture.model,
         },
         "training": {"max_epochs": 1, "lr": 1e-5, "schedule": {"type": "constant"}},
         # Theirs counts the start, and the language.
-        "decoding": _search(generation, longest - 1 - (vocabularies.tags is not None)),
+        "decoding": _search(search, longest - 1 - (vocabularies.tags is not None)),
     }
-    return read_config(values, {})
+    return config_of(directory, values)
 
 
-def _search(generation: Mapping[str, Any], longest: int) -> dict[str, Any]:
+def _search(search: Mapping[str, Any], longest: int) -> dict[str, Any]:
     """Return our settings of a search for those of `generate`."""
     return {
-        "beam_size": generation.get("num_beams") or 4,
+        "beam_size": search["num_beams"],
         "length_penalty_kind": "average",
-        "length_penalty": generation.get("length_penalty", 1.0),
+        "length_penalty": search["length_penalty"],
         "max_length_factor": 0,
         "max_length_offset": longest,
     }

@@ -22,6 +22,7 @@ from transformer_mt.exchange.architectures import architecture_of, imported_conf
 from transformer_mt.exchange.extras import need
 from transformer_mt.exchange.huggingface import BLOCKS, NEVER, HuggingFaceTwin
 from transformer_mt.exchange.marian_vocabulary import MarianVocabulary, read_object
+from transformer_mt.exchange.numbers import NOT_FINITE, check_weights
 from transformer_mt.exchange.parity import Parity, Twin, check, compare
 from transformer_mt.locations import WEIGHTS
 from transformer_mt.models.build import build_model
@@ -73,11 +74,10 @@ def import_huggingface(directory: Path, *, src_lang: str | None, tgt_lang: str |
     generation = theirs
     if (directory / "generation_config.json").exists():
         generation = theirs | read_object(directory, "generation_config.json")
-    start = theirs.get("decoder_start_token_id", theirs["pad_token_id"])
-    found = architecture.read(directory, theirs, start)
-    name = "".join(c if c.isalnum() or c in "._-" else "_" for c in directory.resolve().name)
+    start = theirs.get("decoder_start_token_id")
+    found = architecture.read(directory, theirs, theirs["pad_token_id"] if start is None else start)
     config = imported_config(
-        name.lstrip("._-") or "m",
+        directory,
         theirs,
         generation,
         architecture,
@@ -90,6 +90,7 @@ def import_huggingface(directory: Path, *, src_lang: str | None, tgt_lang: str |
     src, tgt, shared = found.src, found.tgt, found.tokenizers.one_vocabulary
     tensors = _tensors(directory)
     config = _with_their_wavelengths(directory, config, tensors)
+    check_weights(directory, config, sum(tensor.numel() for tensor in tensors.values()))
     model = build_model(config.model, src_vocab_size=len(src.rows), tgt_vocab_size=len(tgt.rows))
     if not architecture.has_bias:
         tensors["final_logits_bias"] = torch.zeros(1, theirs["vocab_size"])
@@ -120,13 +121,18 @@ def _with_their_wavelengths(
     positions = config.model.positions
     if table is None or positions.type != "sinusoidal":
         return config
-    for endpoint in (False, True):
+    width = config.model.d_model
+    is_table = table.ndim == 2 and len(table) > 0 and table.shape[1] == width
+    for endpoint in (False, True) if is_table else ():
         ours = sinusoid_table(*table.shape, offset=positions.offset, endpoint=endpoint)
         if np.allclose(ours, table.float().numpy(), atol=2e-3):  # float16
             positions = positions.model_copy(update={"endpoint": endpoint})
             model = config.model.model_copy(update={"positions": positions})
             return config.model_copy(update={"model": model})
-    raise ModelError(f"{directory}: model.encoder.embed_positions.weight: expected sinusoids")
+    raise ModelError(
+        f"{directory}: model.encoder.embed_positions.weight: expected sinusoids "
+        f"(N, {width}), got a table {tuple(table.shape)}"
+    )
 
 
 def _tensors(directory: Path) -> dict[str, Tensor]:
@@ -155,9 +161,19 @@ def _tensors_of(path: Path) -> dict[str, Tensor]:
         raise ModelError(f"{path}: no such file, which the index names") from error
     except Exception as error:  # whatever a damaged or hostile file makes the readers raise
         raise ModelError(f"{path}: cannot be read: {error}") from error
-    if not isinstance(found, dict) or not all(isinstance(x, Tensor) for x in found.values()):
+    if not isinstance(found, dict) or not all(map(_is_plain, found.values())):
         raise ModelError(f"{path}: expected tensors by name")
     return found
+
+
+def _is_plain(value: object) -> bool:
+    """Tell a tensor with all its values in memory, as real numbers."""
+    return (
+        isinstance(value, Tensor)
+        and value.layout == torch.strided
+        and value.device.type == "cpu"
+        and not (value.is_quantized or value.is_complex())
+    )
 
 
 def _fill(
@@ -173,44 +189,40 @@ def _fill(
     Raises:
         ModelError: With all tensors that are missing, unexpected or of another shape.
     """
-    left = {name: tensor.float() for name, tensor in theirs.items() if not _is_copy(name, theirs)}
+    left = {name: tensor for name, tensor in theirs.items() if not _is_copy(name, theirs)}
     wrong = []
 
-    def take(name: str) -> Tensor | None:
-        if name not in left:
+    def take(name: str, *shape: int) -> Tensor:
+        """Return a tensor; zeros in place of one that is wrong."""
+        if (found := left.pop(name, None)) is None:
             wrong.append(f"missing {name}")
-        return left.pop(name, None)
-
-    def take_rows(name: str, vocabulary: MarianVocabulary) -> Tensor | None:
-        found, num_rows = take(name), max(vocabulary.rows) + 1
-        if found is not None and num_rows not in (len(found), found.numel()):
-            wrong.append(f"{name}: expected {num_rows} tokens, got {tuple(found.shape)}")
-            return None
-        return found
+        elif tuple(found.shape) != shape or not found.is_floating_point():
+            there = f"{tuple(found.shape)} {found.dtype}".replace(" torch.float32", "")
+            wrong.append(f"{name}: expected {shape}, got {there}")
+        elif not found.isfinite().all():
+            wrong.append(f"{name}: {NOT_FINITE}")
+        else:
+            return found.float()
+        return torch.zeros(*shape)
 
     for name, weight in ours.items():
         side = name.partition(".")[0]
         vocabulary = vocabularies[side]
+        num_rows = max(vocabulary.rows) + 1
         if name.endswith("embedding.weight"):
             own = f"model.{side}.embed_tokens.weight"
-            found = take_rows("model.shared.weight" if shared else own, vocabulary)
-            parts = [found if found is None else found[vocabulary.rows]]
+            found = take("model.shared.weight" if shared else own, num_rows, weight.shape[1])
+            weight.copy_(found[vocabulary.rows])
         elif name == "decoder.output.bias":
-            found = take_rows("final_logits_bias", vocabulary)
-            parts = [found if found is None else _bias(found, vocabulary)]
+            weight.copy_(_bias(take("final_logits_bias", 1, num_rows), vocabulary))
         elif name.startswith(f"{side}.final_norm."):
-            parts = [take(f"model.{side}.layer_norm.{name.rpartition('.')[2]}")]
+            weight.copy_(take(f"model.{side}.layer_norm.{name.rpartition('.')[2]}", *weight.shape))
         else:
             _, _, layer, rest = name.split(".", 3)
             block, _, kind = rest.rpartition(".")
-            parts = [take(f"model.{side}.layers.{layer}.{part}.{kind}") for part in BLOCKS[block]]
-        sound = [part for part in parts if part is not None]
-        if len(sound) == len(parts):
-            whole = torch.cat(sound)
-            if whole.shape == weight.shape:
-                weight.copy_(whole)
-            else:
-                wrong.append(f"{name}: expected {tuple(weight.shape)}, got {tuple(whole.shape)}")
+            there = [f"model.{side}.layers.{layer}.{part}.{kind}" for part in BLOCKS[block]]
+            shape = (len(weight) // len(there), *weight.shape[1:])
+            weight.copy_(torch.cat([take(part, *shape) for part in there]))
     wrong += [f"unexpected {name}" for name in left]
     if wrong:
         raise ModelError("\n".join([f"{directory}: weights of another architecture:", *wrong]))
@@ -225,7 +237,9 @@ def _is_copy(name: str, theirs: Mapping[str, Tensor]) -> bool:
     first = theirs.get("model.shared.weight")
     if first is None and name == "lm_head.weight":
         first = theirs.get("model.decoder.embed_tokens.weight")
-    return name in tied and first is not None and torch.equal(theirs[name], first)
+    if name not in tied or first is None:
+        return False
+    return theirs[name].dtype == first.dtype and torch.equal(theirs[name], first)
 
 
 def _bias(bias: Tensor, vocabulary: MarianVocabulary) -> Tensor:

@@ -14,12 +14,10 @@ from typing import Any
 
 import numpy as np
 import torch
-import yaml
 from numpy.typing import NDArray
 from torch import Tensor
 
 from transformer_mt.bundle import Bundle, weights_of
-from transformer_mt.config.loading import read_config
 from transformer_mt.config.schema import Config
 from transformer_mt.errors import ModelError
 from transformer_mt.exchange.from_huggingface import Imported
@@ -38,16 +36,35 @@ from transformer_mt.exchange.marian_vocabulary import (
     MarianVocabulary,
     laid_over,
     native_vocabulary,
+    parsed_settings,
     read_settings,
+)
+from transformer_mt.exchange.numbers import (
+    NOT_FINITE,
+    Number,
+    check_weights,
+    config_of,
+    numbers,
+    parsed,
+    wrong_numbers,
 )
 from transformer_mt.models.build import build_model
 from transformer_mt.text.tokenizer_pair import Tokenizers
 
 DECODER_FILES = ("decoder.yml", "config.yml")
 ACTIVATIONS = ("relu", "swish")
-SIZES = (
-    "dim-emb", "enc-depth", "dec-depth", "transformer-heads", "transformer-dim-ffn",
-)  # fmt: skip
+SIZE = Number(least=1)
+SIZES = dict.fromkeys(
+    ("dim-emb", "enc-depth", "dec-depth", "transformer-heads", "transformer-dim-ffn"), SIZE
+)
+DECODING = {
+    "beam-size": Number(least=1, default=6),
+    "normalize": Number(most=100, whole=False, default=0),
+    "max-length-factor": Number(most=1000, whole=False, default=3),
+}
+"""Settings of `decoder.yml`."""
+NORMALIZE = {"": 1, "true": 1, "false": 0}
+"""What words mean in place of its number."""
 LONGEST = 256
 """Tokens of a target in the comparison."""
 
@@ -79,15 +96,17 @@ def import_native(directory: Path, *, src_lang: str | None, tgt_lang: str | None
     options = _options(path, tensors)
     model = _model_settings(path, options)
     shared = model["tie_embeddings"] == "all"
+    _check_sizes(path, options, tensors, model["tie_embeddings"])
     (src_tokenizer, src), (tgt_tokenizer, tgt) = _vocabularies(directory, decoding, options, shared)
     tokenizers = Tokenizers(src_tokenizer, tgt_tokenizer)
     config = _config(
-        directory.resolve().name, model, decoding, (src_lang or "und", tgt_lang or "und"),
+        directory, model, decoding, (src_lang or "und", tgt_lang or "und"),
         vocab_size=len(tgt.rows), shared=shared,
     )  # fmt: skip
+    check_weights(path, config, sum(tensor.size for tensor in tensors.values()))
     built = build_model(config.model, src_vocab_size=len(src.rows), tgt_vocab_size=len(tgt.rows))
     _fill(path, weights_of(built), tensors, {"encoder": src, "decoder": tgt}, model)
-    names = [_names_of_rows(vocabulary) for vocabulary in (src, tgt)]
+    names = [vocabulary.names_of_rows() for vocabulary in (src, tgt)]
     tensors[OPTIONS_NAME] = options["array"]
     return Imported(
         Bundle(config, tokenizers, built.eval()),
@@ -105,10 +124,13 @@ def _models(directory: Path) -> list[Path]:
 
 
 def _decoder_settings(directory: Path) -> dict[str, Any]:
-    for name in DECODER_FILES:
-        if (directory / name).exists():
-            return read_settings(directory / name)
-    return {}
+    """Read the settings of a search, with their defaults."""
+    paths = [directory / name for name in DECODER_FILES if (directory / name).exists()]
+    found = read_settings(paths[0]) if paths else {}
+    search = {name: parsed(found.get(name)) for name in DECODING}
+    if isinstance(word := search["normalize"], str):
+        search["normalize"] = NORMALIZE.get(word.lower(), word)
+    return found | numbers(paths[0] if paths else directory, search, DECODING)
 
 
 def _listed(value: Any) -> list[str]:
@@ -141,12 +163,9 @@ def _options(path: Path, tensors: dict[str, NDArray[Any]]) -> dict[str, Any]:
         raise ModelError(f"{path}: no {OPTIONS_NAME}, which a model of Marian has")
     try:
         text = array.tobytes().rstrip(b"\0").decode()
-        found = yaml.load(text, Loader=yaml.BaseLoader)  # strings and lists alone
-    except (ValueError, yaml.YAMLError) as error:
+    except ValueError as error:
         raise ModelError(f"{path}: {OPTIONS_NAME} cannot be read: {error}") from error
-    if not isinstance(found, dict):
-        raise ModelError(f"{path}: {OPTIONS_NAME}: expected options by name")
-    return found | {"array": array}
+    return parsed_settings(text, f"{path}: {OPTIONS_NAME}") | {"array": array}
 
 
 def _word(value: Any) -> Any:
@@ -176,14 +195,11 @@ def _model_settings(path: Path, options: Mapping[str, Any]) -> dict[str, Any]:
     tying = next((name for name, one in TYING.items() if one == tied), None)
     if tying is None:
         wrong.append("tied-embeddings-src true: expected tied-embeddings, too")
-    wrong += [
-        f"{name} {options.get(name)}: expected a number"
-        for name in SIZES
-        if not str(options.get(name)).isdecimal()
-    ]
+    sizes = {name: parsed(options.get(name)) for name in SIZES}
+    wrong += wrong_numbers(sizes, SIZES)
     if wrong:
         raise ModelError("\n".join([f"{path}: a model that cannot be imported:", *wrong]))
-    d_model, encoder, decoder, heads, d_ff = (int(options[name]) for name in SIZES)
+    d_model, encoder, decoder, heads, d_ff = sizes.values()
     return {
         "type": "transformer",
         "d_model": d_model,
@@ -199,6 +215,21 @@ def _model_settings(path: Path, options: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def _check_sizes(
+    path: Path, options: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]], tying: str
+) -> None:
+    """Refuse vocabularies larger than their embeddings, before memory is taken for them."""
+    given = options.get("dim-vocabs")
+    sizes = [SIZE.of(parsed(size)) for size in given] if isinstance(given, list) else []
+    if len(sizes) != 2 or None in sizes:
+        raise ModelError(f"{path}: expected dim-vocabs of two numbers")
+    for side, size in zip(("encoder", "decoder"), sizes, strict=True):
+        name = embedding_name(side, tying)
+        shape = tensors[name].shape if name in tensors else ()
+        if size is None or size > max(shape[:1], default=0):
+            raise ModelError(f"{path}: dim-vocabs {size}: expected the rows of {name}, got {shape}")
+
+
 def _vocabularies(
     directory: Path, decoding: Mapping[str, Any], options: Mapping[str, Any], shared: bool
 ) -> list[tuple[Any, MarianVocabulary]]:
@@ -207,14 +238,11 @@ def _vocabularies(
     if not names:
         joint = (directory / "vocab.spm").exists()
         names = ["vocab.spm"] * 2 if joint else ["source.spm", "target.spm"]
-    sizes = options.get("dim-vocabs", [])
-    if len(names) != 2 or len(sizes) != 2 or not all(str(size).isdecimal() for size in sizes):
-        raise ModelError(
-            f"{directory}: expected two vocabularies and dim-vocabs, got {names} and {sizes}"
-        )
+    if len(names) != 2:
+        raise ModelError(f"{directory}: expected two vocabularies, got {names}")
     found = [
         native_vocabulary(directory / name, int(size))
-        for name, size in zip(names, sizes, strict=True)
+        for name, size in zip(names, options["dim-vocabs"], strict=True)
     ]
     if shared and found[0].pieces != found[1].pieces:
         raise ModelError(f"{directory}: tied-embeddings-all, but {' and '.join(names)} differ")
@@ -232,7 +260,7 @@ def _vocabularies(
 
 
 def _config(
-    name: str,
+    directory: Path,
     model: Mapping[str, Any],
     decoding: Mapping[str, Any],
     languages: Sequence[str],
@@ -242,6 +270,7 @@ def _config(
 ) -> Config:
     """Make the config of the bundle; its files of text are names to replace before training."""
     src, tgt = languages
+    name = directory.resolve().name
     values = {
         "name": "".join(c if c.isalnum() or c in "._-" else "_" for c in name).lstrip("._-") or "m",
         "data": {
@@ -255,14 +284,14 @@ def _config(
         "model": model,
         "training": {"max_epochs": 1, "lr": 1e-5, "schedule": {"type": "constant"}},
         "decoding": {
-            "beam_size": int(decoding.get("beam-size", 6)),
+            "beam_size": decoding["beam-size"],
             "length_penalty_kind": "average",
-            "length_penalty": float(decoding.get("normalize", 0)),
-            "max_length_factor": float(decoding.get("max-length-factor", 3)),
+            "length_penalty": decoding["normalize"],
+            "max_length_factor": decoding["max-length-factor"],
             "max_length_offset": 1,
         },
     }
-    return read_config(values, {})
+    return config_of(directory, values)
 
 
 def _fill(
@@ -287,8 +316,10 @@ def _fill(
             wrong.append(f"missing {name}")
         elif found.shape != there or found.dtype.kind != "f":
             wrong.append(f"{name}: expected {there} of floats, got {found.shape} {found.dtype}")
+        elif not np.isfinite(single := found.astype(np.float32)).all():
+            wrong.append(f"{name}: {NOT_FINITE}")
         else:
-            return torch.from_numpy(found.astype(np.float32)).T.reshape(*shape)
+            return torch.from_numpy(single).T.reshape(*shape)
         return torch.zeros(*shape)
 
     for name, weight in ours.items():
@@ -314,9 +345,3 @@ def _fill(
     wrong += [f"unexpected {name}" for name in theirs if name not in used]
     if wrong:
         raise ModelError("\n".join([f"{path}: weights of another architecture:", *wrong]))
-
-
-def _names_of_rows(vocabulary: MarianVocabulary) -> list[str]:
-    """Name the rows of Marian by our pieces."""
-    names = dict(zip(vocabulary.rows, vocabulary.pieces, strict=True))
-    return [names[row] for row in range(max(names))]

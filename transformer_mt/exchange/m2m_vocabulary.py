@@ -55,9 +55,9 @@ def read_m2m(
     form = "{}" if is_nllb else "__{}__"
     path = directory / ("tokenizer.json" if is_nllb else "vocab.json")
     num_spare = theirs["vocab_size"] - len(ids)
-    if not all(type(number) is int for number in ids.values()) or not 0 <= num_spare <= MOST_SPARE:
+    if not 0 <= num_spare <= MOST_SPARE:
         raise ModelError(
-            f"{path}: {len(ids):,} pieces, each with a number, do not fit the vocab_size "
+            f"{path}: {len(ids):,} pieces do not fit the vocab_size "
             f"{theirs['vocab_size']:,} of config.json"
         )
     ids |= {f"<madeup{number}>": number for number in range(len(ids), theirs["vocab_size"])}
@@ -73,7 +73,7 @@ def _m2m100(directory: Path, tokenizing: Mapping[str, Any]) -> tuple[dict[str, i
     """Return the numbers of the pieces, and the languages, whose tokens come after them."""
     ids = read_object(directory, "vocab.json")
     name = tokenizing.get("language_codes", "m2m100")
-    if name not in LANGUAGES:
+    if not isinstance(name, str) or name not in LANGUAGES:
         raise ModelError(
             f"{directory / 'tokenizer_config.json'}: language_codes '{name}': expected one of "
             f"{', '.join(LANGUAGES)}"
@@ -93,9 +93,9 @@ def _nllb(directory: Path, tokenizing: Mapping[str, Any]) -> tuple[dict[str, int
     try:
         added = {token["content"]: token["id"] for token in content["added_tokens"]}
         ids = {**content["model"]["vocab"], **added}
+        codes = [text for text in added if NLLB_CODE.fullmatch(text)]
     except (KeyError, TypeError) as error:
         raise ModelError(f"{directory / 'tokenizer.json'}: no vocabulary: {error!r}") from error
-    codes = [text for text in added if NLLB_CODE.fullmatch(text)]
     if not codes:
         raise ModelError(
             f"{directory / 'tokenizer.json'}: expected tokens of languages such as eng_Latn"

@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from transformer_mt.errors import UNREADABLE_JSON, ModelError, reason_of
+from transformer_mt.exchange.numbers import parsed
 from transformer_mt.storage.untrusted import read_json, read_small
 from transformer_mt.text.model_file import piece_texts, with_vocabulary
 from transformer_mt.text.tokenizer import Tokenizer
@@ -30,30 +31,47 @@ class MarianVocabulary:
     rows: list[int]
     num_known: int
 
+    def names_of_rows(self) -> list[str]:
+        """Name the rows of Marian by our pieces."""
+        names = dict(zip(self.rows, self.pieces, strict=True))
+        return [names[row] for row in range(max(names))]
 
-def read_vocabulary(path: Path, theirs: Mapping[str, Any], start: int) -> MarianVocabulary:
+
+def read_vocabulary(
+    path: Path, theirs: Mapping[str, Any], start: int, *, size: int
+) -> MarianVocabulary:
     """Read and sort a vocabulary.
 
     Args:
         path: Numbers of pieces, as JSON.
         theirs: The config of the model.
         start: Number of the token that their decoder starts from.
+        size: How many pieces there are, by the config.
 
     Raises:
         ModelError: If the numbers are not 0, 1, 2 .., or do not fit the config.
     """
-    return sorted_vocabulary(read_object(path.parent, path.name), path, theirs, start)
+    ids = read_object(path.parent, path.name)
+    vocabulary = sorted_vocabulary(ids, path, theirs, start)
+    if len(ids) != size:
+        raise ModelError(f"{path}: expected {size} pieces, by config.json, got {len(ids)}")
+    return vocabulary
 
 
 def sorted_vocabulary(
     ids: Mapping[str, int], path: Path, theirs: Mapping[str, Any], start: int
 ) -> MarianVocabulary:
     """Sort a vocabulary: see `read_vocabulary`."""
-    pieces = {number: piece for piece, number in ids.items()}
     pad, eos = theirs["pad_token_id"], theirs["eos_token_id"]
-    if sorted(pieces) != list(range(len(ids))) or max(pad, eos, start) >= len(ids):
+    are_ids = all(type(number) is int for number in ids.values())
+    if (
+        not are_ids
+        or sorted(ids.values()) != list(range(len(ids)))
+        or max(pad, eos, start) >= len(ids)
+    ):
         raise ModelError(f"{path}: expected the ids 0 to {len(ids) - 1}, each once, with the "
-                         f"pad_token_id {pad} and eos_token_id {eos} of config.json")  # fmt: skip
+                         f"pad_token_id {pad}, eos_token_id {eos} and start {start} of "
+                         "config.json")  # fmt: skip
     return sorted_anew(ids, pad=pad, eos=eos, start=start)
 
 
@@ -134,9 +152,8 @@ def native_vocabulary(path: Path, size: int) -> MarianVocabulary:
             raise ModelError(f"{path}: {error}") from error
         ids = {piece: number for number, piece in enumerate(pieces)}
     else:
-        ids = {
-            piece: int(n) if str(n).isdecimal() else -1 for piece, n in read_settings(path).items()
-        }
+        ids = {piece: parsed(number) for piece, number in read_settings(path).items()}
+        ids = {piece: n if type(n) is int else -1 for piece, n in ids.items()}
     if sorted(ids.values()) != list(range(len(ids))) or len(ids) > size or "</s>" not in ids:
         raise ModelError(
             f"{path}: expected the ids 0 to {size - 1} of the model, each at most once, and </s>; "
@@ -153,10 +170,23 @@ def read_settings(path: Path) -> dict[str, Any]:
         ModelError: If it cannot be read, or is something else.
     """
     try:
-        found = yaml.load(read_small(path), Loader=yaml.BaseLoader)  # strings and lists alone
-    except (OSError, ValueError, yaml.YAMLError) as error:
+        text = read_small(path)
+    except (OSError, ValueError) as error:
         reason = reason_of(error) if isinstance(error, OSError) else error
         raise ModelError(f"{path}: cannot be read: {reason}") from error
+    return parsed_settings(text, str(path))
+
+
+def parsed_settings(text: str, where: str) -> dict[str, Any]:
+    """Parse a YAML mapping, all its values as strings and lists alone.
+
+    Raises:
+        ModelError: If it is damaged, or something else.
+    """
+    try:
+        found = yaml.load(text, Loader=yaml.BaseLoader)
+    except (*UNREADABLE_JSON, yaml.YAMLError) as error:
+        raise ModelError(f"{where}: cannot be read: {error}") from error
     if not isinstance(found, dict):
-        raise ModelError(f"{path}: expected settings by name")
+        raise ModelError(f"{where}: expected settings by name")
     return found

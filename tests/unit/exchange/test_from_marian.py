@@ -130,11 +130,12 @@ def test_all_tensors_that_do_not_fit_are_listed(folder: Path) -> None:
         folder,
         encoder_l1_ffn_b1=None,
         decoder_l1_ffn_W2=np.zeros((7, 7), np.float32),
+        decoder_l1_ffn_b2=np.full((1, 64), np.nan, np.float32),
         extra=np.zeros(1, np.float32),
     )
     expected = (
         r"(?s)missing encoder_l1_ffn_b1.*decoder_l1_ffn_W2: expected \(64, 64\) of floats, got "
-        r"\(7, 7\).*unexpected extra"
+        r"\(7, 7\).*decoder_l1_ffn_b2: expected finite numbers.*unexpected extra"
     )
     with pytest.raises(ModelError, match=expected):
         read(folder)
@@ -147,7 +148,7 @@ def test_all_options_that_there_are_not_here_are_listed(folder: Path) -> None:
     )  # fmt: skip
     with pytest.raises(
         ModelError,
-        match=r"(?s)type amun: expected transformer.*preprocess n.*autoreg rnn.*gelu.*dim-emb wide",
+        match=r"(?s)type amun: expected transformer.*preprocess n.*autoreg.*gelu.*dim-emb 'wide'",
     ):
         read(folder)
 
@@ -185,6 +186,55 @@ def test_a_file_that_is_missing_or_damaged_is_named(
     if content is not None:
         (folder / name).write_text(content)
     with pytest.raises(ModelError, match=message):
+        read(folder)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ("beam-size: abc", r"decoder.yml: beam-size 'abc': expected an integer from 1"),
+        ("beam-size: 0", "beam-size 0: expected"),
+        ("normalize: [1]", "normalize .*: expected a number from 0 to 100"),
+        ("normalize: nan", "normalize nan: expected"),
+        ("max-length-factor: x", "max-length-factor 'x': expected"),
+        ("[" * 1000, "decoder.yml: cannot be read"),
+    ],
+)
+def test_nonsense_in_the_settings_of_the_search_is_named(
+    folder: Path, settings: str, message: str
+) -> None:
+    (folder / "decoder.yml").write_text(settings)
+    with pytest.raises(ModelError, match=message):
+        read(folder)
+
+
+@pytest.mark.parametrize(
+    ("written", "strength"), [("", 1), (" true", 1), (" false", 0), (" 0.6", 0.6)]
+)
+def test_normalize_without_a_number_is_1(folder: Path, written: str, strength: float) -> None:
+    (folder / "decoder.yml").write_text(f"normalize:{written}")
+    assert read(folder).bundle.config.decoding.length_penalty == strength
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"dim_vocabs": [10**9] * 2}, r"dim-vocabs 1000000000: expected the rows of"),
+        ({"dim_vocabs": "88"}, "expected dim-vocabs of two numbers"),
+        ({"dim_vocabs": [-1, []]}, "expected dim-vocabs of two numbers"),
+        ({"enc_depth": 10**9}, "weights of 1000000001 layers, got"),
+        ({"dim_emb": 10**9, "transformer_heads": 1}, "expected .* weights of 3 layers"),
+    ],
+)
+def test_sizes_are_those_of_the_tensors(folder: Path, options: dict, message: str) -> None:
+    with_options(folder, **options)
+    with pytest.raises(ModelError, match=message):
+        read(folder)
+
+
+def test_options_nested_too_deeply_are_refused(folder: Path) -> None:
+    change(folder, **{OPTIONS: np.frombuffer(b"[" * 1000, np.int8)})
+    with pytest.raises(ModelError, match=r"special:model\.yml: cannot be read"):
         read(folder)
 
 

@@ -128,6 +128,73 @@ def test_a_pickle_is_read_as_tensors_alone(checkpoint: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("final_logits_bias", torch.tensor(1.0)),
+        ("model.decoder.layers.0.self_attn.q_proj.weight", torch.zeros(16, 8)),
+        ("model.decoder.layers.0.self_attn.k_proj.weight", torch.zeros(8)),
+        ("model.decoder.layers.0.fc1.weight", torch.tensor(1.0)),
+        ("model.decoder.layers.0.fc1.bias", torch.full([48], torch.nan)),
+        ("model.decoder.layers.0.fc2.bias", torch.full([32], torch.inf)),
+        ("model.decoder.layers.0.final_layer_norm.bias", torch.zeros(32, dtype=torch.int64)),
+        ("model.encoder.embed_positions.weight", torch.zeros(32)),
+        ("model.encoder.embed_positions.weight", torch.zeros(3, 31)),
+        ("model.encoder.embed_positions.weight", torch.zeros(0, 32)),
+        ("model.encoder.embed_tokens.weight", torch.tensor(1.0)),
+    ],
+)
+def test_a_misshapen_tensor_is_named(
+    checkpoint: Path, tmp_path: Path, name: str, wrong: torch.Tensor
+) -> None:
+    folder = _copy(checkpoint, tmp_path / "copy")
+    weights = load_file(folder / "model.safetensors")
+    if "embed_tokens" in name and "model.shared.weight" in weights:
+        name = "model.shared.weight"
+    save_file(weights | {name: wrong}, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ModelError, match=f"{name}: expected"):
+        import_huggingface(folder, src_lang=None, tgt_lang=None)
+
+
+@pytest.mark.parametrize(
+    ("file", "changes", "message"),
+    [
+        ("config.json", {"decoder_start_token_id": -1}, "decoder_start_token_id -1: expected"),
+        ("config.json", {"decoder_start_token_id": "0"}, "decoder_start_token_id '0': expected"),
+        ("config.json", {"decoder_start_token_id": 10**6}, "start 1000000 of config.json"),
+        ("config.json", {"pad_token_id": -5}, "pad_token_id -5: expected an integer from 0"),
+        ("config.json", {"pad_token_id": True}, "pad_token_id True: expected"),
+        ("config.json", {"vocab_size": 7, "decoder_vocab_size": 7}, "vocab.json: expected 7 piec"),
+        ("config.json", {"share_encoder_decoder_embeddings": "false"}, "embeddings false: expect"),
+        ("config.json", {"d_model": 0}, "d_model 0: expected an integer from 1"),
+        ("config.json", {"encoder_layers": 10**9}, "weights of 1000000001 layers, got"),
+        ("config.json", {"encoder_attention_heads": 5, "decoder_attention_heads": 5}, "d_model"),
+        ("config.json", {"dropout": "x"}, "dropout 'x': expected a number from 0 to 1"),
+        ("generation_config.json", {"max_length": "x"}, "max_length 'x': expected an integer"),
+        ("generation_config.json", {"num_beams": [4]}, r"num_beams \[4\]: expected an integer"),
+        ("generation_config.json", {"length_penalty": torch.nan}, "length_penalty nan: expected"),
+        ("tokenizer_config.json", {"source_lang": ["en"]}, "src_lang"),
+        *(("vocab.json", {"</s>": value}, "expected the ids") for value in ("0", None, [0], 0.0)),
+    ],
+)
+def test_a_hostile_setting_is_named(
+    checkpoint: Path, tmp_path: Path, file: str, changes: dict[str, object], message: str
+) -> None:
+    folder = _copy(checkpoint, tmp_path / "copy")
+    content = json.loads((folder / file).read_text()) | changes
+    (folder / file).write_text(json.dumps(content))
+    with pytest.raises(ModelError, match=message):
+        import_huggingface(folder, src_lang=None, tgt_lang=None)
+
+
+def test_a_decoder_without_start_token_starts_from_pad(checkpoint: Path, tmp_path: Path) -> None:
+    folder = _copy(checkpoint, tmp_path / "copy")
+    content = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(content | {"decoder_start_token_id": None}))
+    rows = import_huggingface(folder, src_lang=None, tgt_lang=None).rows
+    assert rows[1][2] == content["pad_token_id"]
+
+
+@pytest.mark.parametrize(
     ("name", "content", "message"),
     [
         ("config.json", None, "no such file"),

@@ -135,6 +135,7 @@ def _copy(checkpoint, folder: Path) -> Path:
             r"legacy_behaviour puts the language after",
         ),
         ("tokenizer_config.json", {"language_codes": "x"}, r"language_codes 'x': expected one"),
+        ("tokenizer_config.json", {"language_codes": ["x"]}, r"language_codes '\['x'\]': expected"),
         ("sentencepiece.bpe.model", None, r"sentencepiece\.bpe\.model: cannot be read"),
     ],
 )
