@@ -52,8 +52,8 @@ FLOORS = {
             "model",
         ],
         "training": [
-            "activation_checkpointing layer_compilation schedules signals state tensorboard "
-            "threads working_weights",
+            "activation_checkpointing freezing layer_compilation schedules signals state "
+            "tensorboard threads working_weights",
             "distributed progress",
             "gradients sharding update_stats",
             "attention_kernel optimizers",

@@ -15,6 +15,7 @@ from transformer_mt.nn.low_rank import adapt_layers
 from transformer_mt.training.activation_checkpointing import recompute_layers
 from transformer_mt.training.attention_kernel import choose_attention
 from transformer_mt.training.distributed import World
+from transformer_mt.training.freezing import freeze
 from transformer_mt.training.gradients import Gradients
 from transformer_mt.training.muon import build_muon
 from transformer_mt.training.optimizers import build_adam
@@ -23,7 +24,7 @@ from transformer_mt.training.sharding import shard
 from transformer_mt.training.state import TrainState
 from transformer_mt.training.update import Updater
 from transformer_mt.training.update_stats import UpdateStats
-from transformer_mt.training.warm_start import WarmStart, freeze
+from transformer_mt.training.warm_start import WarmStart
 from transformer_mt.training.working_weights import WorkingWeights
 
 logger = logging.getLogger(__name__)

@@ -1,11 +1,10 @@
-"""Warm starts: runs that begin with the weights of a finished model, and frozen weights."""
+"""Warm starts: runs that begin with the weights of a finished model."""
 
 import json
 import logging
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from transformer_mt.models.build import build_on_meta
 from transformer_mt.text.tokenizer_directory import read_tokenizers
 from transformer_mt.text.tokenizer_pair import Tokenizers
 from transformer_mt.training.checkpoint import list_checkpoints
+from transformer_mt.training.freezing import freeze
 from transformer_mt.training.run_directory import RunDirectory
 
 PARTS: Mapping[str, tuple[str, ...]] = {
@@ -111,39 +111,6 @@ def prepare_start(config: Config, *, fresh: bool) -> tuple[Config, WarmStart | N
     if settings.freeze:
         freeze(build_on_meta(config.model, src_vocab_size=8, tgt_vocab_size=8), settings.freeze)
     return config, start
-
-
-def freeze(model: nn.Module, patterns: Sequence[str]) -> None:
-    """Keep weights as they are in training.
-
-    Args:
-        model: Its weights need no gradient afterwards where a pattern matches.
-        patterns: Names of weights or of what holds them, with `*` for any text; any name of a tied
-            weight will do.
-
-    Raises:
-        ConfigError: If a pattern matches nothing, or nothing is left to train.
-    """
-    weights = dict(model.named_parameters(remove_duplicate=False))
-    for pattern in patterns:
-        found = [name for name in weights if _is_named(name, pattern)]
-        if not found:
-            parts = dict.fromkeys(".".join(name.split(".")[:2]) for name in weights)
-            raise ConfigError(
-                f"training.freeze: no weight is named '{pattern}': names begin with "
-                f"{', '.join(parts)}; * stands for any text"
-            )
-        for name in found:
-            weights[name].requires_grad_(False)
-    if not any(weight.requires_grad for weight in weights.values()):
-        raise ConfigError(
-            f"training.freeze: {', '.join(patterns)} match all weights, so that nothing is left to "
-            "train: leave some out"
-        )
-
-
-def _is_named(name: str, pattern: str) -> bool:
-    return fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern}.*")
 
 
 def _started(config: Config, bundle: Bundle, run: RunDirectory) -> tuple[Config, WarmStart]:

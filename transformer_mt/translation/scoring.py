@@ -324,9 +324,8 @@ def _encode_once(bundle: Bundle, sources: Sequence[Sequence[int]]) -> Memory:
     rows = [places[tuple(source)] for source in sources]
     parts = torch.split(memory.states, memory.segments.lengths.tolist())
     chosen = [parts[row] for row in rows]
-    return Memory(
-        torch.cat(chosen), Segments.of([len(part) for part in chosen]).to(memory.states.device)
-    )
+    segments = Segments.of(list(map(len, chosen))).to(memory.states.device)
+    return Memory(torch.cat(chosen), segments)
 
 
 def _pack_sources(bundle: Bundle, sources: Sequence[Sequence[int]]) -> tuple[Tensor, Segments]:

@@ -14,10 +14,10 @@ from transformer_mt.config.loading import read_config
 from transformer_mt.config.model import TransformerSettings
 from transformer_mt.errors import ConfigError, InterruptedRun, ModelError
 from transformer_mt.models.build import build_model
+from transformer_mt.training.freezing import freeze
 from transformer_mt.training.muon import build_muon
 from transformer_mt.training.optimizers import build_adam
 from transformer_mt.training.trainer import train
-from transformer_mt.training.warm_start import freeze
 
 MODEL = {"d_model": 16, "d_ff": 32, "num_heads": 2}
 LAYERS = {"num_encoder_layers": 1, "num_decoder_layers": 1}
