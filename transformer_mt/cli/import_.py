@@ -7,6 +7,7 @@ import typer
 
 from transformer_mt.cli.export import CheckFile, NumSentences
 from transformer_mt.cli.input_lines import parallel_lines
+from transformer_mt.config.languages import LANGUAGE_PATTERN
 from transformer_mt.errors import ConfigError
 
 EXAMPLES = (
@@ -47,6 +48,9 @@ def import_(
     """
     if not directory.is_dir():
         raise ConfigError(f"{directory}: no such directory")
+    for option, code in (("--src-lang", src_lang), ("--tgt-lang", tgt_lang)):
+        if code is not None and not LANGUAGE_PATTERN.fullmatch(code):
+            raise ConfigError(f"{option} {code}: expected a language code such as de or jpn_Jpan")
     lines = None if check is None else parallel_lines(check)[0]
 
     from transformer_mt.exchange.from_huggingface import import_huggingface, save_imported

@@ -190,20 +190,12 @@ def imported_config(
     Raises:
         ModelError: If a setting of `generate` is nonsense, or there is no such model here.
     """
-    src, tgt = languages
-    name = "".join(c if c.isalnum() or c in "._-" else "_" for c in directory.resolve().name)
     search = numbers(directory / "generation_config.json", generation, GENERATION)
     shared = vocabularies.tokenizers.one_vocabulary
     activation = theirs["activation_function"]
     longest = search["max_length"]
     values = {
-        "name": name.lstrip("._-") or "m",
         "data": {
-            "src_lang": src,
-            "tgt_lang": tgt,
-            "clean_source": False,
-            "train": [{"type": "text", "src": f"train.{src}", "tgt": f"train.{tgt}"}],
-            "valid": {"type": "text", "src": f"valid.{src}", "tgt": f"valid.{tgt}"},
             "filters": {"max_length": min(longest, theirs["max_position_embeddings"])},
             "language_tags": vocabularies.tags,
         },
@@ -225,11 +217,10 @@ def imported_config(
             "dropout": numbers(directory, theirs, NUMBERS)["dropout"],
             **architecture.model,
         },
-        "training": {"max_epochs": 1, "lr": 1e-5, "schedule": {"type": "constant"}},
         # Theirs counts the start, and the language.
         "decoding": _search(search, longest - 1 - (vocabularies.tags is not None)),
     }
-    return config_of(directory, values)
+    return config_of(directory, languages, values)
 
 
 def _search(search: Mapping[str, Any], longest: int) -> dict[str, Any]:

@@ -269,20 +269,9 @@ def _config(
     shared: bool,
 ) -> Config:
     """Make the config of the bundle; its files of text are names to replace before training."""
-    src, tgt = languages
-    name = directory.resolve().name
     values = {
-        "name": "".join(c if c.isalnum() or c in "._-" else "_" for c in name).lstrip("._-") or "m",
-        "data": {
-            "src_lang": src,
-            "tgt_lang": tgt,
-            "clean_source": False,
-            "train": [{"type": "text", "src": f"train.{src}", "tgt": f"train.{tgt}"}],
-            "valid": {"type": "text", "src": f"valid.{src}", "tgt": f"valid.{tgt}"},
-        },
         "tokenizer": {"type": "unigram", "vocab_size": vocab_size, "joint": shared},
         "model": model,
-        "training": {"max_epochs": 1, "lr": 1e-5, "schedule": {"type": "constant"}},
         "decoding": {
             "beam_size": decoding["beam-size"],
             "length_penalty_kind": "average",
@@ -291,7 +280,7 @@ def _config(
             "max_length_offset": 1,
         },
     }
-    return config_of(directory, values)
+    return config_of(directory, languages, values)
 
 
 def _fill(

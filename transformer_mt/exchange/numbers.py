@@ -1,7 +1,7 @@
 """Validation of numbers in the settings of other programs, whose files may hold anything."""
 
 import reprlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -93,13 +93,30 @@ def check_weights(path: Path, config: Config, num_weights: int) -> None:
         )
 
 
-def config_of(directory: Path, values: Mapping[str, Any]) -> Config:
-    """Make a config from the settings of another program's model.
+def config_of(directory: Path, languages: Sequence[str], values: Mapping[str, Any]) -> Config:
+    """Make the config of an imported model, with names of files to replace before training.
+
+    Args:
+        directory: The folder of the model.
+        languages: Source and target.
+        values: Settings that the model says.
 
     Raises:
         ModelError: If there is no such model here.
     """
+    src, tgt = languages
+    name = "".join(c if c.isalnum() or c in "._-" else "_" for c in directory.resolve().name)
+    data = {
+        "src_lang": src,
+        "tgt_lang": tgt,
+        "clean_source": False,
+        "train": [{"type": "text", "src": f"train.{src}", "tgt": f"train.{tgt}"}],
+        "valid": {"type": "text", "src": f"valid.{src}", "tgt": f"valid.{tgt}"},
+        **values.get("data", {}),
+    }
+    training = {"max_epochs": 1, "lr": 1e-5, "schedule": {"type": "constant"}}
+    given = {"name": name.lstrip("._-") or "m", "training": training, **values, "data": data}
     try:
-        return read_config(values, {})
+        return read_config(given, {})
     except ConfigError as error:
         raise ModelError(f"{directory}: a model that cannot be imported: {error}") from error
