@@ -100,7 +100,7 @@ def test_a_run_trains_without_them_and_evaluate_finds_them(tmp_path, monkeypatch
         train_with(data__test={"test": {"split": 30}, "more": {"split": 1}})
     assert train_with(training__max_steps=8) == 8
     (held / "test.src").unlink()
-    assert "bring it back" in tmt("evaluate").stderr
+    assert "put it back next to the model" in tmt("evaluate").stderr
 
 
 @pytest.mark.parametrize(

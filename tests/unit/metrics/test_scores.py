@@ -200,7 +200,7 @@ def test_a_code_that_nobody_knows_is_doubted_with_a_suggestion() -> None:
 def test_references_tell_their_script_and_blank_ones(caplog: pytest.LogCaptureFixture) -> None:
     assert language_of(None, ["\u6211\u7231\u5317\u4eac", ""]) == "zh"
     assert "1 of 2 references blank; they count" in caplog.text
-    assert "taken for 'zh'" in caplog.text
+    assert "seem to be in 'zh'" in caplog.text
     caplog.clear()
     assert language_of(None, ["Ein Hund."]) == ""
     assert language_of("de", ["\u6211"]) == "de"

@@ -281,7 +281,7 @@ def test_no_space_leaves_older_checkpoints_untouched(run_config, monkeypatch):
     def full(*_):
         raise SafetensorError("Error while serializing: I/O error: .. (os error 28)")
 
-    monkeypatch.setattr("transformer_mt.bundle.save_file", full)
+    monkeypatch.setattr("safetensors.torch.save_file", full)
     with pytest.raises(TmtError, match="step-8: cannot write: no space left on the device"):
         train(run_config(training__max_steps=8, training__validation__select_by="bleu"))
     assert all(torch.equal(tensor, expected[n]) for n, tensor in weights_at(run, 6).items())
