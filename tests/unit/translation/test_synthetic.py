@@ -123,13 +123,23 @@ def test_a_full_disk_leaves_parts_that_are_whole(make, monkeypatch):
     assert pairs_of(make()) == pairs_of(make("whole"))
 
 
-def test_another_search_or_text_does_not_continue_a_folder(make, text):
+def test_another_search_precision_or_text_does_not_continue_a_folder(make, text):
     make()
     with pytest.raises(ConfigError, match=r"made: its parts .* other settings \(search\)"):
         make(beam_size=3)
+    with pytest.raises(ConfigError, match=r"made: its parts .* other settings \(precision\)"):
+        make(precision="int8")
     text.write_text("Another text.\n", encoding="utf-8")
     with pytest.raises(ConfigError, match=r"made: its parts .* other settings \(texts\)"):
         make()
+
+
+def test_a_folder_without_parts_begins_anew(make, text):
+    text.write_bytes(b"not UTF-8: \xff\n")
+    with pytest.raises(DataError):
+        make()
+    text.write_text("A red dog.\n", encoding="utf-8")
+    assert make().lines == 1
 
 
 def test_a_folder_of_others_is_left_alone(make, tmp_path):
