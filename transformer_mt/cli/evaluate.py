@@ -160,8 +160,7 @@ def evaluate(
 
     The default metrics are BLEU and chrF. Each score is printed with its sacreBLEU signature.
     """
-    chosen: list[MetricName] = [name for name in METRIC_LABELS if ctx.params[name]]
-    metrics: list[MetricName] = chosen or ["bleu", "chrf"]
+    metrics: list[MetricName] = [n for n in METRIC_LABELS if ctx.params[n]] or ["bleu", "chrf"]
     if hyp is not None:
         _check_files("--hyp", ref, set(given_options(ctx)) - WITH_HYPOTHESES)
         return _score_files(hyp, ref, metrics, tgt_lang, confidence=confidence, as_json=as_json)

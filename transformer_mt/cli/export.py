@@ -35,7 +35,7 @@ SourceCode: TypeAlias = Annotated[
     ),
 ]
 TargetCode: TypeAlias = Annotated[
-    str | None, typer.Option(metavar="CODE", help="Target language of a package, likewise.")
+    str | None, typer.Option(metavar="CODE", help="Target language of a package, the same way.")
 ]
 
 EXAMPLES = (

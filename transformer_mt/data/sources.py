@@ -81,7 +81,7 @@ def open_source(settings: config.Source, *, src_lang: str, tgt_lang: str) -> Pai
     Args:
         settings: The source.
         src_lang: Source language, if the source names none.
-        tgt_lang: Target language, likewise.
+        tgt_lang: Target language, the same way.
 
     Raises:
         DataError: If a file is missing or not readable, a field is not there, or the hub cannot

@@ -48,7 +48,7 @@ def read_m2m(
         The tokenizer, its pieces with their rows, and our settings of language tags.
 
     Raises:
-        ModelError: If a file is missing or damaged, or the languages cannot be told.
+        ModelError: If a file is missing or damaged, or the languages cannot be found.
     """
     is_nllb = not (directory / "vocab.json").exists()
     ids, codes = _nllb(directory, tokenizing) if is_nllb else _m2m100(directory, tokenizing)

@@ -41,7 +41,7 @@ def directed(bundle: Bundle, *, source: str | None = None, target: str | None = 
 
 
 def check_directed(bundle: Bundle) -> None:
-    """Refuse a model of many languages that nobody has told which.
+    """Refuse a model of many languages whose direction is not chosen.
 
     Raises:
         ConfigError: With the languages that it writes.

@@ -37,8 +37,7 @@ from transformer_mt.translation.results import TargetScore
 
 logger = logging.getLogger(__name__)
 
-# Maximum number of logits that are held at once.
-MAX_LOGITS = 1 << 23
+MAX_LOGITS = 1 << 23  # held at once
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

@@ -5,7 +5,7 @@ knowledge distillation); translations of target text into the source language ar
 were none (back-translation). Both are the same work, and differ in which side the model writes.
 
 The lines are translated in parts of a fixed number of lines. A part is written whole or not at all,
-and holds every line of it; so a process that was stopped goes on after the last one, and what it
+and holds every line of it; so a process that was stopped continues after the last one, and what it
 writes in the end is the same.
 
 Source: Kim and Rush 2016, section 3.2; Sennrich et al. 2016 (Improving NMT models with monolingual
