@@ -23,16 +23,15 @@ TgtField = Annotated[
     Field(description="Field of the target text. Default: `translation.TGT_LANG`."),
 ]
 
-TagText = Annotated[
-    str | None,
-    Field(
-        description="Token before each source text; must be one of `tokenizer.user_symbols`. "
-        "Default: none."
-    ),
-]
+
+class TaggedSettings(DirectedSettings):
+    """What sources of text have."""
+
+    tag: str | None = None
+    """Token before each source text; must be one of `tokenizer.user_symbols`. Default: none."""
 
 
-class TextSource(DirectedSettings):
+class TextSource(TaggedSettings):
     """Two parallel line files: line N of one translates line N of the other."""
 
     type: Literal["text"] = "text"
@@ -42,11 +41,10 @@ class TextSource(DirectedSettings):
     """File of target lines, one for each source line."""
     more_references: list[PathText] = Field(default=[])
     """Files of further reference translations, for scores of a test set."""
-    tag: TagText = None
     weight: Weight = 1.0
 
 
-class TsvSource(DirectedSettings):
+class TsvSource(TaggedSettings):
     """One file with a pair on each line, in columns separated by tabs; no quoting, no header."""
 
     type: Literal["tsv"]
@@ -55,11 +53,10 @@ class TsvSource(DirectedSettings):
     """Column of the source text, counted from 0."""
     tgt_column: Annotated[int, Field(ge=0)] = 1
     """Column of the target text, counted from 0."""
-    tag: TagText = None
     weight: Weight = 1.0
 
 
-class CsvSource(DirectedSettings):
+class CsvSource(TaggedSettings):
     """One CSV file: fields may be quoted with double quotes and contain line breaks.
 
     A line break in a text becomes a space.
@@ -73,7 +70,6 @@ class CsvSource(DirectedSettings):
     """Column of the source text: its number, from 0, or its name in the first row."""
     tgt_column: Annotated[int, Field(ge=0)] | str = 1
     """Column of the target text: its number, from 0, or its name in the first row."""
-    tag: TagText = None
     weight: Weight = 1.0
 
     def contradictions(self) -> Iterator[tuple[str, str]]:
@@ -84,18 +80,17 @@ class CsvSource(DirectedSettings):
             yield "delimiter", "a quote or a line break cannot separate fields"
 
 
-class JsonlSource(DirectedSettings):
+class JsonlSource(TaggedSettings):
     """One JSON object on each line."""
 
     type: Literal["jsonl"]
     path: TextFile
     src_field: SrcField = None
     tgt_field: TgtField = None
-    tag: TagText = None
     weight: Weight = 1.0
 
 
-class ParquetSource(DirectedSettings):
+class ParquetSource(TaggedSettings):
     """A Parquet file."""
 
     type: Literal["parquet"]
@@ -103,11 +98,10 @@ class ParquetSource(DirectedSettings):
     """File."""
     src_field: SrcField = None
     tgt_field: TgtField = None
-    tag: TagText = None
     weight: Weight = 1.0
 
 
-class HubSource(DirectedSettings):
+class HubSource(TaggedSettings):
     """A dataset of the Hugging Face hub, or a local directory in its format."""
 
     type: Literal["hub"]
@@ -121,7 +115,6 @@ class HubSource(DirectedSettings):
     """Commit of the hub repository; set it to make a run reproducible."""
     src_field: SrcField = None
     tgt_field: TgtField = None
-    tag: TagText = None
     weight: Weight = 1.0
 
 
@@ -145,14 +138,13 @@ class ReverseSource(DirectedSettings):
             yield "min_length", f"{self.min_length} is larger than max_length {self.max_length}"
 
 
-class MonolingualSource(DirectedSettings):
+class MonolingualSource(TaggedSettings):
     """Text of one language, for denoising: lines with noise as source, as they are as target."""
 
     type: Literal["monolingual"]
     path: TextFile
     noise: NoiseSettings = NoiseSettings()
     """What is done to the source."""
-    tag: TagText = None
     weight: Weight = 1.0
 
 
