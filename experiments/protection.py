@@ -16,8 +16,8 @@ from sacrebleu.metrics import BLEU
 
 from transformer_mt.bundle import load_bundle
 from transformer_mt.locations import find_bundle
+from transformer_mt.text.marks import PROTECTED, marks_in, missing
 from transformer_mt.translation.markup.protection import Protector
-from transformer_mt.translation.markup.recognition import PROTECTED, marks_in, missing
 from transformer_mt.translation.options import SearchOptions
 from transformer_mt.translation.translator import Translator
 

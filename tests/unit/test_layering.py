@@ -41,7 +41,7 @@ FLOORS = {
         ],
         "translation": [
             "batching directions document_encoder options workers",
-            "glossary lines_in_context long_lines markup.recognition",
+            "glossary lines_in_context long_lines",
             "requests results",
             "detokenize keywords mbr scoring shortlist",
             "batch_search",

@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from operator import itemgetter
 
-from transformer_mt.text.words import PART_OF_WORD, WORD_OR_SIGN
-from transformer_mt.translation.alignment import Attention, Span
-from transformer_mt.translation.markup.recognition import (
+from transformer_mt.text.marks import (
     CLOSING,
     CLOSING_SIGNS,
     SEPARATING,
@@ -17,6 +15,8 @@ from transformer_mt.translation.markup.recognition import (
     missing,
     nesting,
 )
+from transformer_mt.text.words import PART_OF_WORD, WORD_OR_SIGN
+from transformer_mt.translation.alignment import Attention, Span
 
 _begin, _end = itemgetter(0), itemgetter(1)
 

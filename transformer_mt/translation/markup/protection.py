@@ -12,10 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 
 from transformer_mt.errors import ConfigError
-from transformer_mt.translation.alignment import Attention, attention_of
-from transformer_mt.translation.detokenize import joined
-from transformer_mt.translation.markup.placement import comes_apart, put_back
-from transformer_mt.translation.markup.recognition import (
+from transformer_mt.text.marks import (
     PROTECTED,
     Mark,
     clean_between,
@@ -26,6 +23,9 @@ from transformer_mt.translation.markup.recognition import (
     nesting,
     take_out,
 )
+from transformer_mt.translation.alignment import Attention, attention_of
+from transformer_mt.translation.detokenize import joined
+from transformer_mt.translation.markup.placement import comes_apart, put_back
 from transformer_mt.translation.requests import Line, numbered
 from transformer_mt.translation.results import Candidate, Translation
 from transformer_mt.translation.translator import Translator
@@ -69,7 +69,7 @@ class Counts:
 
 
 class Protector:
-    """Translates lines, keeping what `recognition` protects.
+    """Translates lines, keeping what `text.marks` protects.
 
     Attributes:
         counts: Of all lines so far.

@@ -8,10 +8,10 @@ import pytest
 from fake_decoders import CopyModel
 
 from transformer_mt.bundle import Bundle, load_bundle
+from transformer_mt.text.marks import marks_in, take_out
 from transformer_mt.translation.alignment import Attention
 from transformer_mt.translation.markup.placement import put_back
 from transformer_mt.translation.markup.protection import Protector
-from transformer_mt.translation.markup.recognition import marks_in, take_out
 from transformer_mt.translation.options import SearchOptions
 from transformer_mt.translation.requests import Line
 from transformer_mt.translation.translator import Translator

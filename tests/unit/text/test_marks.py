@@ -2,7 +2,7 @@
 
 import pytest
 
-from transformer_mt.translation.markup.recognition import (
+from transformer_mt.text.marks import (
     doubtful_in,
     marks_in,
     missing,
