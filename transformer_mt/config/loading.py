@@ -10,11 +10,12 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 from pydantic import ValidationError
 
+from transformer_mt.config.base import Settings
 from transformer_mt.config.decoding import DecodingSettings
 from transformer_mt.config.mistakes import explain
 from transformer_mt.config.overrides import override
@@ -30,6 +31,8 @@ from transformer_mt.config.schema import Config
 from transformer_mt.errors import ConfigError, reason_of
 
 logger = logging.getLogger(__name__)
+
+Group = TypeVar("Group", bound=Settings)
 
 RECIPES = Path(__file__).resolve().parents[1] / "recipes"
 """Configs that come with the package."""
@@ -78,26 +81,41 @@ def parse_config(text: str, source: str, overrides: Sequence[str] = ()) -> Confi
     Raises:
         ConfigError: With all mistakes of the text and the overrides.
     """
+    return parse_settings(Config, text, source, overrides)
+
+
+def parse_settings(
+    kind: type[Group], text: str, source: str, overrides: Sequence[str] = ()
+) -> Group:
+    """Read the text of a file of settings of any kind, as `parse_config`.
+
+    Raises:
+        ConfigError: With all mistakes of the text and the overrides.
+    """
     try:
         document, mistakes = read_yaml(text, source)
     except UnreadableError as error:
         raise ConfigError(f"{error.place}: {error}") from error
     if document.value is None:
-        raise ConfigError(f"{source}: the file is empty; a config needs name, data and training")
+        needed = [name for name, field in kind.model_fields.items() if field.is_required()]
+        if needed:
+            names = " and ".join([", ".join(needed[:-1]), needed[-1]])
+            raise ConfigError(f"{source}: the file is empty; a config needs {names}")
+        document = WrittenValue({}, document.place, document.key_place)
     if not isinstance(document.value, dict):
         raise ConfigError(
-            f"{document.place}: expected settings such as `name: my_run`, got "
+            f"{document.place}: expected settings such as `name: value`, got "
             + ("a list" if isinstance(document.value, list) else "a single value")
         )
     for assignment in overrides:
-        mistakes += override(document, assignment)
+        mistakes += override(document, assignment, kind)
     try:
-        config = Config.model_validate(document.plain())
+        settings = kind.model_validate(document.plain())
     except ValidationError as error:
-        mistakes += explain(error, document)
+        mistakes += explain(error, document, root=kind)
     if mistakes:
         raise ConfigError(_message(mistakes))
-    return config
+    return settings
 
 
 def read_config(
@@ -235,7 +253,7 @@ def find_config(name: str) -> Path:
     raise ConfigError(message)
 
 
-def dump_config(config: Config) -> str:
+def dump_config(config: Settings) -> str:
     """Write a config with all its defaults; reading it gives an equal config."""
     return yaml.dump(
         config.model_dump(), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100

@@ -27,17 +27,23 @@ SYNONYMS = {
 MOST_PLACES = 3
 
 
-def explain(error: ValidationError, document: WrittenValue, inside: Path = ()) -> list[Mistake]:
+def explain(
+    error: ValidationError,
+    document: WrittenValue,
+    inside: Path = (),
+    root: type[Settings] = Config,
+) -> list[Mistake]:
     """Translate all errors of a validation to places and messages.
 
     Args:
         error: Of a validation of `document`, or of a group in it.
         document: Settings as written.
         inside: Path of the group that was validated.
+        root: The group that the whole document is.
     """
     found: dict[tuple[Place, Path, str], list[str]] = {}
     for detail in error.errors(include_url=False):
-        for place, path, problem, got in _explain(detail, document, inside):
+        for place, path, problem, got in _explain(detail, document, inside, root):
             found.setdefault((place, path, got), []).append(problem)
     return [
         located(place, path, text)
@@ -55,10 +61,10 @@ def located(place: Place, path: Path, message: str) -> Mistake:
     return place, f"{name}: {message}"
 
 
-def settings_called(name: str) -> list[str]:
+def settings_called(name: str, root: type[Settings] = Config) -> list[str]:
     """Return the paths of the settings that have a name, or a synonym of it."""
     word = SYNONYMS.get(name, name)
-    found = [path for path in paths_below(Config) if word in (path, path.rpartition(".")[2])]
+    found = [path for path in paths_below(root) if word in (path, path.rpartition(".")[2])]
     return found if len(found) <= MOST_PLACES else []
 
 
@@ -74,10 +80,10 @@ def suggestion(word: object, known: Sequence[str]) -> str:
 
 
 def _explain(
-    detail: ErrorDetails, document: WrittenValue, above: Path
+    detail: ErrorDetails, document: WrittenValue, above: Path, root: type[Settings]
 ) -> Iterator[tuple[Place, Path, str, str]]:
     """Yield places, paths of settings, problems, and what was written."""
-    path, annotation, group, siblings = _follow((*above, *detail["loc"]))
+    path, annotation, group, siblings = _follow((*above, *detail["loc"]), root)
     mark, value, context = document.nearest(path), detail["input"], detail.get("ctx", {})
     got = f", got {_shown(value, mark)}"
     words = [name for inner in groups(annotation) for name in type_names(inner)]
@@ -89,7 +95,7 @@ def _explain(
                 is_written = name and nearest is not document.nearest(at[:-1])
                 yield (nearest.place if is_written else nearest.key_place), at, problem, ""
         case "extra_forbidden" if group is not None:
-            yield mark.key_place, path, _unknown(str(path[-1]), group, siblings), ""
+            yield mark.key_place, path, _unknown(str(path[-1]), group, siblings, root), ""
         case "missing" if group is not None:
             meaning = group.model_fields[str(path[-1])].description or "a setting"
             yield mark.key_place, path, f"missing: {' '.join(meaning.split()).rstrip('.')}", ""
@@ -114,7 +120,7 @@ def _explain(
 
 
 def _follow(
-    loc: Sequence[str | int],
+    loc: Sequence[str | int], root: type[Settings]
 ) -> tuple[Path, Any, type[Settings] | None, list[type[Settings]]]:
     """Follow the way to an error.
 
@@ -123,7 +129,7 @@ def _follow(
         may stand in place of that one.
     """
     path: Path = ()
-    annotation: Any = Config
+    annotation: Any = root
     group: type[Settings] | None = None
     siblings: list[type[Settings]] = []
     choices: list[type[Settings]] = []
@@ -147,13 +153,15 @@ def _below(document: WrittenValue, path: Path, name: str) -> Path:
     return path
 
 
-def _unknown(name: str, group: type[Settings], siblings: Sequence[type[Settings]]) -> str:
+def _unknown(
+    name: str, group: type[Settings], siblings: Sequence[type[Settings]], root: type[Settings]
+) -> str:
     """Explain a name that its group does not have."""
     others = [kind for g in siblings if name in g.model_fields for kind in type_names(g)]
     if others:
         own = " or ".join(type_names(group))
         return f"type {own} has no such setting: remove it, or use type {' or '.join(others)}"
-    if places := settings_called(name):
+    if places := settings_called(name, root):
         return f"unknown setting; did you mean {' or '.join(map(repr, places))}?"
     known = list(group.model_fields)
     return f"unknown setting{suggestion(name, known) or '; known here: ' + ', '.join(known)}"

@@ -11,7 +11,9 @@ from transformer_mt.config.structure import below, group_of_type, groups
 logger = logging.getLogger(__name__)
 
 
-def override(document: WrittenValue, assignment: str) -> list[Mistake]:
+def override(
+    document: WrittenValue, assignment: str, root: type[Settings] = Config
+) -> list[Mistake]:
     """Put one `PATH=VALUE` over the settings as written; later ones win.
 
     `training.lr=1e-3` sets a setting, `data.train.0.weight=2` one of a list item (the number after
@@ -33,13 +35,14 @@ def override(document: WrittenValue, assignment: str) -> list[Mistake]:
         value, mistakes = read_yaml(text, place.source, is_option=True)
     except UnreadableError as error:
         return [(place, f"not readable as YAML: {error}")]
-    return mistakes or _put(document, parts, value)
+    return mistakes or _put(document, parts, value, root)
 
 
-def _put(holder: WrittenValue, parts: list[str], value: WrittenValue) -> list[Mistake]:
+def _put(
+    holder: WrittenValue, parts: list[str], value: WrittenValue, annotation: Any
+) -> list[Mistake]:
     """Put a value at a path, through groups that may not be written yet."""
     place = value.place
-    annotation: Any = Config
     for number, name in enumerate(parts, start=1):
         above = ".".join(parts[: number - 1])
         part: str | int = name

@@ -159,8 +159,8 @@ def test_a_test_set_may_be_named_like_its_type() -> None:
     [
         (b"", "the file is empty; a config needs name, data and training"),
         (b"# nothing\n---\n", "the file is empty"),
-        (b"- a\n", ":1:1: expected settings such as `name: my_run`, got a list"),
-        (b"just text\n", ":1:1: expected settings such as `name: my_run`, got a single value"),
+        (b"- a\n", ":1:1: expected settings such as `name: value`, got a list"),
+        (b"just text\n", ":1:1: expected settings such as `name: value`, got a single value"),
         (b"name: x\nseed: \xff\n", ":2: byte 7 of the line is not UTF-8"),
         (b"a: [\n", ":2:1: "),
         (b"#" * 2**19, "more than 256 KiB: this is no config"),
