@@ -100,7 +100,7 @@ def evaluate(
         model: The model.
         sources: Lines to translate.
         references: Their translations, one for each source.
-        metrics: Any of `bleu`, `chrf` and `ter`.
+        metrics: Any of `bleu`, `chrf`, `chrfpp` (chrF++), `ter`, `cer`, `wer` and `exact`.
         more_references: Further references, each a list with one for each source.
         to: See `Model.translate`.
         from_: See `Model.translate`.

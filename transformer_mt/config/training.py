@@ -129,10 +129,11 @@ class BatchWarmupSettings(Settings):
     """Updates until the full size; it doubles at equal intervals."""
 
 
-MetricName = Literal["bleu", "chrf", "ter", "cer", "wer", "exact"]
+MetricName = Literal["bleu", "chrf", "chrfpp", "ter", "cer", "wer", "exact"]
 METRIC_LABELS: Mapping[MetricName, str] = {
     "bleu": "BLEU",
     "chrf": "chrF",
+    "chrfpp": "chrF++",
     "ter": "TER",
     "cer": "CER",
     "wer": "WER",

@@ -1,4 +1,4 @@
-"""BLEU, chrF, TER, error rates and exact lines of whole test sets.
+"""BLEU, chrF, chrF++, TER, error rates and exact lines of whole test sets.
 
 They are sacrebleu's, with its signatures, or made for its ways of sampling.
 
@@ -93,6 +93,18 @@ def build_metric(name: MetricName, tgt_lang: str) -> Metric:
     return METRICS[name].build(plain_code(tgt_lang))
 
 
+def sentence_chrf(
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    *,
+    more_references: Sequence[Sequence[str]] = (),
+) -> list[float]:
+    """Return chrF of each translation, as sacrebleu's `sentence_chrf`; see `score`."""
+    metric = CHRF()
+    lines = zip(hypotheses, references, *more_references, strict=True)
+    return [float(metric.sentence_score(line, own).score) for line, *own in lines]
+
+
 def bleu_tokenizer(tgt_lang: str) -> Callable[[str], list[str]]:
     """Return the function by which BLEU tokenizes a text of a language."""
     metric = _bleu(plain_code(tgt_lang))
@@ -127,6 +139,12 @@ def _chrf(language: str) -> Metric:
     return CHRF()
 
 
+def _chrfpp(language: str) -> Metric:
+    if language in WITHOUT_SPACES:
+        _advise(language, "chrF++ takes whole sentences for words; better look at chrF")
+    return CHRF(word_order=2)
+
+
 def _ter(language: str) -> Metric:
     if language in ("zh", "ja"):
         # Otherwise a whole Chinese or Japanese sentence would be one word.
@@ -139,6 +157,7 @@ def _ter(language: str) -> Metric:
 METRICS: dict[MetricName, _Kind] = {
     "bleu": _Kind(_bleu, higher_is_better=True),
     "chrf": _Kind(_chrf, higher_is_better=True),
+    "chrfpp": _Kind(_chrfpp, higher_is_better=True),
     "ter": _Kind(_ter, higher_is_better=False),
     "cer": _Kind(lambda language: CER(), higher_is_better=False),
     "wer": _Kind(lambda language: WER(), higher_is_better=False),

@@ -1,8 +1,9 @@
 """Confidence intervals of scores, and significance of differences between systems, by sacrebleu."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from sacrebleu.significance import PairedTest, Result
 
@@ -10,6 +11,11 @@ from transformer_mt.config.training import MetricName
 from transformer_mt.metrics.scores import Score, build_metric, score
 
 NUM_SAMPLES = 1000
+SIGNIFICANT = 0.05
+"""Differences with a smaller p-value count as evidence."""
+
+Test = Literal["bootstrap", "randomization"]
+_TESTS: Mapping[Test, str] = {"bootstrap": "bs", "randomization": "ar"}
 
 
 @dataclass(frozen=True)
@@ -37,33 +43,38 @@ def compare_systems(
     *,
     metrics: Sequence[MetricName],
     tgt_lang: str,
-    num_samples: int = NUM_SAMPLES,
+    num_samples: int = 0,
+    test: Test = "bootstrap",
     more_references: Sequence[Sequence[str]] = (),
 ) -> list[list[ComparedScore]]:
-    """Score systems on one test set, and compare each with the first one by paired bootstrap.
+    """Score systems on one test set, and compare each with the first one by a paired test.
 
-    Source: Koehn 2004, "Statistical Significance Tests for Machine Translation Evaluation".
+    Source: Koehn 2004, "Statistical Significance Tests for Machine Translation Evaluation"
+    (bootstrap); Riezler and Maxwell 2005 (approximate randomization).
 
     Args:
         systems: The translations of each, as many as references.
         references: One for each line.
         metrics: Which scores.
         tgt_lang: See `scores.score`.
-        num_samples: Test sets to draw, with the same lines for all systems.
+        num_samples: Test sets to draw, with the same lines for all systems; 0: as many as the
+            sacrebleu command, 1000 for bootstrap and 10,000 for randomization.
+        test: Draws lines, or exchanges the lines of two systems. Intervals are by bootstrap.
         more_references: See `scores.score`.
 
     Returns:
         For each system a score for each metric.
     """
     logging.getLogger("sacrebleu").setLevel(logging.WARNING)  # it reports each step
-    test = PairedTest(
+    paired = PairedTest(
         [(str(number), list(lines)) for number, lines in enumerate(systems)],
         {name: build_metric(name, tgt_lang) for name in metrics},
         [list(lines) for lines in (references, *more_references)],
-        test_type="bs",
+        test_type=_TESTS[test],
         n_samples=num_samples,
+        n_ar_confidence=NUM_SAMPLES if test == "randomization" else -1,
     )
-    signatures, results = test()
+    signatures, results = paired()
     # Named by sacrebleu, in the order of `metrics`.
     return [
         [

@@ -102,7 +102,7 @@ class Progress:
     def _validations_without_gain(self) -> int:
         """Count validations since the best; while BLEU or chrF is 0, none counts."""
         validations = self._state.validations
-        is_share = self._validation.select_by in ("bleu", "chrf")
+        is_share = self._validation.select_by in ("bleu", "chrf", "chrfpp")
         best = max((found.selection_score for found in validations), default=0.0)
         if is_share and best < _SHOWN_AS_ZERO:
             return 0
