@@ -25,6 +25,7 @@ LAYERS = [
     {"evaluation", "explain"},
     {"training", "exchange"},
     {"benchmarks", "comparison", "api"},
+    {"serving"},
     {"cli"},
     {"__main__"},
 ]
@@ -85,7 +86,7 @@ FLOORS = {
             "command input_lines model_loading option_conflicts translation_output",
             "export scoring_options synthetic_options",
             "average backtranslate bench compare config distill evaluate explain import_ init "
-            "inspect main plot rescore score shortlist tokenizer train translate verify",
+            "inspect main plot rescore score serve shortlist tokenizer train translate verify",
         ],
     }.items()
 }

@@ -33,6 +33,7 @@ COMMANDS = {
     "init": "Write a config for your own text.",
     "train": "Train a model from a config.",
     "translate": "Translate text, one sentence per line.",
+    "serve": "Serve translations over HTTP, with a web page.",
     "evaluate": "Translate and score test sets, or score existing translations.",
     "compare": "Compare finished runs: parameters, speed, scores, statistical significance.",
     "score": "Print log-probabilities of given translations.",

@@ -101,7 +101,13 @@ def load_for_engine(
         return load_on_devices([directory], None, device=device, precision=precision)
     check_exportable(bundle.config, CTRANSLATE2)
     logger.info("model: %s", directory)
-    search = partial(make_search, precision=precision, threads=threads, may_be_torch=not must)
+    search = partial(
+        make_search,
+        precision=precision,
+        threads=threads,
+        may_be_torch=not must,
+        opened=lru_cache(maxsize=1)(_translator),
+    )
     return replace(bundle, search=search)
 
 
@@ -114,6 +120,7 @@ def make_search(
     precision: str = "fp32",
     threads: int | None = None,
     may_be_torch: bool = False,
+    opened: Callable[[Path, str, str, int], Any] | None = None,
 ) -> "Search | None":
     """Make the search of CTranslate2; None: it is left to torch.
 
@@ -125,6 +132,7 @@ def make_search(
         precision: See `load_for_engine`.
         threads: See `load_for_engine`.
         may_be_torch: Whether to leave to torch what CTranslate2 cannot do in the same way.
+        opened: Keeps the model open for further searches.
 
     Raises:
         ConfigError: If it cannot do what the options ask for: all of it.
@@ -140,7 +148,7 @@ def make_search(
     if options.compile:
         logger.warning("decoding.compile has no effect with engine ctranslate2")
     assert bundle.directory is not None
-    translator = _translator(
+    translator = (opened or _translator)(
         bundle.directory, bundle.fingerprint, COMPUTE_TYPES[precision], threads or num_threads()
     )
     search = CTranslate2Search(translator, bundle, options)
@@ -261,9 +269,8 @@ def _is_usable() -> bool:
     return True
 
 
-@lru_cache(maxsize=2)
 def _translator(directory: Path, fingerprint: str, compute_type: str, threads: int) -> Any:
-    """Load an export, or convert a bundle in a temporary folder, once for all searches.
+    """Load an export, or convert a bundle in a temporary folder.
 
     Each thread takes batches of its own.
     """

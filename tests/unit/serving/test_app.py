@@ -1,0 +1,129 @@
+"""The endpoints of a server."""
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+import transformer_mt as tmt
+from transformer_mt.serving.app import make_app
+from transformer_mt.serving.catalogue import Catalogue, ServedModel
+from transformer_mt.serving.limits import Limits
+from transformer_mt.serving.service import Service
+
+Talk = Callable[[httpx.AsyncClient], Coroutine[Any, Any, Any]]
+
+
+def load(path: Path | None) -> tmt.Model:
+    return tmt.load(path, device="cpu")
+
+
+@pytest.fixture(scope="module")
+def service(tiny_bundle: Path, tagged_bundle: Path) -> Service:
+    """From en to de and from there to la; from fr to de by a model of several languages."""
+    names = str(tiny_bundle), f"de-la={tiny_bundle}", f"fr-de={tagged_bundle}"
+    models = [ServedModel(name, load) for name in names]
+    return Service(Catalogue(models, pivot="de"), limits=Limits(texts=3, characters=100))
+
+
+def talk(service: Service, what: Talk, **options: Any) -> Any:
+    """Let a client talk to the application."""
+
+    async def session() -> Any:
+        transport = httpx.ASGITransport(make_app(service, **options))
+        async with httpx.AsyncClient(transport=transport, base_url="http://server") as client:
+            return await what(client)
+
+    return asyncio.run(session())
+
+
+def answer(service: Service, method: str, path: str, **request: Any) -> httpx.Response:
+    response = talk(service, lambda client: client.request(method, path, **request))
+    assert isinstance(response, httpx.Response)
+    return response
+
+
+def test_a_text_and_a_list_are_translated_with_their_white_space(
+    service: Service, tiny_bundle: Path
+) -> None:
+    model = load(tiny_bundle)
+    dog, cat = (model.translate([text])[0].text for text in ("A dog runs.", "A cat."))
+    fields = {"q": "  A dog runs.\n\n\tA cat. \n", "source": "en", "target": "de"}
+    for body in ({"data": fields}, {"json": fields}, {"params": fields}):
+        found = answer(service, "POST", "/translate", **body)
+        assert found.json() == {"translatedText": f"  {dog}\n\n\t{cat} \n"}
+    fields |= {"q": ["A dog runs.", " ", "A cat. A dog runs."], "alternatives": 2}
+    found = answer(service, "POST", "/translate", json=fields).json()
+    assert found["translatedText"] == [dog, " ", f"{cat} {dog}"]
+    assert list(map(len, found["alternatives"])) == [2, 0, 2]
+
+
+def test_languages_have_names_and_targets_also_over_the_pivot(
+    service: Service, tiny_bundle: Path
+) -> None:
+    found = answer(service, "GET", "/languages").json()
+    assert {own["code"]: own["targets"] for own in found} == {
+        "en": ["en", "de", "la"],
+        "de": ["de", "la"],
+        "fr": ["de", "fr", "la"],
+        "la": ["la"],
+    }
+    assert found[0] | {"targets": []} == {"code": "en", "name": "English", "targets": []}
+    fields = {"q": "The dog", "source": "en", "target": "la"}
+    model = load(tiny_bundle)
+    expected = model.translate([model.translate(["The dog"])[0].text])[0].text
+    assert answer(service, "POST", "/translate", json=fields).json()["translatedText"] == expected
+    same = fields | {"target": "en"}
+    assert answer(service, "POST", "/translate", json=same).json()["translatedText"] == "The dog"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"q": None}, "Invalid request: missing q parameter"),
+        ({"source": ""}, "Invalid request: missing source parameter"),
+        ({"target": None}, "Invalid request: missing target parameter"),
+        ({"target": ["de"]}, "Invalid request: target parameter is not a text"),
+        ({"source": "zz"}, "zz is not supported"),
+        ({"source": "la"}, "German (de) is not available as a target language from la (la)"),
+        ({"format": "pdf"}, "pdf format is not supported"),
+        ({"alternatives": "many"}, "Invalid request: alternatives parameter is not a number"),
+        ({"alternatives": 6}, "Invalid request: alternatives parameter must be <= 5"),
+        ({"q": ["a"] * 4}, "Invalid request: request (4) exceeds text limit (3)"),
+        ({"q": "a" * 101}, "Invalid request: request (101) exceeds text limit (100)"),
+        ({"q": ["a", 1]}, "Invalid request: q parameter is not a text"),
+        ({"q": "\ud800"}, "Invalid request: q parameter has half a character"),
+    ],
+)
+def test_wrong_requests_get_the_words_of_the_interface(
+    service: Service, change: dict[str, Any], message: str
+) -> None:
+    fields = {"q": "a", "source": "en", "target": "de"} | change
+    headers = {"content-type": "application/json"}
+    found = answer(service, "POST", "/translate", content=json.dumps(fields), headers=headers)
+    assert (found.status_code, found.json()) == (400, {"error": message})
+
+
+def test_what_is_no_json_object_is_refused(service: Service) -> None:
+    headers = {"content-type": "application/json"}
+    for body in ("", "[1]", "{", "[" * 100_000, '{"q": 1' + "0" * 10_000 + "}"):
+        found = answer(service, "POST", "/translate", content=body, headers=headers)
+        assert (found.status_code, found.json()) == (400, {"error": "Invalid JSON format"})
+    missing = answer(service, "GET", "/translations")
+    assert (missing.status_code, missing.json()) == (404, {"error": "Not Found"})
+
+
+def test_the_language_is_detected_among_those_of_the_models(service: Service) -> None:
+    pytest.importorskip("py3langid", reason="it is in the extra `clean`")
+    text = "Un homme et son chien sont dans la maison avec les enfants."
+    best, *others = answer(service, "POST", "/detect", data={"q": text}).json()
+    assert best["language"] == "fr"
+    assert best["confidence"] > 50 > others[0]["confidence"]
+    fields = {"q": [text, "la maison"], "source": "auto", "target": "de"}
+    found = answer(service, "POST", "/translate", json=fields).json()
+    assert found["detectedLanguage"] == [best, best]
+    assert len(found["translatedText"]) == 2

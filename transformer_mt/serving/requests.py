@@ -1,0 +1,100 @@
+"""Fields of a request: JSON or a form, checked before anything is computed."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.requests import Request
+
+from transformer_mt.serving.limits import Limits, Refused
+
+KEY = "api_key"
+
+
+async def read_fields(request: Request) -> Mapping[str, Any]:
+    """Return the fields of a JSON object or a form, and those of the query string but the key.
+
+    Fields are as other servers of the interface take them; a key in the query string would end up
+    in the logs of proxies, and does not count.
+
+    Raises:
+        Refused: If the body is neither.
+    """
+    fields: dict[str, Any] = {
+        name: value for name, value in request.query_params.items() if name != KEY
+    }
+    if "json" in request.headers.get("content-type", ""):
+        try:
+            body = json.loads(await request.body())
+        except (ValueError, RecursionError):
+            body = None
+        if not isinstance(body, dict):
+            raise Refused(400, "Invalid JSON format")
+        return fields | body
+    form = await request.form(max_files=0, max_fields=100)
+    return fields | {name: _unix(value) for name, value in form.items() if isinstance(value, str)}
+
+
+def _unix(value: str) -> str:
+    """Undo the line ends that forms have."""
+    return value.replace("\r\n", "\n")
+
+
+def text_of(fields: Mapping[str, Any], name: str) -> str:
+    """Return a field that must be a text.
+
+    Raises:
+        Refused: If it is missing, or something else.
+    """
+    value = fields.get(name)
+    if not value:
+        raise Refused(400, f"Invalid request: missing {name} parameter")
+    if not isinstance(value, str):
+        raise Refused(400, f"Invalid request: {name} parameter is not a text")
+    return checked_text(value, name)
+
+
+def checked_text(value: object, name: str) -> str:
+    """Return a text that can be translated.
+
+    Raises:
+        Refused: If it is something else, or has half a character.
+    """
+    if not isinstance(value, str):
+        raise Refused(400, f"Invalid request: {name} parameter is not a text")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise Refused(400, f"Invalid request: {name} parameter has half a character") from error
+    return value
+
+
+def number_of(fields: Mapping[str, Any], name: str, *, most: int) -> int:
+    """Return a field that may be a whole number from 0; 0 where it is missing.
+
+    Raises:
+        Refused: If it is something else, or too large.
+    """
+    try:
+        value = max(0, int(fields.get(name) or 0))
+    except (TypeError, ValueError, OverflowError):
+        raise Refused(400, f"Invalid request: {name} parameter is not a number") from None
+    if value > most:
+        raise Refused(400, f"Invalid request: {name} parameter must be <= {most}")
+    return value
+
+
+def texts_of(fields: Mapping[str, Any], limits: Limits) -> list[str]:
+    """Return the texts of the field `q`, which may be one text or a list.
+
+    Raises:
+        Refused: If there is none, or too much.
+    """
+    value = fields.get("q")
+    if not value:
+        raise Refused(400, "Invalid request: missing q parameter")
+    texts = [checked_text(text, "q") for text in (value if isinstance(value, list) else [value])]
+    for size, most in [(len(texts), limits.texts), *((len(t), limits.characters) for t in texts)]:
+        if size > most:
+            raise Refused(400, f"Invalid request: request ({size}) exceeds text limit ({most})")
+    return texts
