@@ -14,10 +14,10 @@ PACKAGE = Path(__file__).parents[2] / "transformer_mt"
 LAYERS = [
     {"errors", "processes", "processors"},
     {"storage"},
-    {"config", "log", "versions"},
+    {"config", "extras", "log", "versions"},
     {"plots", "locations"},
     {"text", "metrics"},
-    {"packing", "out_of_memory"},
+    {"documents", "packing", "out_of_memory"},
     {"data", "nn"},
     {"models", "devices"},
     {"bundle", "search"},
@@ -48,7 +48,7 @@ FLOORS = {
             "batch_search",
             "translator",
             "alignment load rescoring synthetic",
-            "markup.placement",
+            "filling markup.placement",
             "markup.protection",
             "model",
         ],
@@ -84,7 +84,7 @@ FLOORS = {
         "cli": [
             "constraint_inputs input_warnings options output_files streaming",
             "command input_lines model_loading option_conflicts translation_output",
-            "export scoring_options synthetic_options",
+            "document_translation export scoring_options synthetic_options",
             "average backtranslate bench compare config distill evaluate explain import_ init "
             "inspect main plot rescore score serve shortlist tokenizer train translate verify",
         ],

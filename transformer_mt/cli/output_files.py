@@ -77,6 +77,29 @@ def results_to(path: Path | None) -> Iterator[TextIO]:
         yield file
 
 
+def write_whole(path: Path | None, content: bytes) -> None:
+    """Write a file that is complete or not there; stdout without a path, or for `-`.
+
+    Raises:
+        ConfigError: If stdout is closed.
+        TmtError: If the disk refuses it; a file that was there before is untouched.
+    """
+    from transformer_mt.storage.folders import replace_file
+
+    if path is not None and path != STDOUT and (path.is_file() or not path.exists()):
+        replace_file(path.resolve(), content)  # where a link leads
+        return
+    if path is None or path == STDOUT:
+        if sys.stdout is None:
+            raise ConfigError("stdout is closed: name a file with --output")
+        with _naming("stdout"):
+            sys.stdout.buffer.write(content)
+            sys.stdout.flush()
+        return
+    with _naming(path), path.open("wb") as device:
+        device.write(content)
+
+
 @contextmanager
 def _reporting_ctrl_c(output: str | None) -> Iterator[None]:
     """Warn of output that Ctrl-C leaves incomplete; a prompt then begins on a new line."""

@@ -55,7 +55,7 @@ def serve(
 
     The interface is that of LibreTranslate: POST /translate with q, source and target.
     """
-    from transformer_mt.exchange.extras import need
+    from transformer_mt.extras import need
 
     for package in ("starlette", "uvicorn", "python_multipart"):
         need(package, extra="serve")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 import typer
 
 from transformer_mt.cli.constraint_inputs import with_constraints
+from transformer_mt.cli.document_translation import document_format, translate_document
 from transformer_mt.cli.input_lines import (
     check_inputs,
     count_lines,
@@ -51,7 +52,7 @@ from transformer_mt.translation.load import decoding_settings, make_translator
 if TYPE_CHECKING:
     from transformer_mt.bundle import Bundle
 
-SEARCH, CONSTRAINTS, TEXT = "Search", "Constraints", "Text"
+SEARCH, CONSTRAINTS, TEXT, DOCUMENTS = "Search", "Constraints", "Text", "Documents"
 
 FilesOrText: TypeAlias = Annotated[
     list[str], typer.Argument(metavar="FILE|TEXT", help="Same as --input; or a text, in quotes.")
@@ -64,7 +65,26 @@ AsJson: TypeAlias = Annotated[
     bool,
     typer.Option(
         "--json",
-        help="One JSON object per line: text, tokens, log_prob, score, and n_best with --n-best.",
+        help="One JSON object per line: text, tokens, log_prob, score, and n_best with --n-best. "
+        "With a document: what became of its segments.",
+    ),
+]
+DocumentFormat: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        metavar="NAME",
+        rich_help_panel=DOCUMENTS,
+        help="Format of a document, with options as in po:fill=all (docs/translate_documents.md); "
+        "lines: plain text whatever the name says. Default: by the name of the input.",
+    ),
+]
+MemoryFile: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        rich_help_panel=DOCUMENTS,
+        help="Translation memory of a document: TMX, or an earlier PO, XLIFF or TSV.",
     ),
 ]
 BadBytes: TypeAlias = Annotated[
@@ -167,6 +187,7 @@ EXAMPLES = (
     "tmt translate --model runs/a --model runs/b --ensemble-weights 2,1 < input.txt",
     "tmt translate --alignments links.txt < input.txt",
     "tmt translate --model runs/en_de_fr --to fr < input.txt",
+    "tmt translate -i messages.po -o de.po --memory earlier.tmx",
 )
 
 
@@ -198,19 +219,29 @@ def translate(
     split_sentences: SplitSentences = None,
     protect: Protect = False,
     alignments: Alignments = None,
+    format: DocumentFormat = None,
+    memory: MemoryFile = None,
 ) -> None:
     """Translate text, one sentence per line.
 
     Line N of the output translates line N of the input; blank lines come back as they are. Output
     begins while later lines are still being read, and at a terminal every line is answered at once.
     A line too long for the model is translated in parts, with a warning.
+    Of a document, such as a PO or XLIFF file, the same document comes out with translations in it.
     """
     given = checked_search_options(ctx)
     inputs, text = files_and_text(files_or_text, input)
-    files = (*inputs, prefix, constraints, glossary)
+    files = (*inputs, prefix, constraints, glossary, memory)
     check_inputs(*files)
     check_output(output, *files)
     check_output(alignments, output, *files)
+    if (kind := document_format(ctx, [] if text is not None else inputs)) is not None:
+        bundle = in_direction(ctx, load_of_options(ctx))
+        is_split = _splits_sentences(ctx, bundle)
+        translator = make_translator(bundle, given, glossary=glossary, split_sentences=is_split)
+        languages = (bundle.config.data.src_lang, bundle.config.data.tgt_lang)
+        translate_document(ctx, translator, inputs, *kind, languages)
+        return
     at_terminal = text is None and is_typed(inputs)
     texts = [[text]] if text is not None else input_chunks(
         inputs, errors, batch_tokens=batch_tokens, for_many=has_several_devices(device)

@@ -17,8 +17,8 @@ from safetensors import SafetensorError, safe_open
 from transformer_mt.bundle import Bundle
 from transformer_mt.config.model import TransformerSettings
 from transformer_mt.errors import ModelError
-from transformer_mt.exchange.extras import need
 from transformer_mt.exchange.settings import CTRANSLATE2, Quantization, check_exportable
+from transformer_mt.extras import need
 from transformer_mt.nn.sinusoids import sinusoid_table
 from transformer_mt.text.special_ids import BOS_ID, EOS_ID, UNK_ID
 from transformer_mt.text.tokenizer_pair import Tokenizers

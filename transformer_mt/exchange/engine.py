@@ -20,8 +20,8 @@ from transformer_mt.bundle import KIND, Bundle, read_folder
 from transformer_mt.errors import ConfigError, ModelError
 from transformer_mt.exchange.ctranslate2 import weights_of_file, write_ctranslate2
 from transformer_mt.exchange.ctranslate2_search import CTranslate2Search
-from transformer_mt.exchange.extras import need
 from transformer_mt.exchange.settings import CTRANSLATE2, check_exportable, obstacles
+from transformer_mt.extras import need
 from transformer_mt.locations import EXPORT, WEIGHTS, find_bundle
 from transformer_mt.processors import num_threads
 from transformer_mt.search.hypothesis import Hypothesis

@@ -18,7 +18,6 @@ from transformer_mt.exchange.ctranslate2 import (
     CTranslate2Twin,
     save_ctranslate2,
 )
-from transformer_mt.exchange.extras import need
 from transformer_mt.exchange.huggingface import (
     HuggingFaceTwin,
     generation_config,
@@ -35,6 +34,7 @@ from transformer_mt.exchange.marian import (
 )
 from transformer_mt.exchange.parity import Parity, Twin, check, compare
 from transformer_mt.exchange.settings import TARGETS, Quantization, check_exportable
+from transformer_mt.extras import need
 from transformer_mt.locations import CONFIG, EXPORT
 from transformer_mt.storage.folders import new_directory
 from transformer_mt.storage.overwriting import refuse_to_replace_others

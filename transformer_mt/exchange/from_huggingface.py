@@ -19,11 +19,11 @@ from transformer_mt.config.model import TransformerSettings
 from transformer_mt.config.schema import Config
 from transformer_mt.errors import ModelError
 from transformer_mt.exchange.architectures import architecture_of, imported_config
-from transformer_mt.exchange.extras import need
 from transformer_mt.exchange.huggingface import BLOCKS, NEVER, HuggingFaceTwin
 from transformer_mt.exchange.marian_vocabulary import MarianVocabulary, read_object
 from transformer_mt.exchange.numbers import NOT_FINITE, check_weights
 from transformer_mt.exchange.parity import Parity, Twin, check, compare
+from transformer_mt.extras import need
 from transformer_mt.locations import WEIGHTS
 from transformer_mt.models.build import build_model
 from transformer_mt.nn.sinusoids import sinusoid_table

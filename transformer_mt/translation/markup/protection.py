@@ -71,6 +71,10 @@ class Counts:
 class Protector:
     """Translates lines, keeping what `text.marks` protects.
 
+    Args:
+        translator: What translates them.
+        warns: Whether it names lines that lost marks; False where the caller looks for itself.
+
     Attributes:
         counts: Of all lines so far.
 
@@ -78,10 +82,10 @@ class Protector:
         ConfigError: If the model reads lines together: some are translated twice.
     """
 
-    def __init__(self, translator: Translator) -> None:
+    def __init__(self, translator: Translator, *, warns: bool = True) -> None:
         if translator.reads_documents:
             raise ConfigError("--protect does not go with a document model: leave it out")
-        self._translator = translator
+        self._translator, self._warns = translator, warns
         self.counts = Counts()
 
     def translate(self, lines: Sequence[str | Line], *, first_line: int = 1) -> list[Translation]:
@@ -125,12 +129,13 @@ class Protector:
         # Also marks that only the output has: the model may have made them up.
         if lost := missing(marks, output):
             self.counts.lost += len(lost)
+        if lost and self._warns:
             logger.warning("line %d: not as in the source: %s", line.number, ", ".join(lost))
         doubtful = Counter(doubtful_in(line.text))
         gone = [text for text, times in doubtful.items() if output.count(text) < times]
         self.counts.doubtful += doubtful.total()
         self.counts.doubtful_lost += sum(doubtful[text] - output.count(text) for text in gone)
-        if gone:
+        if gone and self._warns:
             logger.warning(
                 "line %d: looks like a placeholder, is not protected and not in the output: %s",
                 line.number,

@@ -1,4 +1,4 @@
-"""Optional packages that an export, import or engine needs."""
+"""Optional packages (extras), missed in one line where they are needed."""
 
 import importlib.util
 

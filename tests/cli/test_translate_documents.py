@@ -1,0 +1,78 @@
+"""`tmt translate` of documents: the same document comes out, whole or not at all."""
+
+import json
+
+import polib
+import pytest
+
+from tests.commands import tmt as run
+
+CATALOG = """\
+msgid ""
+msgstr ""
+"Content-Type: text/plain; charset=UTF-8\\n"
+
+msgid "The <b>dog</b> runs %s."
+msgstr ""
+
+msgid "A red dog.\\n"
+msgstr "Ein roter Hund.\\n"
+"""
+
+
+@pytest.fixture
+def catalog(tmp_path):
+    path = tmp_path / "m.po"
+    path.write_text(CATALOG, encoding="utf-8")
+    return path
+
+
+def test_a_catalog_is_known_by_its_name_and_filled(tiny_bundle, catalog, tmp_path):
+    output = tmp_path / "de.po"
+    result = run("translate", "-m", tiny_bundle, "-i", catalog, "-o", output, "--json")
+    assert result.exit_code == 0, result.stderr
+    assert json.loads(result.stdout)["segments"] == 2
+    entries = polib.pofile(str(output))
+    assert "<b>" in entries[0].msgstr
+    assert "%s" in entries[0].msgstr
+    assert output.read_text().endswith(CATALOG[CATALOG.index('msgid "A red') :])
+    assert "2 segments: " in result.stderr
+
+
+def test_a_document_comes_from_stdin_and_goes_to_stdout(tiny_bundle, catalog):
+    arguments = ("translate", "-m", tiny_bundle, "--format")
+    data = catalog.read_bytes()
+    result = run(*arguments, "po:fill=all,mark=fuzzy", data=data)
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.count("#, fuzzy") == 2
+    lines = run(*arguments, "lines", data=b"The dog.\n")
+    assert lines.stdout.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "message"),
+    [
+        (["--format", "pdf"], 2, "there is no such format; there are: po"),
+        (["--format", "po:fil=all"], 2, "expected OPTION=VALUE, got 'fil=all'"),
+        (["--format", "po:fill=some"], 2, "fill: expected missing or fuzzy or all, got 'some'"),
+        (["--n-best", "2"], 2, "--n-best refers to lines, and the input is a document"),
+        (["--json"], 2, "give --output, too"),
+    ],
+)
+def test_options_that_do_not_go_with_a_document_are_refused(
+    tiny_bundle, catalog, options, code, message
+):
+    result = run("translate", "-m", tiny_bundle, "-i", catalog, *options)
+    assert result.exit_code == code
+    assert message in result.stderr
+    assert result.stdout == ""
+
+
+def test_a_document_that_cannot_be_read_leaves_the_output_alone(tiny_bundle, catalog, tmp_path):
+    output = tmp_path / "de.po"
+    output.write_text("before")
+    catalog.write_text('msgid "a"\nnonsense\n')
+    result = run("translate", "-m", tiny_bundle, "-i", catalog, "-o", output)
+    assert result.exit_code == 3
+    assert f"{catalog}:2: not a gettext catalog" in result.stderr
+    assert output.read_text() == "before"
