@@ -13,7 +13,7 @@ from transformer_mt.config.language_codes import plain_code
 from transformer_mt.documents.document import Document, Filled, Options, Segment
 from transformer_mt.documents.formats import one_line, read_document
 from transformer_mt.errors import ConfigError
-from transformer_mt.translation.markup.recognition import PROTECTED, marks_in, missing, nesting
+from transformer_mt.text.marks import PROTECTED, marks_in, missing, nesting
 
 Translate: TypeAlias = Callable[[Sequence[str]], Sequence[str]]
 """Translates lines, with protection of placeholders and tags."""
