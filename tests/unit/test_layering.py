@@ -47,7 +47,7 @@ FLOORS = {
             "detokenize keywords mbr scoring shortlist",
             "batch_search",
             "translator",
-            "alignment load rescoring synthetic",
+            "alignment completions corrections load rescoring synthetic",
             "filling markup.placement",
             "markup.protection",
             "model",
@@ -84,7 +84,7 @@ FLOORS = {
         "cli": [
             "constraint_inputs input_warnings options output_files streaming",
             "command input_lines model_loading option_conflicts translation_output",
-            "document_translation export scoring_options synthetic_options",
+            "document_translation export interactive scoring_options synthetic_options",
             "average backtranslate bench compare config distill evaluate explain import_ init "
             "inspect main plot rescore score serve shortlist tokenizer train translate verify",
         ],

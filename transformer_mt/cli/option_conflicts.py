@@ -10,6 +10,7 @@ from transformer_mt.errors import ConfigError
 SETTINGS_FOR_JSON = ("decoding.attention", "decoding.alternatives")
 NEEDS: Mapping[str, tuple[str, ...]] = {
     "decoding.mbr_samples": ("decoding.mbr",),
+    "--corrections": ("--interactive",),
     "decoding.alignment_layer": ("--alignments", "decoding.attention"),
     **dict.fromkeys(SETTINGS_FOR_JSON, ("--json",)),
 }
@@ -41,6 +42,15 @@ CLASHES: tuple[tuple[tuple[str, ...], tuple[str, ...], str], ...] = (
         ("--alignments", "decoding.attention"),
         ("--protect",),
         "they count words of the text that the model saw, which it changes",
+    ),
+    (
+        ("--interactive",),
+        (
+            *("--input", "--output", "--json", "--n-best", "--prefix", "--constraints", "--tab"),
+            *("--alignments", "--protect", "--split-sentences", "--sample", "decoding.mbr"),
+            *("--format", "--memory"),
+        ),
+        "it answers one sentence after the other",
     ),
 )
 """Options and settings that exclude each other, and why."""

@@ -174,6 +174,23 @@ Alignments: TypeAlias = Annotated[
         "With --json also in the records.",
     ),
 ]
+Interactive: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--interactive",
+        rich_help_panel=TEXT,
+        help="Correct each translation: what is typed is completed, an empty line accepts.",
+    ),
+]
+CorrectionsFile: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--corrections",
+        metavar="FILE",
+        rich_help_panel=TEXT,
+        help="Append the accepted pairs of --interactive to a TSV file, for fine-tuning.",
+    ),
+]
 
 EXAMPLES = (
     "tmt translate < input.txt > output.txt",
@@ -188,6 +205,7 @@ EXAMPLES = (
     "tmt translate --alignments links.txt < input.txt",
     "tmt translate --model runs/en_de_fr --to fr < input.txt",
     "tmt translate -i messages.po -o de.po --memory earlier.tmx",
+    "tmt translate --interactive --corrections mine.tsv",
 )
 
 
@@ -221,6 +239,8 @@ def translate(
     alignments: Alignments = None,
     format: DocumentFormat = None,
     memory: MemoryFile = None,
+    interactive: Interactive = False,
+    corrections: CorrectionsFile = None,
 ) -> None:
     """Translate text, one sentence per line.
 
@@ -230,6 +250,10 @@ def translate(
     Of a document, such as a PO or XLIFF file, the same document comes out with translations in it.
     """
     given = checked_search_options(ctx)
+    if interactive:
+        from transformer_mt.cli.interactive import converse
+
+        return converse(ctx, given)
     inputs, text = files_and_text(files_or_text, input)
     files = (*inputs, prefix, constraints, glossary, memory)
     check_inputs(*files)

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from transformer_mt.text.words import UNIT
 from transformer_mt.translation.results import CONTROL_CHARACTERS, Candidate, Translation
 from transformer_mt.translation.translator import Translator
 
@@ -70,6 +71,23 @@ class Attention:
             assert source_word is not None
             links.append((source_word, number))
         return links
+
+    def spans(self, source: str, target: str) -> list[tuple[Span, Span]]:
+        """Return where linked words lie in a source and its translation, in characters.
+
+        A word is one of `text.words.UNIT`. Nothing is returned where a text has other words than
+        those that the model read or wrote.
+
+        Args:
+            source: Text as it was given, before it was cleaned for the model.
+            target: The translation as it is shown.
+        """
+        texts = ((source, self.source), (target, self.target))
+        words = [[match.span() for match in UNIT.finditer(given)] for given, _ in texts]
+        counts = [len(UNIT.findall(own)) for _, own in texts]
+        if list(map(len, words)) != counts:
+            return []
+        return [(words[0][s], words[1][t]) for s, t in self.links(UNIT)]
 
     def pharaoh(self) -> str:
         """Return the links of words as `0-0 1-2`: source, target."""

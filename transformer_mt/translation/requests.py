@@ -40,12 +40,14 @@ class Line:
         prefix: How the translation begins; white space at its end does not count.
         phrases: What else it holds, in any order.
         number: Of the line, for messages; 0: to be numbered by its place.
+        then: Tokens of the target that follow the prefix, such as one that ends a word cut short.
     """
 
     text: str
     prefix: str = ""
     phrases: tuple[str, ...] = ()
     number: int = 0
+    then: tuple[int, ...] = ()
 
 
 def numbered(lines: Sequence[str | Line], first_line: int) -> list[Line]:
@@ -108,10 +110,10 @@ def requests_for(
         LineError: If the prefix or the phrases of the line do not fit into its translation, or
             cannot be written with the vocabulary.
     """
-    if not (line.prefix or line.phrases or any(terms)):
+    if not (line.prefix or line.then or line.phrases or any(terms)):
         return [Request(part.tokens, encoded=part.encoded) for part in parts]
     number = line.number
-    prefix = tuple(tokenizer.encode(line.prefix.rstrip()))
+    prefix = (*tokenizer.encode(line.prefix.rstrip()), *line.then)
     wanted_texts = [phrase for phrase in line.phrases if phrase.strip()]
     cut = partial(_phrase, tokenizer=tokenizer, language=language)
     phrases = tuple(map(cut, wanted_texts))

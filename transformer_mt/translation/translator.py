@@ -170,11 +170,30 @@ class Translator:
             ConfigError: If the model takes no prefixes and phrases, and there are some.
         """
         wanted = numbered(lines, first_line)
-        if any(line.prefix or line.phrases for line in wanted):
+        parts, nums_cut, terms, requests_of = self._requests(wanted, is_start=first_line == 1)
+        found = self._search_all(requests_of, on_progress)
+        found_of = [[found[request] for request in own] for own in requests_of]
+        return list(map(self._detokenizer.translation, wanted, parts, found_of, terms, nums_cut))
+
+    def requests(self, line: Line) -> list[Request]:
+        """Return what is searched for to translate a line that no other comes before.
+
+        Raises:
+            LineError: As `translate`.
+            ConfigError: As `translate`.
+        """
+        *_, (own,) = self._requests(numbered([line], 1), is_start=True)
+        return own
+
+    def _requests(
+        self, wanted: Sequence[Line], *, is_start: bool
+    ) -> tuple[list[list[Part]], list[int], list[list[list[Term]]], list[list[Request]]]:
+        """Return the parts of each line, how many sentences were cut, their terms and requests."""
+        if any(line.prefix or line.then or line.phrases for line in wanted):
             self._check_plain("prefixes and phrases")
         texts = [line.text for line in wanted]
         if self._in_context is not None:
-            texts = self._in_context.join(list(map(self.clean, texts)), is_start=first_line == 1)
+            texts = self._in_context.join(list(map(self.clean, texts)), is_start=is_start)
         parts, nums_cut = split_lines(
             texts,
             self.tokenizers.src,
@@ -184,7 +203,7 @@ class Translator:
             numbers=[line.number for line in wanted],
         )
         if self._documents is not None:
-            parts = self._read_in_order(texts, parts, is_start=first_line == 1)
+            parts = self._read_in_order(texts, parts, is_start=is_start)
         terms = [self._terms(line.text, own) for line, own in zip(wanted, parts, strict=True)]
         requests_of = [
             requests_for(
@@ -192,9 +211,7 @@ class Translator:
             )
             for of_line in zip(wanted, parts, terms, strict=True)
         ]
-        found = self._search_all(requests_of, on_progress)
-        found_of = [[found[request] for request in own] for own in requests_of]
-        return list(map(self._detokenizer.translation, wanted, parts, found_of, terms, nums_cut))
+        return parts, nums_cut, terms, requests_of
 
     def _read_in_order(
         self, texts: Sequence[str], parts: Sequence[Sequence[Part]], *, is_start: bool
