@@ -85,6 +85,16 @@ def _allowed() -> set[int]:
 
 def _quotas() -> Iterator[float]:
     """Yield the CPU quotas of the control groups of this process, in processors."""
+    for folder in cgroup_folders("cpu"):
+        yield from _quota_of(folder)
+
+
+def cgroup_folders(controller: str) -> Iterator[Path]:
+    """Yield the folders of the control groups of this process, some of which may not be there.
+
+    Args:
+        controller: What they limit: `cpu`, `memory`.
+    """
     try:
         lines = _OWN_CGROUPS.read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError):
@@ -94,15 +104,15 @@ def _quotas() -> Iterator[float]:
         controllers, _, group = rest.partition(":")
         if not controllers:
             hierarchies = [_CGROUPS, _CGROUPS / "unified"]
-        elif "cpu" in controllers.split(","):
-            hierarchies = [_CGROUPS / controllers, _CGROUPS / "cpu"]
+        elif controller in controllers.split(","):
+            hierarchies = [_CGROUPS / controllers, _CGROUPS / controller]
         else:
             continue
         # In a container the path is that of the host, and the mount shows the own group alone.
         path = PurePosixPath(group.lstrip("/"))
         for hierarchy in hierarchies:
             for part in (path, *path.parents):
-                yield from _quota_of(hierarchy / part)
+                yield hierarchy / part
 
 
 def _quota_of(group: Path) -> Iterator[float]:

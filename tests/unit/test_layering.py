@@ -25,7 +25,7 @@ LAYERS = [
     {"evaluation", "explain"},
     {"training", "exchange"},
     {"benchmarks", "comparison", "api"},
-    {"serving"},
+    {"doctor", "serving"},
     {"cli"},
     {"__main__"},
 ]
@@ -85,8 +85,8 @@ FLOORS = {
             "constraint_inputs input_warnings options output_files streaming",
             "command input_lines model_loading option_conflicts translation_output",
             "document_translation export interactive scoring_options synthetic_options",
-            "average backtranslate bench compare config distill evaluate explain import_ init "
-            "inspect main plot rescore score serve shortlist tokenizer train translate verify",
+            "average backtranslate bench compare config distill doctor evaluate explain import_ "
+            "init inspect main plot rescore score serve shortlist tokenizer train translate verify",
         ],
     }.items()
 }

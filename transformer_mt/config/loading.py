@@ -16,6 +16,7 @@ import yaml
 from pydantic import ValidationError
 
 from transformer_mt.config.base import Settings
+from transformer_mt.config.data import DataSettings
 from transformer_mt.config.decoding import DecodingSettings
 from transformer_mt.config.mistakes import explain
 from transformer_mt.config.overrides import override
@@ -116,6 +117,27 @@ def parse_settings(
     if mistakes:
         raise ConfigError(_message(mistakes))
     return settings
+
+
+def load_data_settings(path: Path, overrides: Sequence[str] = ()) -> DataSettings | None:
+    """Read the group `data` of a config that may have mistakes elsewhere; None if it has some, too.
+
+    Args:
+        path: A YAML file.
+        overrides: Settings to put over it; those of other groups are left out.
+
+    Raises:
+        ConfigError: If the file cannot be read.
+    """
+    try:
+        document, _ = read_yaml(read_text(path), str(path))
+        for assignment in overrides:
+            if assignment.startswith("data."):
+                override(document, assignment)
+        values = document.plain()
+        return DataSettings.model_validate(values["data"])
+    except (UnreadableError, ValidationError, LookupError, TypeError):
+        return None
 
 
 def read_config(

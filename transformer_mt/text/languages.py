@@ -69,6 +69,11 @@ def language_of_name(name: str) -> str | None:
     return NAMES.get(last.lower())
 
 
+def common_words(code: str) -> frozenset[str]:
+    """Return the commonest words of a language; none for one that is not known here."""
+    return _WORDS.get(code, frozenset())
+
+
 def language_of_text(lines: Iterable[str]) -> str | None:
     """Guess the language of lines; None if it is not clear."""
     words: Counter[str] = Counter()
