@@ -49,10 +49,11 @@ class Loss:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Translations and their scores, one for each metric."""
+    """Translations with their confidences, and their scores, one for each metric."""
 
     scores: list[Score]
     hypotheses: list[str]
+    confidences: Sequence[float] = ()
 
 
 def mean_scores(names: Sequence[str], found: Sequence[Sequence[Score]]) -> dict[str, float]:
@@ -151,4 +152,4 @@ def translate_and_score(
     scores = scored(
         hypotheses, references, metrics=metrics, tgt_lang=tgt_lang, more_references=more_references
     )
-    return Evaluation(scores, hypotheses)
+    return Evaluation(scores, hypotheses, [found.confidence for found in translations])

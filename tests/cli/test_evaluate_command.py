@@ -283,3 +283,89 @@ def test_a_reference_with_markup_and_an_archive_without_suffix_are_refused(tmp_p
         file.write_bytes(content)
         result = run("--hyp", file, "--ref", file)
         assert (result.exit_code, words in result.stderr) == (3, True), result.stderr
+
+
+@pytest.fixture
+def finished(tmp_path, tiny_text) -> tuple[Path, Path, Path]:
+    """Translations, sources and references, with a copied line."""
+    sources, targets = tiny_text
+    hypotheses = [sources[0], *targets[1:]]
+    names = ("hyp", "src", "ref")
+    texts = (hypotheses, sources, targets)
+    return tuple(write(tmp_path / name, own) for name, own in zip(names, texts, strict=True))
+
+
+def scorer(tmp_path: Path, code: str) -> str:
+    """A command that stands in for a metric; it reads translations and sources."""
+    program = tmp_path / "scorer.py"
+    program.write_text(code)
+    return f"{sys.executable} {program} {{hyp}} {{src}}"
+
+
+def test_a_report_shows_scores_sentences_and_other_metrics(finished, tmp_path):
+    hyp, src, ref = finished
+    page, kept = tmp_path / "out" / "page.html", tmp_path / "sentences.jsonl"
+    code = "import sys\nfor line in open(sys.argv[1], encoding='utf-8'): print(len(line))"
+    options = ("--hyp", hyp, "--src", src, "--ref", ref, "--checks", "--tgt-lang", "de")
+    more = ("--metric-cmd", f"size={scorer(tmp_path, code)}", "--report", page, "--train-text", ref)
+    result = run(*options, *more, "--sentences", kept, "--json")
+    assert result.exit_code == 0, result.stderr
+    record = json.loads(result.stdout)
+    plain = json.loads(
+        run("--hyp", hyp, "--ref", ref, "--tgt-lang", "de", "--confidence", "--json").stdout
+    )
+    assert record["scores"] == plain["scores"]
+    sizes = [len(line) + 1 for line in hyp.read_text().splitlines()]
+    assert record["outside_scores"][0]["value"] == pytest.approx(sum(sizes) / len(sizes))
+    assert record["checks"]["flags"]["copied"] == 1
+    assert record["checks"]["confidence"] is None
+    sentences = [json.loads(line) for line in kept.read_text().splitlines()]
+    assert [own["metrics"]["size"] for own in sentences] == sizes
+    assert "copied" in sentences[0]["flags"]
+    text = page.read_text(encoding="utf-8")
+    for said in ("nrefs:1|", "Worst and best", "in the training text", ">copied<", ">size<"):
+        assert said in text
+
+
+def test_the_confidence_of_a_model_stands_beside_chrf(tiny_bundle, files, tmp_path):
+    src, ref = files
+    page = tmp_path / "page.html"
+    result = run("-m", tiny_bundle, "--src", src, "--ref", ref, "--checks", "--report", page)
+    assert result.exit_code == 0, result.stderr
+    said = result.stdout.splitlines()[-1]
+    assert said.startswith("my.en: confidence and sentence chrF: Spearman = ")
+    assert "Mean chrF by fifths" in page.read_text(encoding="utf-8")
+
+
+def test_a_metric_command_that_fails_costs_its_score_alone(finished, tmp_path):
+    hyp, src, ref = finished
+    failing = scorer(tmp_path, "print('loading weights'); raise SystemExit('out of memory')")
+    options = ("--hyp", hyp, "--ref", ref, "--src", src, "--bleu")
+    result = run(*options, "--metric-cmd", f"x={failing}", "--report", tmp_path / "page.html")
+    assert result.exit_code == 1
+    assert result.stdout.startswith("hyp: BLEU = ")
+    for said in ("exit code 1", "loading weights", "out of memory", "no score from --metric-cmd x"):
+        assert said in result.stderr
+    assert "No score from: x" in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--metric-cmd", "x=nowhere-to-be-found {hyp}"], "no such program"),
+        (["--metric-cmd", "bleu=true {hyp}"], "bleu: this name is taken"),
+        (["--metric-cmd", "x=true {src} {hyp}"], "--metric-cmd x needs the sources: give --src"),
+        (["--glossary", "REF"], "--glossary needs the sources: give --src"),
+        (["--src", "REF"], "--src: no effect with --hyp"),
+        (["--train-text", "REF"], "--train-text: no effect without --report"),
+        (["--report", "REF"], "the command also names"),
+        (["--by-length"], "--by-length: no effect with --hyp"),
+    ],
+)
+def test_what_goes_beyond_scores_is_refused_in_one_line(finished, tmp_path, arguments, message):
+    hyp, _, ref = finished
+    glossary = write(tmp_path / "terms", ["dog\tHund"])
+    names = {"REF": ref} if "--glossary" not in arguments else {"REF": glossary}
+    result = run("--hyp", hyp, "--ref", ref, *(names.get(word, word) for word in arguments))
+    assert result.exit_code == 2, result.output
+    assert message in result.stderr

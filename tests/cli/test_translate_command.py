@@ -148,7 +148,10 @@ def test_json_lines_hold_text_tokens_and_scores(tiny_bundle, expected, tiny_text
     result = run("translate", "--model", tiny_bundle, "--json", data=text_of(["", *tiny_text[0]]))
     records = [json.loads(line) for line in result.stdout.splitlines()]
     assert [record["text"] for record in records] == ["", *expected]
-    assert all(set(r) == {"text", "tokens", "log_prob", "score"} for r in records)
+    keys = {"text", "tokens", "log_prob", "score", "confidence"}
+    assert all(set(record) == keys for record in records)
+    assert [record["confidence"] for record in records[:1]] == [1]
+    assert all(0 < record["confidence"] < 1 for record in records[1:])
     assert all(record["log_prob"] < 0 for record in records[1:])
     assert "\u2581" in result.stdout
 

@@ -22,7 +22,7 @@ LAYERS = [
     {"models", "devices"},
     {"bundle", "search"},
     {"translation"},
-    {"evaluation", "explain"},
+    {"evaluation", "explain", "assessment"},
     {"training", "exchange"},
     {"benchmarks", "comparison", "api"},
     {"doctor", "serving"},
@@ -84,7 +84,9 @@ FLOORS = {
         "cli": [
             "constraint_inputs input_warnings options output_files streaming",
             "command input_lines model_loading option_conflicts translation_output",
-            "document_translation export interactive scoring_options synthetic_options",
+            "document_translation evaluation_extras export interactive scoring_options "
+            "synthetic_options",
+            "evaluation_output",
             "average backtranslate bench compare config distill doctor evaluate explain import_ "
             "init inspect main plot rescore score serve shortlist tokenizer train translate verify",
         ],

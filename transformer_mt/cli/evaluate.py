@@ -1,12 +1,22 @@
 """`tmt evaluate`: scores of test sets and of existing translations."""
 
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
+from transformer_mt.cli.evaluation_extras import (
+    Checks,
+    MetricCommands,
+    MetricTimeout,
+    ReportFile,
+    SentenceFile,
+    TermFile,
+    TrainText,
+    Wanted,
+)
+from transformer_mt.cli.evaluation_output import EvaluationOutput
 from transformer_mt.cli.input_lines import parallel_lines
 from transformer_mt.cli.model_loading import in_direction, load_of_options
 from transformer_mt.cli.options import (
@@ -33,10 +43,7 @@ from transformer_mt.cli.scoring_options import (
     LengthEdges,
     LengthFigure,
     check_length_options,
-    draw_lengths,
     language_of,
-    length_records,
-    length_table,
     named_test_set,
 )
 from transformer_mt.config.training import METRIC_LABELS, MetricName
@@ -44,15 +51,17 @@ from transformer_mt.errors import ConfigError
 from transformer_mt.translation.load import make_translator
 
 if TYPE_CHECKING:
+    from transformer_mt.assessment.sentences import ScoredText
     from transformer_mt.bundle import Bundle
     from transformer_mt.config.languages import Direction
     from transformer_mt.data.evaluation_sets import TestSet
-    from transformer_mt.metrics.by_length import Bucket
-    from transformer_mt.metrics.scores import Score
     from transformer_mt.translation.translator import Translator
 
 Bleu: TypeAlias = Annotated[bool, typer.Option("--bleu", help="BLEU (Papineni et al. 2002).")]
 Chrf: TypeAlias = Annotated[bool, typer.Option("--chrf", help="chrF (Popović 2015).")]
+Chrfpp: TypeAlias = Annotated[
+    bool, typer.Option("--chrf++", help="chrF++, with words (Popović 2017).")
+]
 Ter: TypeAlias = Annotated[
     bool, typer.Option("--ter", help="TER (Snover et al. 2006); lower is better.")
 ]
@@ -107,10 +116,11 @@ Confidence: TypeAlias = Annotated[
 ]
 
 WITH_HYPOTHESES = {
-    "--hyp", "--ref", "--tgt-lang", "--bleu", "--chrf", "--ter", "--cer", "--wer", "--exact",
-    "--confidence", "--json",
+    "--hyp", "--ref", "--tgt-lang", "--bleu", "--chrf", "--chrf++", "--ter", "--cer", "--wer",
+    "--exact", "--confidence", "--json", "--metric-cmd", "--metric-timeout", "--checks",
+    "--glossary", "--sentences", "--report", "--train-text",
 }  # fmt: skip
-"""Options that have an effect with --hyp."""
+"""Options that have an effect with --hyp; --src has one with some of the last."""
 
 
 EXAMPLES = (
@@ -120,6 +130,8 @@ EXAMPLES = (
     "tmt evaluate --src test.en --ref test.de --output test.hyp",
     "tmt evaluate --hyp test.hyp --ref test.de --tgt-lang de --json",
     "tmt evaluate --hyp test.hyp --ref first.de --ref second.de --confidence",
+    "tmt evaluate --hyp test.hyp --src test.en --ref test.de --checks --report test.html",
+    "tmt evaluate --metric-cmd 'comet=comet-score -s {src} -t {hyp} -r {ref}'",
     "tmt evaluate --bleu --by-length --length-edges 10,20,30 --figure by_length.png",
 )
 
@@ -128,6 +140,7 @@ def evaluate(
     ctx: typer.Context,  # holds all options, also those that no line below names
     bleu: Bleu = False,
     chrf: Chrf = False,
+    chrfpp: Chrfpp = False,
     ter: Ter = False,
     cer: Cer = False,
     wer: Wer = False,
@@ -147,6 +160,13 @@ def evaluate(
     length_edges: LengthEdges = None,
     figure: LengthFigure = None,
     as_json: AsJson = False,
+    metric_cmd: MetricCommands = [],
+    metric_timeout: MetricTimeout = 3600.0,
+    checks: Checks = False,
+    glossary: TermFile = None,
+    sentences: SentenceFile = None,
+    report: ReportFile = None,
+    train_text: TrainText = None,
     beam_size: BeamSize = None,
     length_penalty: LengthPenalty = None,
     batch_tokens: BatchTokens = None,
@@ -161,11 +181,17 @@ def evaluate(
     The default metrics are BLEU and chrF. Each score is printed with its sacreBLEU signature.
     """
     metrics: list[MetricName] = [n for n in METRIC_LABELS if ctx.params[n]] or ["bleu", "chrf"]
+    edges = check_length_options(by_length, length_edges, figure)
+    if hyp is not None and edges is not None:
+        raise ConfigError("--by-length: no effect with --hyp")
+    wanted = Wanted.of_options(ctx.params, edges)
+    results = EvaluationOutput(wanted, metrics, as_json=as_json)
     if hyp is not None:
-        _check_files("--hyp", ref, set(given_options(ctx)) - WITH_HYPOTHESES)
-        return _score_files(hyp, ref, metrics, tgt_lang, confidence=confidence, as_json=as_json)
+        _check_finished(ctx, wanted)
+        results.add_finished(_finished(hyp, ref, src, tgt_lang))
+        return results.finish(str(hyp))
     _check_sources(ctx)
-    edges, given = check_length_options(by_length, length_edges, figure), search_options_of(ctx)
+    given = search_options_of(ctx)
     named = None if src is None else named_test_set(src, ref)  # before the model is loaded
     bundle = load_of_options(ctx)
     test_sets = [named] if named else _test_sets_of(bundle, test_set)
@@ -173,18 +199,17 @@ def evaluate(
     if named is not None:
         bundle = in_direction(ctx, bundle)
         tgt_lang = language_of(tgt_lang, named.references, of_model=bundle.config.data.tgt_lang)
-    buckets = _score_test_sets(
+    _score_test_sets(
         lambda bundle: make_translator(bundle, given),
         bundle,
         test_sets,
+        results,
         metrics=metrics,
         tgt_lang=tgt_lang,
-        confidence=confidence,
-        edges=edges,
+        confidence=wanted.confidence,
         output=output,
-        as_json=as_json,
     )
-    draw_lengths(buckets, figure, metrics)
+    results.finish(f"Model: {bundle.directory}" if bundle.directory else "An ensemble")
 
 
 def _test_sets_of(bundle: "Bundle", names: Sequence[str]) -> list["TestSet"]:
@@ -198,22 +223,20 @@ def _score_test_sets(
     make: "Callable[[Bundle], Translator]",
     bundle: "Bundle",
     test_sets: Sequence["TestSet"],
+    results: EvaluationOutput,
     *,
     metrics: list[MetricName],
     tgt_lang: str | None,
     confidence: bool,
-    edges: tuple[int, ...] | None,
     output: Path | None,
-    as_json: bool,
-) -> dict[str, list["Bucket"]]:
-    """Translate, keep, score and print each test set; return scores by length where wanted."""
+) -> None:
+    """Translate, keep, score and print each test set."""
+    from transformer_mt.assessment.sentences import ScoredText
     from transformer_mt.evaluation import translate_and_score
-    from transformer_mt.metrics.by_length import score_by_length
     from transformer_mt.translation.directions import directed
 
     translators: dict[Direction | None, Translator] = {}
     has_tags = bundle.config.data.language_tags is not None
-    buckets: dict[str, list[Bucket]] = {}
     for test in test_sets:
         direction = test.direction if has_tags else None
         source, target = direction or (None, None)
@@ -235,19 +258,26 @@ def _score_test_sets(
             )
         if output is not None:
             _keep(evaluation.hypotheses, output, test.name if len(test_sets) > 1 else None)
-        if edges is not None:
-            buckets[test.name] = score_by_length(
-                evaluation.hypotheses,
-                test.references,
-                translator.source_lengths(test.sources),
-                metrics=metrics,
-                tgt_lang=language,
-                edges=edges,
-                more_references=test.more_references,
-            )
-        own = buckets.get(test.name)
-        _print(test.name, len(test.sources), evaluation.scores, own, direction, as_json=as_json)
-    return buckets
+        text = ScoredText(
+            test.name,
+            evaluation.hypotheses,
+            test.references,
+            language,
+            test.more_references,
+            test.sources,
+            model.config.data.src_lang,
+            evaluation.confidences,
+        )
+        lengths = translator.source_lengths(test.sources)
+        results.add(text, evaluation.scores, lengths, direction=direction)
+
+
+def _check_finished(ctx: typer.Context, wanted: Wanted) -> None:
+    """Refuse options that have no effect on existing translations, or need their sources."""
+    with_source = {"--src"} if wanted.reads_sources else set()
+    useless = set(given_options(ctx)) - WITH_HYPOTHESES - with_source
+    _check_files("--hyp", ctx.params["ref"], useless)
+    wanted.check_sources(are_given=ctx.params["src"] is not None)
 
 
 def _check_sources(ctx: typer.Context) -> None:
@@ -280,25 +310,22 @@ def _check_kept(output: Path | None, test_sets: Sequence["TestSet"], *read: Path
             check_output(output / f"{test.name}.txt")
 
 
-def _score_files(
-    hyp: Path,
-    ref: Sequence[Path],
-    metrics: list[MetricName],
-    tgt_lang: str | None,
-    *,
-    confidence: bool,
-    as_json: bool,
-) -> None:
-    from transformer_mt.metrics.scores import score
-    from transformer_mt.metrics.significance import score_with_intervals
+def _finished(
+    hyp: Path, ref: Sequence[Path], src: Path | None, tgt_lang: str | None
+) -> "ScoredText":
+    """Read existing translations."""
+    from transformer_mt.assessment.sentences import ScoredText
 
-    hypotheses, references, *more = parallel_lines(hyp, *ref)
-    language = language_of(tgt_lang, references)
-    scored = score_with_intervals if confidence else score
-    scores = scored(
-        hypotheses, references, metrics=metrics, tgt_lang=language, more_references=more
+    hypotheses, references, *others = parallel_lines(hyp, *ref, *([src] if src else []))
+    sources = others.pop() if src else None
+    return ScoredText(
+        hyp.name,
+        hypotheses,
+        references,
+        language_of(tgt_lang, references),
+        others,
+        sources,
     )
-    _print(hyp.name, len(hypotheses), scores, None, None, as_json=as_json)
 
 
 def _keep(hypotheses: Sequence[str], path: Path, name: str | None) -> None:
@@ -307,43 +334,3 @@ def _keep(hypotheses: Sequence[str], path: Path, name: str | None) -> None:
         path = path / f"{name}.txt"
     with results_to(path) as file:
         file.writelines(f"{hypothesis}\n" for hypothesis in hypotheses)
-
-
-def _print(
-    name: str,
-    num_lines: int,
-    scores: Sequence["Score"],
-    buckets: "Sequence[Bucket] | None",
-    direction: "Direction | None",
-    *,
-    as_json: bool,
-) -> None:
-    if as_json:
-        record: dict[str, object] = {
-            "test_set": name,
-            "num_lines": num_lines,
-            **({} if direction is None else {"src_lang": direction[0], "tgt_lang": direction[1]}),
-            "scores": [
-                {
-                    "name": score.name,
-                    "value": score.value,
-                    "higher_is_better": score.higher_is_better,
-                    "signature": score.signature,
-                    **({} if score.half_width is None else {"half_width": score.half_width}),
-                }
-                for score in scores
-            ],
-        }
-        if buckets is not None:
-            record["by_length"] = length_records(buckets)
-        typer.echo(json.dumps(record, ensure_ascii=False))
-        return
-    if direction is not None and not name.endswith(languages := "-".join(direction)):
-        name = f"{name} ({languages})"
-    for score in scores:
-        half = "" if score.half_width is None else f" ± {score.half_width:.2f}"
-        value = f"{score.value:.2f}{half}"
-        typer.echo(f"{name}: {METRIC_LABELS[score.name]} = {value} ({score.signature})")
-    if buckets is not None:
-        for line in length_table(buckets, [score.name for score in scores]):
-            typer.echo(line)

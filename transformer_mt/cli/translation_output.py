@@ -140,6 +140,7 @@ def _record(candidate: "Candidate") -> dict[str, Any]:
         "tokens": candidate.tokens,
         "log_prob": candidate.log_prob,
         "score": candidate.score,
+        "confidence": candidate.confidence,
     }
 
 

@@ -187,8 +187,8 @@ class Page:
                     + _svg_text(28, y + 18, name)
                 )
             height += 8 + 20 * len(names)
-        size = f"0 0 {width:.0f} {max(height, 1):.0f}"
-        self._parts.append(f'<svg viewBox="{size}" role="img">{"".join(drawn)}</svg>')
+        size = f'viewBox="0 0 {width:.0f} {max(height, 1):.0f}" width="{width:.0f}"'
+        self._parts.append(f'<svg {size} role="img">{"".join(drawn)}</svg>')
 
     def html(self) -> str:
         """Return the page."""

@@ -74,6 +74,24 @@ def common_words(code: str) -> frozenset[str]:
     return _WORDS.get(code, frozenset())
 
 
+def common_words_in(line: str) -> dict[str, int]:
+    """Count the words of a line that are among the commonest of each language, by code."""
+    words = re.findall(r"[^\W\d_]+", line.lower())
+    return {code: sum(word in common for word in words) for code, common in _WORDS.items()}
+
+
+def script_of(text: str) -> str | None:
+    """Return the script of most letters of a text, as Unicode names it; None without a letter.
+
+    Han characters, hiragana and katakana count as one script.
+    """
+    scripts = Counter(unicodedata.name(c, "").partition(" ")[0] for c in text if c.isalpha())
+    for name in ("HIRAGANA", "KATAKANA"):
+        scripts["CJK"] += scripts.pop(name, 0)
+    script, number = scripts.most_common(1)[0]
+    return script if number else None
+
+
 def language_of_text(lines: Iterable[str]) -> str | None:
     """Guess the language of lines; None if it is not clear."""
     words: Counter[str] = Counter()
