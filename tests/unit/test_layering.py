@@ -21,7 +21,7 @@ LAYERS = [
     {"data", "nn"},
     {"models", "devices"},
     {"bundle", "search"},
-    {"translation"},
+    {"cleaning", "translation"},
     {"evaluation", "explain", "assessment"},
     {"training", "exchange"},
     {"benchmarks", "comparison", "api"},
@@ -82,13 +82,14 @@ FLOORS = {
             "kernels.choice",
         ],
         "cli": [
-            "constraint_inputs input_warnings options output_files streaming",
+            "constraint_inputs input_warnings options output_files pair_inputs streaming",
             "command input_lines model_loading option_conflicts translation_output",
             "document_translation evaluation_extras export interactive scoring_options "
             "synthetic_options",
             "evaluation_output",
-            "average backtranslate bench compare config distill doctor evaluate explain import_ "
-            "init inspect main plot rescore score serve shortlist tokenizer train translate verify",
+            "average backtranslate bench clean compare config distill doctor evaluate explain "
+            "import_ init inspect main plot rescore score serve shortlist tokenizer train "
+            "translate verify",
         ],
     }.items()
 }

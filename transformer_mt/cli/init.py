@@ -3,34 +3,25 @@
 import logging
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from transformer_mt.config.languages import LANGUAGE_PATTERN
+from transformer_mt.cli.pair_inputs import (
+    Column,
+    Language,
+    check_language_codes,
+    columns_of,
+    find_source,
+)
 from transformer_mt.config.loading import parse_config
-from transformer_mt.config.sources import TextSource
 from transformer_mt.errors import ConfigError
 from transformer_mt.processors import num_processors
 
 if TYPE_CHECKING:
-    from transformer_mt.config.sources import Source
     from transformer_mt.data.recipe_writer import Plan, TextFacts
 
 logger = logging.getLogger(__name__)
-
-Language: TypeAlias = Annotated[
-    str | None, typer.Option(metavar="CODE", help="Language code, such as en. Default: guessed.")
-]
-
-Column: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME|N",
-        help="Column of a table: its name, or its number from 0. Default: guessed.",
-    ),
-]
-
 
 EXAMPLES = (
     "tmt init corpus.en corpus.de",
@@ -69,15 +60,11 @@ def init(
     .zst). Validation and test pairs are held out of the text. Languages are guessed, and model
     size and training time are chosen for this text and machine.
     """
-    for option, code in {"--src-lang": src_lang, "--tgt-lang": tgt_lang}.items():
-        if code is not None and not LANGUAGE_PATTERN.fullmatch(code):
-            raise ConfigError(f"{option} {code}: expected a language code such as de or zh-CN")
+    check_language_codes(src_lang, tgt_lang)
     if output is not None:
         _check_output(output)
-    if (src_column is None) != (tgt_column is None):
-        raise ConfigError("--src-column and --tgt-column need each other: give both")
-    columns = None if src_column is None or tgt_column is None else (src_column, tgt_column)
-    source, named = _find_source(src, tgt, (src_lang, tgt_lang), columns)
+    columns = columns_of(src_column, tgt_column)
+    source, named = find_source(src, tgt, (src_lang, tgt_lang), columns)
 
     from transformer_mt.data.recipe_writer import measure_text, plan, write_recipe
     from transformer_mt.data.sources import open_source
@@ -102,27 +89,6 @@ def _check_output(path: Path) -> None:
         raise ConfigError(f"{path} exists: choose another name with --output FILE")
     if not path.parent.is_dir():
         raise ConfigError(f"{path}: no such folder: {path.parent}")
-
-
-def _find_source(
-    src: Path,
-    tgt: Path | None,
-    wanted: tuple[str | None, str | None],
-    columns: tuple[str, str] | None,
-) -> tuple["Source", tuple[str | None, str | None]]:
-    """Return how the files are read, and the languages that their names suggest."""
-    from transformer_mt.data.table_columns import find_columns
-    from transformer_mt.text.languages import language_of_name
-
-    if tgt is None:
-        found = find_columns(src, wanted=wanted, columns=columns)
-        return found.source, found.languages
-    if columns is not None:
-        raise ConfigError("--src-column and --tgt-column are for tables: name a single file")
-    if src.exists() and tgt.exists() and src.samefile(tgt):
-        raise ConfigError(f"{src}: source and target are one file: name the translations second")
-    languages = language_of_name(src.name), language_of_name(tgt.name)
-    return TextSource(src=str(src), tgt=str(tgt)), languages
 
 
 def _languages(

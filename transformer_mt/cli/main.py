@@ -32,6 +32,7 @@ from transformer_mt.log import configure_logging, printable
 COMMANDS = {
     "init": "Write a config for your own text.",
     "doctor": "Check environment, config and data, and forecast time and memory of training.",
+    "clean": "Drop the bad pairs of a parallel text, each with its reason.",
     "train": "Train a model from a config.",
     "translate": "Translate text, one sentence per line.",
     "serve": "Serve translations over HTTP, with a web page.",

@@ -21,13 +21,19 @@ from transformer_mt.errors import DataError
 from transformer_mt.log import counted
 from transformer_mt.storage.hashes import NO_HASHES, FileHashes
 from transformer_mt.text.file_kinds import check_kind
-from transformer_mt.text.lines import check_lasting, open_binary, read_lines
+from transformer_mt.text.lines import Errors, check_lasting, open_binary, read_lines
 
 logger = logging.getLogger(__name__)
 
 
 class TextPairs:
-    """Two line files: line N of one translates line N of the other."""
+    """Two line files: line N of one translates line N of the other.
+
+    Attributes:
+        errors: What is done about bytes that are not UTF-8: see `text.lines`.
+    """
+
+    errors: Errors = "strict"
 
     def __init__(self, src_path: Path, tgt_path: Path) -> None:
         self.src_path, self.tgt_path = src_path, tgt_path
@@ -35,7 +41,9 @@ class TextPairs:
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         """Yield the pairs."""
-        src_lines, tgt_lines = read_lines(self.src_path), read_lines(self.tgt_path)
+        src_lines, tgt_lines = (
+            read_lines(path, errors=self.errors) for path in (self.src_path, self.tgt_path)
+        )
         count = 0
         for src in src_lines:
             tgt = next(tgt_lines, None)
@@ -84,7 +92,13 @@ class MonolingualPairs:
 
 
 class TsvPairs:
-    """One file of lines with columns separated by tabs; quotes have no meaning."""
+    """One file of lines with columns separated by tabs; quotes have no meaning.
+
+    Attributes:
+        errors: What is done about bytes that are not UTF-8: see `text.lines`.
+    """
+
+    errors: Errors = "strict"
 
     def __init__(self, path: Path, *, src_column: int, tgt_column: int) -> None:
         self.path, self.src_column, self.tgt_column = path, src_column, tgt_column
@@ -93,7 +107,7 @@ class TsvPairs:
     def __iter__(self) -> Iterator[tuple[str, str]]:
         """Yield the pairs."""
         num_needed = max(self.src_column, self.tgt_column) + 1
-        for number, line in enumerate(read_lines(self.path), start=1):
+        for number, line in enumerate(read_lines(self.path, errors=self.errors), start=1):
             columns = line.split("\t")
             if len(columns) < num_needed:
                 raise DataError(

@@ -15,19 +15,22 @@ import unicodedata
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO, Literal, TypeAlias, cast
 
 from transformer_mt.errors import DataError, reason_of
 
 MAX_LINE_BYTES = 1 << 26
 _BLOCK_BYTES = 1 << 20
 
+Errors: TypeAlias = Literal["strict", "surrogateescape"]
 
-def read_lines(path: Path) -> Iterator[str]:
+
+def read_lines(path: Path, *, errors: Errors = "strict") -> Iterator[str]:
     """Read the lines of a UTF-8 file; see `decode_lines` for the rules.
 
     Args:
         path: Plain text, or an archive by its suffix: .gz, .bz2, .xz, .zst.
+        errors: See `decode_lines`.
 
     Yields:
         Each line without its end. Memory does not grow with the file.
@@ -36,10 +39,12 @@ def read_lines(path: Path) -> Iterator[str]:
         DataError: If the file cannot be read, or is not UTF-8 text without NUL bytes.
     """
     with open_binary(path) as stream:
-        yield from decode_lines(stream, str(path))
+        yield from decode_lines(stream, str(path), errors=errors)
 
 
-def decode_lines(stream: BinaryIO, name: str, *, way_out: str = "") -> Iterator[str]:
+def decode_lines(
+    stream: BinaryIO, name: str, *, way_out: str = "", errors: Errors = "strict"
+) -> Iterator[str]:
     """Read the lines of a binary stream, each as soon as it has arrived.
 
     UTF-8 is strict; a line ends at LF; one CR before it is dropped, and so is a byte order mark at
@@ -49,6 +54,8 @@ def decode_lines(stream: BinaryIO, name: str, *, way_out: str = "") -> Iterator[
         stream: File, archive or pipe, open for reading.
         name: What errors call it.
         way_out: What else can be done about single bytes that are no text; ends their errors.
+        errors: `surrogateescape` reads bytes that are not UTF-8 as half characters, from which
+            Python makes the same bytes again, and lets NUL pass.
 
     Yields:
         Each line without its end.
@@ -61,10 +68,10 @@ def decode_lines(stream: BinaryIO, name: str, *, way_out: str = "") -> Iterator[
     line_number = 1
     for block in _whole_lines(stream, name):
         try:
-            text = block.decode("utf-8")
+            text = block.decode("utf-8", errors)
         except UnicodeDecodeError:
             text = "\0"
-        if "\0" in text:
+        if errors == "strict" and "\0" in text:
             # One of these lines is bad: give those before it, then say where.
             for number, line in enumerate(block.split(b"\n"), line_number):
                 _check_line(line, name, number, way_out)

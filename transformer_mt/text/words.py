@@ -19,3 +19,13 @@ WORD_OR_SIGN = re.compile(rf"[\w{_SIGNS}]+|[^\w\s]")
 
 PART_OF_WORD = re.compile(rf"[^\W{_ALONE}]|[{_SIGNS}]")
 """A character that continues the word before it."""
+
+_WORD = re.compile(rf"(?:[^\W{_ALONE}]|[{_SIGNS}])+|[{_ALONE}][{_MARKS}]*")
+
+
+def words_of(text: str) -> list[str]:
+    """Return the words of a text without other signs; a character of scripts without spaces each.
+
+    Apostrophes and hyphens part words.
+    """
+    return _WORD.findall(text)
