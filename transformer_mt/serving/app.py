@@ -1,22 +1,29 @@
-"""The web application: its table of routes, and the form of its errors.
+"""The web application: its table of routes, its page, and what all requests pass.
 
 A new endpoint is a function `async def NAME(request: Request) -> Response` in a module of this
-package, a line in `ROUTES`, and its description in `openapi.py`.
+package, which reads its fields by `requests.read_fields`, a line in `ROUTES`, and its description
+in `openapi.py`.
 """
 
+import asyncio
+import contextlib
 import logging
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from importlib import resources
 from pathlib import Path
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from transformer_mt.serving import libretranslate
+from transformer_mt.serving import libretranslate, monitoring
+from transformer_mt.serving.guard import Guard, refusal_response
+from transformer_mt.serving.keys import Keys
 from transformer_mt.serving.limits import Refused
 from transformer_mt.serving.service import Service
 
@@ -26,11 +33,18 @@ ROUTES = [
     Route("/translate", libretranslate.translate, methods=["POST"]),
     Route("/languages", libretranslate.languages, methods=["GET"]),
     Route("/detect", libretranslate.detect, methods=["POST"]),
-    Route("/health", libretranslate.health, methods=["GET"]),
     Route("/frontend/settings", libretranslate.frontend_settings, methods=["GET"]),
+    Route("/health", monitoring.health, methods=["GET"]),
+    Route("/readyz", monitoring.ready, methods=["GET"]),
+    Route("/metrics", monitoring.metrics, methods=["GET"]),
+    Route("/openapi.json", monitoring.openapi, methods=["GET"]),
 ]
 """All endpoints; what is none is looked for among the files of the page."""
 
+WITH_FILES: frozenset[str] = frozenset()
+"""Paths whose bodies may hold a document."""
+
+RELOAD_SECONDS = 5.0
 PAGE_HEADERS = {
     "Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; "
     "form-action 'self'",
@@ -38,6 +52,7 @@ PAGE_HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
 }
+NO_KEYS = Keys()
 
 
 class Page(StaticFiles):
@@ -50,37 +65,78 @@ class Page(StaticFiles):
         return response
 
 
-def make_app(service: Service, *, keys: Sequence[str] = ()) -> Starlette:
+def make_app(
+    service: Service,
+    *,
+    keys: Keys = NO_KEYS,
+    origins: Sequence[str] = (),
+    log_requests: bool = False,
+    reload_seconds: float = RELOAD_SECONDS,
+) -> Starlette:
     """Make the application.
 
     Args:
         service: Translates.
         keys: Any of them allows the use of endpoints that compute; none: everybody may.
+        origins: Web sites whose pages may use the server from a browser, or `*`.
+        log_requests: Whether to write a line for each request.
+        reload_seconds: How often to look for new models.
     """
     page = Path(str(resources.files("transformer_mt.serving").joinpath("page")))
+    guard = Middleware(
+        Guard,
+        limits=service.limits,
+        metrics=service.metrics,
+        routes={route.endpoint: route.path for route in ROUTES},
+        with_files=WITH_FILES,
+        log_requests=log_requests,
+    )
+    cors = Middleware(
+        CORSMiddleware,
+        allow_origins=origins,
+        allow_methods=["GET", "POST"],
+        allow_headers=["Authorization", "Content-Type"],
+    )
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        """Look for new models while the server runs."""
+        background = asyncio.gather(_reload_again(service, reload_seconds), _prepare(service))
+        try:
+            yield
+        finally:
+            background.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await background
+
     app = Starlette(
         routes=[*ROUTES, Mount("/", Page(directory=page, html=True))],
-        exception_handlers={
-            Refused: _refused,
-            HTTPException: _http_error,
-            Exception: _internal_error,
-        },
+        middleware=[guard, cors] if origins else [guard],
+        exception_handlers={Refused: _refused, HTTPException: _http_error},
+        lifespan=lifespan,
     )
     app.state.service = service
-    app.state.keys = tuple(keys)
+    app.state.keys = keys
     return app
+
+
+async def _reload_again(service: Service, seconds: float) -> None:
+    while True:
+        await asyncio.sleep(seconds)
+        await asyncio.to_thread(service.catalogue.reload)
+
+
+async def _prepare(service: Service) -> None:
+    """Load what the first use of a function would wait for."""
+    with contextlib.suppress(Refused):  # it is not installed
+        await asyncio.to_thread(service.detector.load)
 
 
 async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, Refused)
-    headers = {} if error.retry_after is None else {"Retry-After": str(error.retry_after)}
-    return JSONResponse({"error": error.message}, error.status, headers)
+    return refusal_response(error, request.app.state.service.metrics)
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     return JSONResponse({"error": error.detail}, error.status_code, error.headers)
-
-
-async def _internal_error(request: Request, error: Exception) -> Response:
-    return JSONResponse({"error": "Internal error"}, 500)

@@ -85,7 +85,7 @@ class Batcher(Generic[Key, Result]):
         self._queues: dict[Key, deque[_Work[Key, Result]]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._several = False  # whether the last batch had sentences of several requests
-        self._running: set[asyncio.Task[None]] = set()
+        self._running: dict[asyncio.Task[None], float] = {}  # with the time of its start
         self._seconds_each = 0.0
         self.waiting = 0
 
@@ -108,6 +108,11 @@ class Batcher(Generic[Key, Result]):
             return await work.answer
         finally:
             self._forget(work)
+
+    def longest_run(self) -> float:
+        """Return for how many seconds the longest of the batches under way has been computed."""
+        now = time.monotonic()
+        return max((now - start for start in self._running.values()), default=0.0)
 
     def _forget(self, work: _Work[Key, Result]) -> None:
         """Drop what was not begun of a request that was given up."""
@@ -135,8 +140,8 @@ class Batcher(Generic[Key, Result]):
             key, batch = self._take()
             self._free -= 1
             task = asyncio.get_running_loop().create_task(self._run(key, batch))
-            self._running.add(task)
-            task.add_done_callback(self._running.discard)
+            self._running[task] = time.monotonic()
+            task.add_done_callback(self._running.pop)
 
     def _take(self) -> tuple[Key, list[tuple[_Work[Key, Result], int]]]:
         """Take sentences with one key out of the queues."""

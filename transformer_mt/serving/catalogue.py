@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -128,6 +128,10 @@ class Catalogue:
         models: The models.
         pivot: Language to translate over where no model has a direction; None: there is none.
 
+    Attributes:
+        directions: The models by source and target.
+        languages: Of all models, those that are read first.
+
     Raises:
         ConfigError: If two models have the same direction, or none the pivot.
     """
@@ -135,6 +139,7 @@ class Catalogue:
     def __init__(self, models: Sequence[ServedModel], *, pivot: str | None = None) -> None:
         self._models = models
         self._pivot = pivot
+        self._collect()
         seen: dict[Pair, Path] = {}
         for model in models:
             for pair in model.directions:
@@ -152,20 +157,16 @@ class Catalogue:
         """Load the models again whose folders hold new ones."""
         for model in self._models:
             model.reload()
+        self._collect()
 
-    @property
-    def directions(self) -> Mapping[Pair, Direction]:
-        """The models by source and target."""
-        return {pair: own for model in self._models for pair, own in model.directions.items()}
-
-    def languages(self) -> list[str]:
-        """List the languages of all models, those that are read first."""
+    def _collect(self) -> None:
+        self.directions = {p: own for model in self._models for p, own in model.directions.items()}
         read, written = zip(*self.directions, strict=True)
-        return list(dict.fromkeys((*read, *written)))
+        self.languages = list(dict.fromkeys((*read, *written)))
 
     def targets(self, source: str) -> list[str]:
         """List the languages that a language can be translated into, itself included."""
-        return [code for code in self.languages() if self._way(source, code) is not None]
+        return [code for code in self.languages if self._way(source, code) is not None]
 
     def way(self, source: str, target: str) -> list[Direction]:
         """Return the models that translate a text one after the other; none: it stays as it is.
@@ -174,7 +175,7 @@ class Catalogue:
             Refused: If a language is unknown, or there is no way from one to the other.
         """
         for code in (source, target):
-            if code not in self.languages():
+            if code not in self.languages:
                 raise Refused(400, f"{code} is not supported")
         way = self._way(source, target)
         if way is None:

@@ -1,6 +1,7 @@
 """Language identification of a text, among the languages of the models."""
 
 import importlib
+import threading
 from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Any
@@ -19,6 +20,19 @@ class Detector:
         self._languages: frozenset[str] | None = None
         self._identifier: Any = None
         self._labels: frozenset[str] = frozenset()
+        self._lock = threading.Lock()
+
+    def load(self) -> None:
+        """Read the model of py3langid, once.
+
+        Raises:
+            Refused: If it is not installed.
+        """
+        with self._lock:
+            if self._identifier is None:
+                identifier = _load()
+                self._labels = frozenset(identifier.labels)
+                self._identifier = identifier
 
     def rank(self, text: str, languages: Sequence[str]) -> list[tuple[str, float]]:
         """Return languages with their probabilities, the likeliest first.
@@ -35,9 +49,7 @@ class Detector:
             codes.setdefault(plain_code(code), code)
         if len(codes) < 2:
             return [(code, 1.0) for code in codes.values()]
-        if self._identifier is None:
-            self._identifier = _load()
-            self._labels = frozenset(self._identifier.labels)
+        self.load()
         known = frozenset(codes) & self._labels
         if known != self._languages:
             self._identifier.set_languages(known)

@@ -53,7 +53,7 @@ async def languages(request: Request) -> Response:
     return JSONResponse(
         [
             {"code": code, "name": language_name(code), "targets": catalogue.targets(code)}
-            for code in catalogue.languages()
+            for code in catalogue.languages
         ]
     )
 
@@ -66,11 +66,6 @@ async def detect(request: Request) -> Response:
     return JSONResponse(
         [{"confidence": round(100 * share, 1), "language": code} for code, share in guesses]
     )
-
-
-async def health(request: Request) -> Response:
-    """Say that the process answers."""
-    return JSONResponse({"status": "ok"})
 
 
 async def frontend_settings(request: Request) -> Response:

@@ -6,20 +6,48 @@ from typing import Any
 
 from starlette.requests import Request
 
+from transformer_mt.serving.keys import Keys
 from transformer_mt.serving.limits import Limits, Refused
 
 KEY = "api_key"
 
 
-async def read_fields(request: Request) -> Mapping[str, Any]:
+async def read_fields(request: Request, *, num_files: int = 0) -> Mapping[str, Any]:
     """Return the fields of a JSON object or a form, and those of the query string but the key.
 
     Fields are as other servers of the interface take them; a key in the query string would end up
     in the logs of proxies, and does not count.
 
+    Args:
+        request: A request; everything that computes reads its fields here.
+        num_files: Files that a form may have, as `UploadFile`.
+
     Raises:
-        Refused: If the body is neither.
+        Refused: If the body is neither, or a key is needed and missing or wrong.
     """
+    fields = await _all_fields(request, num_files)
+    authorize(request, fields)
+    return fields
+
+
+def authorize(request: Request, fields: Mapping[str, Any]) -> None:
+    """Refuse a request without a key, if one is needed: a bearer token, or a field.
+
+    Raises:
+        Refused: If it has none, or a wrong one.
+    """
+    keys: Keys = request.app.state.keys
+    if not keys:
+        return
+    kind, _, token = request.headers.get("authorization", "").partition(" ")
+    key = token.strip() if kind.lower() == "bearer" else fields.get(KEY)
+    if not key:
+        raise Refused(403, "Please contact the server operator to get an API key")
+    if not isinstance(key, str) or not keys.allow(key):
+        raise Refused(403, "Invalid API key")
+
+
+async def _all_fields(request: Request, num_files: int) -> dict[str, Any]:
     fields: dict[str, Any] = {
         name: value for name, value in request.query_params.items() if name != KEY
     }
@@ -31,13 +59,10 @@ async def read_fields(request: Request) -> Mapping[str, Any]:
         if not isinstance(body, dict):
             raise Refused(400, "Invalid JSON format")
         return fields | body
-    form = await request.form(max_files=0, max_fields=100)
-    return fields | {name: _unix(value) for name, value in form.items() if isinstance(value, str)}
-
-
-def _unix(value: str) -> str:
-    """Undo the line ends that forms have."""
-    return value.replace("\r\n", "\n")
+    form = await request.form(max_files=num_files, max_fields=100)
+    for name, value in form.items():  # a form has line ends of its own
+        fields[name] = value.replace("\r\n", "\n") if isinstance(value, str) else value
+    return fields
 
 
 def text_of(fields: Mapping[str, Any], name: str) -> str:

@@ -1,5 +1,11 @@
 """The server process: uvicorn with the application."""
 
+import logging
+import math
+import signal
+import socket
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +13,9 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from transformer_mt import api
+from transformer_mt.errors import ConfigError, reason_of
 from transformer_mt.serving.limits import Limits
+from transformer_mt.serving.protocol import DeadlineProtocol
 from transformer_mt.translation.model import Model
 
 
@@ -21,16 +29,48 @@ def load_model(path: Path | None, *, num_threads: int, **options: Any) -> Model:
     return model
 
 
-def run(app: ASGIApp, *, host: str, port: int, limits: Limits) -> None:
-    """Serve until a signal asks to stop; what was accepted is answered first."""
-    uvicorn.run(
+def reserve(host: str, port: int) -> socket.socket:
+    """Take a port, before the seconds that models take to load; 0 is any that is free.
+
+    Raises:
+        ConfigError: If it is not to be had.
+    """
+    with ExitStack() as unless_bound:
+        try:
+            family, kind, protocol, _, address = socket.getaddrinfo(
+                host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )[0]
+            own = unless_bound.enter_context(socket.socket(family, kind, protocol))
+            own.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            own.bind(address)
+        except OSError as error:
+            raise ConfigError(f"--host {host} --port {port}: {reason_of(error)}") from error
+        unless_bound.pop_all()
+    return own
+
+
+def run(app: ASGIApp, listener: socket.socket, limits: Limits) -> None:
+    """Serve until SIGTERM or Ctrl-C; what was accepted by then is answered first."""
+    signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn raises it again at its end
+    make_server(app, limits).run([listener])
+
+
+def make_server(app: ASGIApp, limits: Limits) -> uvicorn.Server:
+    """Make a server of uvicorn."""
+    # Warnings there name words of a text.
+    logging.getLogger("transformer_mt.translation").setLevel(logging.ERROR)
+    protocol: Any = partial(DeadlineProtocol, read_seconds=limits.read_seconds)
+    config = uvicorn.Config(
         app,
-        host=host,
-        port=port,
+        http=protocol,
+        ws="none",
+        log_config=None,
         log_level="warning",
         access_log=False,
+        proxy_headers=False,
         server_header=False,
         limit_concurrency=limits.connections,
         h11_max_incomplete_event_size=16_384,
-        timeout_graceful_shutdown=int(limits.seconds + limits.read_seconds),
+        timeout_graceful_shutdown=math.ceil(limits.seconds + limits.read_seconds),
     )
+    return uvicorn.Server(config)

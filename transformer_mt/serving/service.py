@@ -21,12 +21,16 @@ from transformer_mt.serving.batching import Batcher
 from transformer_mt.serving.catalogue import Catalogue, Direction
 from transformer_mt.serving.detection import Detector
 from transformer_mt.serving.limits import DEFAULT_LIMITS, Limits, Refused
+from transformer_mt.serving.metrics import Metrics
 from transformer_mt.serving.pieces import joined, pieces_of
 
 if TYPE_CHECKING:
     from transformer_mt.translation.keywords import SearchKeywords
 
 Result = TypeVar("Result")
+
+MOST_CALLS = 32
+"""Calls of `Service.run` that may wait or run."""
 
 
 class Search(NamedTuple):
@@ -66,6 +70,9 @@ class Service:
         batch_size: Sentences in a batch.
         batch_wait: Seconds that a batch waits for more sentences.
         beam_size: Of the search; None: as in the config of each model.
+
+    Attributes:
+        metrics: What is counted.
     """
 
     def __init__(
@@ -82,7 +89,9 @@ class Service:
         self.limits = limits
         self._beam_size = beam_size
         self._executor = ThreadPoolExecutor(num_threads, thread_name_prefix="translate")
-        self._detector = Detector()
+        self._num_calls = 0
+        self.detector = Detector()
+        self.metrics = Metrics()
         self.batcher: Batcher[Search, list[str]] = Batcher(
             self._search,
             self._executor,
@@ -90,6 +99,8 @@ class Service:
             size=batch_size,
             wait=batch_wait,
             capacity=limits.waiting,
+            on_batch=self.metrics.count_batch,
+            on_abandoned=self.metrics.count_abandoned,
         )
 
     async def translate(
@@ -167,9 +178,19 @@ class Service:
         return way[0]
 
     async def run(self, function: Callable[..., Result], *arguments: object) -> Result:
-        """Call a function in one of the threads that translate."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._executor, function, *arguments)
+        """Call a function in one of the threads that translate.
+
+        Raises:
+            Refused: If too many such calls wait.
+        """
+        if self._num_calls >= MOST_CALLS:
+            raise Refused(503, "The server is busy: try again later", retry_after=1)
+        self._num_calls += 1
+        try:
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._executor, function, *arguments)
+        finally:
+            self._num_calls -= 1
 
     async def detect(self, text: str) -> list[tuple[str, float]]:
         """Return the languages of the models with the probability of each, the likeliest first.
@@ -177,8 +198,10 @@ class Service:
         Raises:
             Refused: If no detector is installed.
         """
-        return self._detector.rank(text, self.catalogue.languages())
+        await asyncio.to_thread(self.detector.load)
+        return self.detector.rank(text, self.catalogue.languages)
 
-    def close(self) -> None:
-        """End the threads, after what they compute."""
-        self._executor.shutdown()
+    @property
+    def is_ready(self) -> bool:
+        """Whether batches come to an end, as far as is known."""
+        return self.batcher.longest_run() < self.limits.seconds

@@ -1,25 +1,17 @@
 """The endpoints of a server."""
 
-import asyncio
 import json
-from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-import httpx
+import jsonschema
 import pytest
 
-import transformer_mt as tmt
-from transformer_mt.serving.app import make_app
+from tests.unit.serving.serving_models import answer, load
+from transformer_mt.serving.app import ROUTES
 from transformer_mt.serving.catalogue import Catalogue, ServedModel
 from transformer_mt.serving.limits import Limits
 from transformer_mt.serving.service import Service
-
-Talk = Callable[[httpx.AsyncClient], Coroutine[Any, Any, Any]]
-
-
-def load(path: Path | None) -> tmt.Model:
-    return tmt.load(path, device="cpu")
 
 
 @pytest.fixture(scope="module")
@@ -28,23 +20,6 @@ def service(tiny_bundle: Path, tagged_bundle: Path) -> Service:
     names = str(tiny_bundle), f"de-la={tiny_bundle}", f"fr-de={tagged_bundle}"
     models = [ServedModel(name, load) for name in names]
     return Service(Catalogue(models, pivot="de"), limits=Limits(texts=3, characters=100))
-
-
-def talk(service: Service, what: Talk, **options: Any) -> Any:
-    """Let a client talk to the application."""
-
-    async def session() -> Any:
-        transport = httpx.ASGITransport(make_app(service, **options))
-        async with httpx.AsyncClient(transport=transport, base_url="http://server") as client:
-            return await what(client)
-
-    return asyncio.run(session())
-
-
-def answer(service: Service, method: str, path: str, **request: Any) -> httpx.Response:
-    response = talk(service, lambda client: client.request(method, path, **request))
-    assert isinstance(response, httpx.Response)
-    return response
 
 
 def test_a_text_and_a_list_are_translated_with_their_white_space(
@@ -127,3 +102,21 @@ def test_the_language_is_detected_among_those_of_the_models(service: Service) ->
     found = answer(service, "POST", "/translate", json=fields).json()
     assert found["detectedLanguage"] == [best, best]
     assert len(found["translatedText"]) == 2
+
+
+def test_the_document_describes_every_endpoint_and_its_answers(service: Service) -> None:
+    document = answer(service, "GET", "/openapi.json").json()
+    described = {
+        (method.upper(), path) for path, own in document["paths"].items() for method in own
+    }
+    routes = {(m, route.path) for route in ROUTES for m in route.methods or () if m != "HEAD"}
+    assert described == routes
+    fields = {"q": ["a"], "source": "en", "target": "de", "alternatives": 1}
+    for method, path in described:
+        sent = {"json": fields} if method == "POST" else {}
+        found = answer(service, method, path, **sent)
+        responses = document["paths"][path][method.lower()]["responses"]
+        (kind, content), *_ = responses[str(found.status_code)]["content"].items()
+        assert found.headers["content-type"].startswith(kind)
+        if "schema" in content:
+            jsonschema.validate(found.json(), content["schema"])
