@@ -42,7 +42,7 @@ FLOORS = {
         ],
         "translation": [
             "batching directions document_encoder options workers",
-            "glossary lines_in_context long_lines",
+            "glossary lines_in_context long_lines memory",
             "requests results",
             "detokenize keywords mbr scoring shortlist",
             "batch_search",

@@ -77,11 +77,12 @@ def translate_document(
 
     Raises:
         DataError: If it cannot be read.
-        ConfigError: If it is for other languages.
+        ConfigError: If it, or the translation memory, is for other languages.
     """
     from transformer_mt.documents.formats import MAX_BYTES, load_bytes
     from transformer_mt.translation.filling import as_json, fill_document
     from transformer_mt.translation.markup.protection import Protector
+    from transformer_mt.translation.memory import TranslationMemory
 
     path = inputs[0] if inputs else STDIN
     if path == STDIN:
@@ -90,6 +91,10 @@ def translate_document(
             data = stream.read(MAX_BYTES + 1)
     else:
         name, data = str(path), load_bytes(path)
+    memory = None
+    if (earlier := ctx.params["memory"]) is not None:
+        memory = TranslationMemory.load(earlier, *languages)
+        logger.info("memory: %s: %s pairs", earlier, f"{len(memory):,}")
     protector = Protector(translator, warns=False)
 
     def translate(lines: Sequence[str]) -> list[str]:
@@ -103,6 +108,7 @@ def translate_document(
             kind=kind,
             options=options,
             languages=languages,
+            memory=memory,
             show=show,
         )
     write_whole(ctx.params["output"], result)

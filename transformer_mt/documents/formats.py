@@ -12,7 +12,7 @@ from transformer_mt.errors import ConfigError, DataError
 from transformer_mt.extras import need
 from transformer_mt.text.lines import open_binary
 
-MAX_BYTES = 1 << 28
+MAX_BYTES = 1 << 26
 """Size limit of a document: it is read as a whole. Longer ones are cut first."""
 
 FILL = {"fill": ("missing", "fuzzy", "all")}
@@ -44,6 +44,8 @@ FORMATS = {
     "po": Format(
         "gettext catalog", (".po", ".pot"), "po", "polib", options={"mark": ("none", "fuzzy")}
     ),
+    "xliff": Format("XLIFF file", (".xlf", ".xliff"), "xliff"),
+    "tmx": Format("TMX translation memory", (".tmx",), "tmx"),
 }
 """All formats by name."""
 
