@@ -150,9 +150,14 @@ class Dialogue:
         return completions(self._translator, line, num)
 
     def _accept(self) -> None:
-        if self._corrections is not None:
-            self._corrections.add(self._source, self._text, self._languages)
-        self._num_accepted += 1
+        from transformer_mt.translation.corrections import UselessPairError
+
+        try:
+            if self._corrections is not None:
+                self._corrections.add(self._source, self._text, self._languages)
+            self._num_accepted += 1
+        except UselessPairError as error:
+            logger.warning("line %d: %s; not kept", self._num_lines, error)
 
     def _write_text(self) -> None:
         if not self._is_shown:

@@ -88,6 +88,15 @@ BatchWait: TypeAlias = Annotated[
         help="Milliseconds that a batch waits for more sentences while several clients ask.",
     ),
 ]
+CorrectionsFile: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--corrections",
+        metavar="FILE",
+        help="Append the translations that users of the page correct to a TSV file, for "
+        "fine-tuning.",
+    ),
+]
 LogRequests: TypeAlias = Annotated[
     bool, typer.Option("--log-requests", help="Write a line of JSON for each request.")
 ]
@@ -111,6 +120,7 @@ def serve(
     beam_size: BeamSize = None,
     batch_size: BatchSize = 32,
     batch_wait: BatchWait = 5.0,
+    corrections: CorrectionsFile = None,
     log_requests: LogRequests = False,
     host: Host = "127.0.0.1",
     port: Port = 5000,
@@ -167,7 +177,11 @@ def serve(
     from transformer_mt.serving.catalogue import Catalogue, ServedModel
     from transformer_mt.serving.server import load_model, reserve, run
     from transformer_mt.serving.service import Service
+    from transformer_mt.translation.corrections import Corrections
 
+    kept = None if corrections is None else Corrections(corrections)
+    if kept is not None:
+        kept.check()
     num = threads or num_threads()
     load = partial(load_model, num_threads=num, device=device, precision=precision, engine=engine)
     with reserve(host, port) as listener:
@@ -180,7 +194,9 @@ def serve(
             batch_wait=batch_wait / 1000,
             beam_size=beam_size,
         )
-        app = make_app(service, keys=keys, origins=cors, log_requests=log_requests)
+        app = make_app(
+            service, keys=keys, origins=cors, corrections=kept, log_requests=log_requests
+        )
         listener.listen()
         pairs = ", ".join(map("-".join, catalogue.directions))
         name = f"[{host}]" if ":" in host else host

@@ -21,17 +21,21 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from transformer_mt.serving import libretranslate, monitoring
+from transformer_mt.serving import assistance, libretranslate, monitoring
 from transformer_mt.serving.guard import Guard, refusal_response
 from transformer_mt.serving.keys import Keys
 from transformer_mt.serving.limits import Refused
 from transformer_mt.serving.service import Service
+from transformer_mt.translation.corrections import Corrections
 
 logger = logging.getLogger(__name__)
 
 ROUTES = [
     Route("/translate", libretranslate.translate, methods=["POST"]),
     Route("/languages", libretranslate.languages, methods=["GET"]),
+    Route("/align", assistance.align, methods=["POST"]),
+    Route("/complete", assistance.complete, methods=["POST"]),
+    Route("/suggest", assistance.suggest, methods=["POST"]),
     Route("/detect", libretranslate.detect, methods=["POST"]),
     Route("/frontend/settings", libretranslate.frontend_settings, methods=["GET"]),
     Route("/health", monitoring.health, methods=["GET"]),
@@ -70,6 +74,7 @@ def make_app(
     *,
     keys: Keys = NO_KEYS,
     origins: Sequence[str] = (),
+    corrections: Corrections | None = None,
     log_requests: bool = False,
     reload_seconds: float = RELOAD_SECONDS,
 ) -> Starlette:
@@ -79,6 +84,7 @@ def make_app(
         service: Translates.
         keys: Any of them allows the use of endpoints that compute; none: everybody may.
         origins: Web sites whose pages may use the server from a browser, or `*`.
+        corrections: Where translations that users correct are kept; None: nowhere.
         log_requests: Whether to write a line for each request.
         reload_seconds: How often to look for new models.
     """
@@ -117,6 +123,7 @@ def make_app(
     )
     app.state.service = service
     app.state.keys = keys
+    app.state.corrections = corrections
     return app
 
 

@@ -79,7 +79,7 @@ async def frontend_settings(request: Request) -> Response:
             "frontendTimeout": 500,
             "apiKeys": needs_key,
             "keyRequired": needs_key,
-            "suggestions": False,
+            "suggestions": request.app.state.corrections is not None,
             "filesTranslation": False,
             "supportedFilesFormat": [],
             "language": {

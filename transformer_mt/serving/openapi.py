@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from transformer_mt import __version__
+from transformer_mt.serving.assistance import MOST_TERMS
 from transformer_mt.serving.limits import Limits
 
 Json: TypeAlias = dict[str, Any]
@@ -51,8 +52,22 @@ def document(limits: Limits, languages: Sequence[str]) -> Json:
         }
     }
     language = _object(code=code, name=TEXT, targets=_list(code))
+    glossary: Json = {"type": "object", "maxProperties": MOST_TERMS, "additionalProperties": each}
+    pair: dict[str, Json] = {"source": code, "target": code, "api_key": TEXT}
+    words = _list(_list({"type": "integer", "minimum": 0}))
+    sentence = _object(source=TEXT, target=TEXT, glue=TEXT, words=words)
+    aligned = _object(translatedText=TEXT, sentences=_list(sentence))
+    completion = _object(word=TEXT, translatedText=TEXT, words=words)
+    align = pair | {"q": {"oneOf": [one, many]}, "glossary": glossary}
+    complete = pair | {"q": one, "prefix": each, "alternatives": number, "glossary": glossary}
     paths = {
         "/translate": _post("Translate texts", translate, ["q", "source", "target"], translated),
+        "/align": _post("Translate texts and align their words", align, ["q", "source", "target"],
+                        _object(translations=_list(aligned))),
+        "/complete": _post("Complete the translation of a sentence", complete,
+                           ["q", "source", "target"], _object(completions=_list(completion))),
+        "/suggest": _post("Keep a corrected translation", pair | {"q": one, "s": one},
+                          ["q", "s", "source", "target"], _object(success={"type": "boolean"})),
         "/detect": _post("Tell the language of a text", {"q": one, "api_key": TEXT}, ["q"],
                          _list(guess)),
         "/languages": _get("List the languages", _list(language)),

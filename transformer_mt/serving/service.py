@@ -4,6 +4,7 @@ An endpoint has the service in `request.app.state.service`, and does one of thes
 
     found = await service.translate(texts, "en", "de", alternatives=2)      # found[0].text
     guesses = await service.detect(text)                                    # [(code, probability)]
+    results = await service.compute(task, sentences)  # in the queue: see `Task`
     direction = service.direction("en", "de")         # one model: no pivot; else `Refused`
     result = await service.run(function, direction)   # in a thread: `direction.translate(..)`,
                                                       # `direction.model` for attention, ..
@@ -12,10 +13,10 @@ All raise `limits.Refused`, which the server turns into `{"error": ..}`, and obe
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from transformer_mt.serving.batching import Batcher
 from transformer_mt.serving.catalogue import Catalogue, Direction
@@ -28,23 +29,49 @@ if TYPE_CHECKING:
     from transformer_mt.translation.keywords import SearchKeywords
 
 Result = TypeVar("Result")
+Result_co = TypeVar("Result_co", covariant=True)
+
+
+class Task(Hashable, Protocol[Result_co]):
+    """What is computed for sentences; those of equal tasks share batches."""
+
+    def __call__(self, sentences: Sequence[str], /) -> Sequence[Result_co]:
+        """Return the result of each sentence; runs in a thread."""
+        ...
+
 
 MOST_CALLS = 32
 """Calls of `Service.run` that may wait or run."""
 
 
 class Search(NamedTuple):
-    """What sentences must share to be translated together.
+    """Task: candidates for the translation of each sentence.
 
     Attributes:
         direction: The model.
+        beam_size: Of the search.
         n_best: Candidates of each sentence.
         protect: Whether tags and placeholders are brought through unchanged.
     """
 
     direction: Direction
+    beam_size: int
     n_best: int
     protect: bool
+
+    def __call__(self, sentences: Sequence[str], /) -> list[list[str]]:
+        """Return the candidates of each sentence, best first."""
+        config = self.direction.model.config
+        options: SearchKeywords = {"n_best": self.n_best}
+        options["beam_size"] = max(self.beam_size, self.n_best)
+        if config.data.document is not None:  # a blank line ends what a sentence is read with
+            sentences = [line for sentence in sentences for line in (sentence, "")]
+        found = self.direction.translate(
+            sentences, split_sentences=False, protect=self.protect, **options
+        )
+        if config.data.document is not None:
+            found = found[::2]
+        return [[candidate.text for candidate in own.n_best] for own in found]
 
 
 @dataclass(frozen=True)
@@ -92,8 +119,8 @@ class Service:
         self._num_calls = 0
         self.detector = Detector()
         self.metrics = Metrics()
-        self.batcher: Batcher[Search, list[str]] = Batcher(
-            self._search,
+        self.batcher: Batcher[Task[Any], Any] = Batcher(
+            lambda task, sentences: list(task(sentences)),
             self._executor,
             num_workers=num_threads,
             size=batch_size,
@@ -129,7 +156,8 @@ class Service:
         for direction in way:
             n_best = 1 + alternatives if direction is way[-1] else 1
             best = [own[0] for own in candidates]
-            candidates = await self._through(best, Search(direction, n_best, protect))
+            search = Search(direction, self.beam_of(direction), n_best, protect)
+            candidates = await self._through(best, search)
         return [
             Translated(own[0], [other for other in dict.fromkeys(own) if other != own[0]])
             for own in candidates
@@ -141,30 +169,28 @@ class Service:
         split = direction.model.config.data.document is None
         pieces = [pieces_of(t, direction.source, direction.target, split=split) for t in texts]
         sentences = list(dict.fromkeys(p.sentence for own in pieces for p in own if p.sentence))
+        results = await self.compute(search, sentences)
+        found = dict(zip(sentences, results, strict=True))
+        return [[joined(own, found, rank) for rank in range(search.n_best)] for own in pieces]
+
+    def beam_of(self, direction: Direction) -> int:
+        """Return the beam size for a model."""
+        own = self._beam_size or direction.model.config.decoding.beam_size
+        return min(own, self.limits.beam)
+
+    async def compute(self, task: Task[Result], sentences: Sequence[str]) -> list[Result]:
+        """Compute a task in the queue of the translations.
+
+        Raises:
+            Refused: If there are too many sentences, or too many wait.
+        """
         if len(sentences) > self.limits.sentences:
             raise Refused(
                 400,
                 f"Invalid request: request ({len(sentences)} sentences) exceeds text limit "
                 f"({self.limits.sentences})",
             )
-        results = await self.batcher.results(search, sentences)
-        found = dict(zip(sentences, results, strict=True))
-        return [[joined(own, found, rank) for rank in range(search.n_best)] for own in pieces]
-
-    def _search(self, search: Search, sentences: list[str]) -> list[list[str]]:
-        """Return the candidates of each sentence; runs in a thread."""
-        config = search.direction.model.config
-        beam_size = self._beam_size or config.decoding.beam_size
-        options: SearchKeywords = {"n_best": search.n_best}
-        options["beam_size"] = max(min(beam_size, self.limits.beam), search.n_best)
-        if config.data.document is not None:  # a blank line ends what a sentence is read with
-            sentences = [line for sentence in sentences for line in (sentence, "")]
-        found = search.direction.translate(
-            sentences, split_sentences=False, protect=search.protect, **options
-        )
-        if config.data.document is not None:
-            found = found[::2]
-        return [[candidate.text for candidate in own.n_best] for own in found]
+        return await self.batcher.results(task, sentences)
 
     def direction(self, source: str, target: str) -> Direction:
         """Return the one model that translates from one language into another.

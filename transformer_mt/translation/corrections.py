@@ -17,6 +17,10 @@ MAX_BYTES = 64 << 20
 _TO_SPACES = CONTROL_CHARACTERS | {9: " "}
 
 
+class UselessPairError(DataError):
+    """A source and a translation that training could not use."""
+
+
 @dataclass(frozen=True)
 class Corrections:
     """A file that pairs are appended to; several processes may share it.
@@ -43,16 +47,20 @@ class Corrections:
         Tabs, line breaks and other control characters become spaces.
 
         Raises:
-            DataError: If a side is blank, is no text (half of a surrogate pair), or the file is
-                full or cannot be written.
+            UselessPairError: If a side is blank, or no text (half of a surrogate pair).
+            DataError: If the file is full or cannot be written.
         """
         fields = [text.translate(_TO_SPACES).strip() for text in (source, translation, *languages)]
         if is_blank(fields[0]) or is_blank(fields[1]):
-            raise DataError("a correction needs a source and a translation; one of them is blank")
+            raise UselessPairError(
+                "a correction needs a source and a translation; one of them is blank"
+            )
         try:
             line = "\t".join(fields).encode() + b"\n"
         except UnicodeError:
-            raise DataError("a correction has half of a character (a lone surrogate)") from None
+            raise UselessPairError(
+                "a correction has half of a character (a lone surrogate)"
+            ) from None
         self._append(line)
 
     def _append(self, line: bytes) -> None:
