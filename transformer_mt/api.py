@@ -6,6 +6,7 @@ Torch is imported by the functions, after they have looked for what a user named
 
 import logging
 import os
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
@@ -136,6 +137,7 @@ def train(
     overrides: Mapping[str, Any] | None = None,
     *,
     fresh: bool = False,
+    budget: str | None = None,
     **settings: Any,
 ) -> "RunResult":
     """Train a model, or resume the run of this name where it stopped.
@@ -147,6 +149,8 @@ def train(
             `Config`.
         overrides: Settings to put over it, by path: `{"training.max_steps": 1000}`.
         fresh: Put an older run of this name aside and start over.
+        budget: Time, updates or target tokens of the whole run, such as `15m`, `2000steps` or
+            `5Mtokens`, in place of its limits; the learning rate falls until then.
         **settings: The same by group: `name="short", training={"max_steps": 1000}`.
 
     Returns:
@@ -160,12 +164,16 @@ def train(
         DivergedError: If the loss diverges again and again.
         InterruptedRun: If a signal stopped the run; the same call resumes it.
     """
+    started_at = time.monotonic()
+    from transformer_mt.config.budget import within_budget
     from transformer_mt.config.loading import read_config
     from transformer_mt.config.unused import unused_settings
     from transformer_mt.data.sources import check_files
     from transformer_mt.training.signals import raise_interrupt, stop_request
 
     loaded = read_config(config, {**(overrides or {}), **settings})
+    if budget is not None:
+        loaded = within_budget(loaded, budget)
     for warning in unused_settings(loaded):
         logger.warning("%s: %s", loaded.name, warning)
     check_files(loaded.data)  # before the seconds that torch takes
@@ -173,4 +181,4 @@ def train(
     with stop_request(at_second=raise_interrupt):  # also during the seconds of this import
         from transformer_mt.training.trainer import train as train_model
 
-        return train_model(loaded, fresh=fresh)
+        return train_model(loaded, fresh=fresh, started_at=started_at)

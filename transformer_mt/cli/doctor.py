@@ -8,6 +8,7 @@ import typer
 
 from transformer_mt.cli.options import (
     AsJson,
+    Budget,
     ConfigArgument,
     ConfigName,
     Overrides,
@@ -33,6 +34,7 @@ def doctor(
     argument: ConfigArgument = None,
     config: ConfigName = None,
     settings: Overrides = [],
+    budget: Budget = None,
     train: Annotated[
         bool, typer.Option("--train/--no-train", help="Make updates, for memory and forecast.")
     ] = True,
@@ -55,7 +57,7 @@ def doctor(
     from transformer_mt.doctor.examination import examine
 
     found: list[Finding] = []
-    for finding in examine(path, settings, seconds=seconds if train else None):
+    for finding in examine(path, settings, budget=budget, seconds=seconds if train else None):
         known = [(one.status, one.text) for one in found]
         if finding.status != "ok" and (finding.status, finding.text) in known:
             continue  # the same check looks at raw and at prepared text

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from transformer_mt.cli.options import Budget
 from transformer_mt.cli.pair_inputs import (
     Column,
     Language,
@@ -14,6 +15,7 @@ from transformer_mt.cli.pair_inputs import (
     columns_of,
     find_source,
 )
+from transformer_mt.config.budget import read_budget
 from transformer_mt.config.loading import parse_config
 from transformer_mt.errors import ConfigError
 from transformer_mt.processors import num_processors
@@ -28,6 +30,7 @@ EXAMPLES = (
     "tmt init pairs.tsv --src-lang en --tgt-lang fr",
     "tmt init pairs.csv --src-column english --tgt-column german",
     "tmt init corpus.en.gz corpus.de.gz --output first.yaml --minutes 10",
+    "tmt init corpus.en corpus.de --budget 15m",
 )
 
 
@@ -52,6 +55,7 @@ def init(
             metavar="N", min=0.1, help="Training time. Default: depends on the text, up to 60."
         ),
     ] = None,
+    budget: Budget = None,
 ) -> None:
     """Write a config for your own text.
 
@@ -61,6 +65,11 @@ def init(
     size and training time are chosen for this text and machine.
     """
     check_language_codes(src_lang, tgt_lang)
+    if minutes is not None and budget is not None:
+        raise ConfigError("--minutes and --budget exclude each other: give one")
+    limit = None if budget is None else read_budget(budget)
+    if limit is not None and limit[0] == "budget_minutes":
+        minutes = limit[1]
     if output is not None:
         _check_output(output)
     columns = columns_of(src_column, tgt_column)
@@ -74,7 +83,9 @@ def init(
     output = output or Path("{}-{}.yaml".format(*languages))
     _check_output(output)
     num_available, has_gpu = _machine()
-    chosen = plan(facts, num_processors=num_available, has_gpu=has_gpu, minutes=minutes)
+    chosen = plan(
+        facts, num_processors=num_available, has_gpu=has_gpu, minutes=minutes, budget=limit
+    )
     text = write_recipe(output.stem, source, languages, facts, chosen)
     parse_config(text, str(output))
     with open(output, "x", encoding="utf-8") as file:

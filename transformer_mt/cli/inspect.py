@@ -180,8 +180,9 @@ def _whole_run(
     limits = [training.max_total_tokens]
     if training.max_steps is not None:
         limits.append(training.max_steps * training.max_tokens)
-    if training.max_minutes is not None and tokens_per_second is not None:
-        limits.append(round(training.max_minutes * 60 * tokens_per_second))
+    for minutes in (training.max_minutes, training.budget_minutes):
+        if minutes is not None and tokens_per_second is not None:
+            limits.append(round(minutes * 60 * tokens_per_second))
     num_tokens = min((limit for limit in limits if limit is not None), default=None)
     flops = hours = None
     if num_tokens is not None:

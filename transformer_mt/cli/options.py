@@ -33,6 +33,15 @@ Overrides: TypeAlias = Annotated[
     ),
 ]
 
+Budget: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="15m|2h|N steps|N Mtokens",
+        help="Time, updates or target tokens of the whole run, in place of its limits; the "
+        "learning rate falls until then.",
+    ),
+]
+
 OutputFile: TypeAlias = Annotated[
     Path | None,
     typer.Option("--output", metavar="FILE", help="Output file. Default: stdout."),

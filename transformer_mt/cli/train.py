@@ -7,13 +7,20 @@ from typing import Annotated
 import typer
 
 from transformer_mt import api
-from transformer_mt.cli.options import ConfigArgument, ConfigName, Overrides, config_file
-from transformer_mt.config.loading import load_config
+from transformer_mt.cli.options import (
+    Budget,
+    ConfigArgument,
+    ConfigName,
+    Overrides,
+    config_file,
+)
+from transformer_mt.config.budget import load_within
 from transformer_mt.training.signals import stop_request
 
 EXAMPLES = (
     "tmt train base.yaml",
     "tmt train --config base.yaml --set training.max_steps=1000 --set name=short",
+    "tmt train --config mine.yaml --budget 15m              ends then, with validation and average",
     "tmt train --config base.yaml            again: resumes where it stopped",
     "tmt train --config base.yaml --fresh    renames the old run and starts a new one",
     "tmt train --config mine.yaml --init-from runs/base     fine-tunes a finished model",
@@ -25,6 +32,7 @@ def train(
     argument: ConfigArgument = None,
     config: ConfigName = None,
     settings: Overrides = [],
+    budget: Budget = None,
     fresh: Annotated[
         bool,
         typer.Option("--fresh", help="Rename an existing run of this name and start a new one."),
@@ -52,7 +60,7 @@ def train(
     if deterministic:
         settings = [*settings, "training.deterministic=true"]
     with stop_request():  # a second signal ends the process
-        result = api.train(load_config(path, settings), fresh=fresh)
+        result = api.train(load_within(path, settings, budget), fresh=fresh)
     if os.environ.get("RANK", "0") != "0":
         return  # torchrun started several processes: one of them speaks
     if as_json:

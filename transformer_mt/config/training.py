@@ -74,6 +74,8 @@ class LinearSchedule(Settings):
     type: Literal["linear"]
     warmup_steps: Annotated[int, Field(ge=0)] = 1000
     """Linear warmup, in updates."""
+    warmup_share: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """Share of the run after which the warm-up ends at the latest. Default: none."""
     final_share: Annotated[float, Field(ge=0, le=1)] = 0.0
     """Final learning rate as a share of `training.lr`."""
 
@@ -84,6 +86,8 @@ class CosineSchedule(Settings):
     type: Literal["cosine"]
     warmup_steps: Annotated[int, Field(ge=0)] = 1000
     """Linear warmup, in updates."""
+    warmup_share: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """Share of the run after which the warm-up ends at the latest. Default: none."""
     final_share: Annotated[float, Field(ge=0, le=1)] = 0.0
     """Final learning rate as a share of `training.lr`."""
 
@@ -102,6 +106,8 @@ class WsdSchedule(Settings):
     type: Literal["wsd"]
     warmup_steps: Annotated[int, Field(ge=0)] = 1000
     """Linear warmup, in updates."""
+    warmup_share: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """Share of the run after which the warm-up ends at the latest. Default: none."""
     decay_share: Annotated[float, Field(gt=0, le=1)] = 0.2
     """Share of the run that the decay takes."""
 
@@ -148,8 +154,8 @@ class ValidationSettings(Settings):
     every_steps: PositiveInt = 1000
     """Validate and save a checkpoint every N updates, and at the end."""
     min_validations: Annotated[int, Field(ge=0)] = 5
-    """Validate at least this many times, at equal intervals of `max_minutes`, also on a slow
-    machine, unless that takes more than a sixth of the time."""
+    """Validate at least this many times, at equal intervals of `max_minutes` or
+    `budget_minutes`, also on a slow machine, unless that takes more than a sixth of the time."""
     metrics: list[MetricName] = Field(default=["bleu", "chrf"])
     """Metrics of the translated validation set; empty: only the loss is computed."""
     beam_size: PositiveInt | None = None
@@ -196,6 +202,10 @@ def _size_of_update(value: object) -> object:
             "micro_batch_tokens to auto, and max_tokens to the target tokens of an update"
         )
     return value
+
+
+LIMITS = ("max_steps", "max_epochs", "max_total_tokens", "max_minutes", "budget_minutes")
+"""Settings that end a run."""
 
 
 class TrainingSettings(Settings):
@@ -268,6 +278,9 @@ class TrainingSettings(Settings):
     """Maximum number of target tokens."""
     max_minutes: Annotated[float, Field(gt=0)] | None = None
     """Maximum training time in minutes, incl. validation."""
+    budget_minutes: Annotated[float, Field(gt=0)] | None = None
+    """Time in minutes for the whole run: preparation of data, training, validation and the average
+    at the end, over all sessions; `tmt train --budget` sets it. Default: none."""
     validation: ValidationSettings = ValidationSettings()
     """Validation, model selection and early stopping."""
     checkpoints: CheckpointSettings = CheckpointSettings()
@@ -295,9 +308,8 @@ class TrainingSettings(Settings):
             )
         if schedule != "noam" and self.lr is None:
             yield "lr", f"missing: schedule {schedule} needs its peak learning rate"
-        limits = (self.max_steps, self.max_epochs, self.max_total_tokens, self.max_minutes)
-        if all(limit is None for limit in limits):
-            yield "", "set at least one of max_steps, max_epochs, max_total_tokens, max_minutes"
+        if all(getattr(self, limit) is None for limit in LIMITS):
+            yield "", f"set at least one of {', '.join(LIMITS[:4])}"
         if self.parallel == "fsdp" and self.precision == "fp16":
             yield "parallel", "fsdp has no loss scaling for precision fp16: take bf16, or ddp"
         # What auto is depends on the device: `choose_precision` checks it there.

@@ -6,7 +6,7 @@ without a GPU, `own_data` and `base` with one.
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import yaml
 from tqdm import tqdm
@@ -59,7 +59,17 @@ class TextFacts:
 
 @dataclass(frozen=True)
 class Plan:
-    """Sizes chosen for a text and a machine; `passes` is how often the text is read."""
+    """Sizes chosen for a text and a machine.
+
+    Attributes:
+        split_valid: Validation pairs.
+        split_test: Test pairs.
+        vocab_size: Of both languages.
+        minutes: Time of training; None: the passes decide.
+        passes: How often the text is read.
+        size: Name of the model.
+        budget: Setting that limits the whole run, and its value; None: there is no budget.
+    """
 
     split_valid: int
     split_test: int
@@ -67,6 +77,7 @@ class Plan:
     minutes: float | None
     passes: float
     size: str
+    budget: tuple[str, float] | None = None
 
 
 def measure_text(source: PairSource) -> TextFacts:
@@ -107,7 +118,12 @@ def _with_progress(source: PairSource) -> Iterator[tuple[str, str]]:
 
 
 def plan(
-    facts: TextFacts, *, num_processors: int, has_gpu: bool, minutes: float | None = None
+    facts: TextFacts,
+    *,
+    num_processors: int,
+    has_gpu: bool,
+    minutes: float | None = None,
+    budget: tuple[str, float] | None = None,
 ) -> Plan:
     """Choose sizes.
 
@@ -116,7 +132,18 @@ def plan(
         num_processors: Those that training may use.
         has_gpu: Whether it will run on a GPU.
         minutes: Time for training; default what the text needs, within an hour.
+        budget: See `Plan`.
     """
+    chosen = _sizes(facts, num_processors=num_processors, has_gpu=has_gpu, minutes=minutes)
+    if budget is None or budget[0] == "budget_minutes":
+        return replace(chosen, budget=budget)
+    setting, value = budget
+    tokens = value if setting == "max_total_tokens" else value * _MAX_TOKENS[chosen.size]
+    passes = tokens / facts.num_tgt_tokens
+    return replace(chosen, budget=budget, minutes=None, passes=passes)
+
+
+def _sizes(facts: TextFacts, *, num_processors: int, has_gpu: bool, minutes: float | None) -> Plan:
     num_held_out = max(1, min(_LARGEST_SPLIT, facts.num_pairs // _SPLIT_SHARE))
     vocab_size = suggested_vocab_size(facts.num_pairs)
     if facts.num_words < _MOST_WORDS:  # no more pieces than the text has, with bytes and symbols
@@ -190,7 +217,7 @@ tokenizer:
 {coverage}\
 
 {_MODELS[chosen.size].format(dropout=_dropout(chosen.passes, facts.num_pairs, chosen.size))}
-{_TRAINING[chosen.size].format(limit=_limit(chosen), updates=_warmup(chosen, facts))}"""
+{_training(chosen, facts)}"""
 
 
 _COVERAGE = """\
@@ -231,11 +258,13 @@ model:
 """,
 }
 
+_MAX_TOKENS = {"tiny": 1024, "small": 4096, "base": 25_000}
+
 _TRAINING = {
     "tiny": """\
 training:
   # Small updates: with little text, many steps are worth more than smooth ones.
-  max_tokens: 1024
+  max_tokens: {max_tokens}
   optimizer: {{type: muon}}
   lr: 0.008
   # Falls to zero just when the time is up, whatever the speed of the machine.
@@ -249,7 +278,7 @@ training:
 """,
     "small": """\
 training:
-  max_tokens: 4096
+  max_tokens: {max_tokens}
   lr: 0.001
   schedule:
     type: inverse_sqrt
@@ -263,7 +292,7 @@ training:
 """,
     "base": """\
 training:
-  max_tokens: 25000
+  max_tokens: {max_tokens}
   lr: 0.0007
   schedule:
     type: inverse_sqrt
@@ -278,7 +307,39 @@ training:
 }
 
 
+_BUDGET = """\
+  # The whole run ends with this budget; the learning rate falls to zero until then.
+  schedule:
+    type: linear
+    warmup_steps: {updates}
+    warmup_share: 0.1
+  {limit}
+  validation:
+    every_steps: {every}
+    beam_size: 1
+"""
+
+
+def _training(chosen: Plan, facts: TextFacts) -> str:
+    """Write the settings of training."""
+    values = {
+        "limit": _limit(chosen),
+        "updates": _warmup(chosen, facts),
+        "max_tokens": _MAX_TOKENS[chosen.size],
+    }
+    text = _TRAINING[chosen.size].format(**values)
+    if chosen.budget is None:
+        return text
+    updates = chosen.passes * facts.num_tgt_tokens / _MAX_TOKENS[chosen.size]
+    every = 500 if chosen.minutes is not None else max(1, min(500, int(updates / 5)))
+    before = re.split(r"(?m)^  (?:#.*\n  )*schedule:", text)[0]
+    return before + _BUDGET.format(**values, every=every)
+
+
 def _limit(chosen: Plan) -> str:
+    if chosen.budget is not None:
+        setting, value = chosen.budget
+        return f"{setting}: {value:g}" if setting == "budget_minutes" else f"{setting}: {value}"
     if chosen.minutes is not None:
         return f"max_minutes: {chosen.minutes:g}"
     return f"max_epochs: {chosen.passes:g}"
@@ -286,10 +347,9 @@ def _limit(chosen: Plan) -> str:
 
 def _warmup(chosen: Plan, facts: TextFacts) -> int:
     """Warm up for an eighth of the updates at most."""
-    usual, max_tokens = {"tiny": (300, 1024), "small": (1000, 4096), "base": (4000, 25_000)}[
-        chosen.size
-    ]
-    return max(10, min(usual, round(chosen.passes * facts.num_tgt_tokens / max_tokens / 8)))
+    usual = {"tiny": 300, "small": 1000, "base": 4000}[chosen.size]
+    updates = chosen.passes * facts.num_tgt_tokens / _MAX_TOKENS[chosen.size]
+    return max(10, min(usual, round(updates / 8)))
 
 
 def _dropout(passes: float, num_pairs: int, size: str) -> float:

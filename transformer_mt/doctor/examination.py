@@ -17,7 +17,11 @@ logger = logging.getLogger(__name__)
 
 
 def examine(
-    path: Path | None, overrides: Sequence[str] = (), *, seconds: float | None = None
+    path: Path | None,
+    overrides: Sequence[str] = (),
+    *,
+    budget: str | None = None,
+    seconds: float | None = None,
 ) -> Iterator[Finding]:
     """Look at all that decides whether a run succeeds; yield each finding when it is there.
 
@@ -26,13 +30,14 @@ def examine(
     Args:
         path: A config; None: the environment alone.
         overrides: Settings to put over it, each `PATH=VALUE`.
+        budget: In place of its limits: see `config.budget`.
         seconds: For how long to make updates; None: no updates are made.
     """
     config: Config | None = None
     data: DataSettings | None = None
     found: list[Finding] = []
     if path is not None:
-        config, found = check_config(path, list(overrides))
+        config, found = check_config(path, overrides, budget)
         data = config.data if config else _data_of(path, overrides)
     folders = {"runs": Path("runs"), "corpora": Path("data/corpora")}
     if config is not None:

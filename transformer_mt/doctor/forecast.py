@@ -70,10 +70,12 @@ def forecast(training: TrainingSettings, speed: Speed) -> Forecast:
         "max_total_tokens": training.max_total_tokens
         and math.ceil(training.max_total_tokens / speed.step_tokens),
         "max_minutes": training.max_minutes and _steps_in(training.max_minutes, training, speed),
+        "budget_minutes": training.budget_minutes
+        and _steps_in(training.budget_minutes - _around_minutes(training, speed), training, speed),
     }
     steps, limit = min((steps, name) for name, steps in steps_of.items() if steps)
     validations = _validations(steps, training)
-    if limit == "max_minutes":
+    if limit in ("max_minutes", "budget_minutes"):
         validations = max(validations, _demanded(training, speed))
     seconds = (
         speed.start_seconds
@@ -107,8 +109,16 @@ def _validations(steps: int, training: TrainingSettings) -> int:
 
 def _demanded(training: TrainingSettings, speed: Speed) -> int:
     """Count the validations that a limit in minutes demands; a slow one is made less often."""
-    affordable = 10 * (training.max_minutes or 0) / max(1e-9, speed.validation_seconds)
+    minutes = training.max_minutes or training.budget_minutes or 0
+    affordable = 10 * minutes / max(1e-9, speed.validation_seconds)
     return max(1, min(training.validation.min_validations, math.floor(affordable)))
+
+
+def _around_minutes(training: TrainingSettings, speed: Speed) -> float:
+    """Return the minutes of a budget before the first and after the last update."""
+    pause = speed.validation_seconds + speed.checkpoint_seconds + speed.bundle_seconds
+    has_average = training.checkpoints.average != "none"
+    return (speed.start_seconds + (1 + has_average) * pause + speed.end_seconds) / 60
 
 
 def _steps_in(minutes: float, training: TrainingSettings, speed: Speed) -> int:

@@ -1,11 +1,10 @@
 """Checks of a config: its mistakes, settings without effect, and doubtful values."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from transformer_mt.config.loading import load_config
+from transformer_mt.config.budget import load_within, peak_rate
 from transformer_mt.config.schema import Config
-from transformer_mt.config.training import NoamSchedule
 from transformer_mt.config.unused import unused_settings
 from transformer_mt.doctor.findings import Finding
 from transformer_mt.errors import ConfigError
@@ -17,10 +16,12 @@ MOST_DROPOUT, MOST_SMOOTHING, MOST_EPS = 0.5, 0.3, 1e-6
 FEW_TOKENS = 256
 
 
-def check_config(path: Path, overrides: list[str]) -> tuple[Config | None, list[Finding]]:
-    """Read a config; return it without mistakes, and all that is to say about it."""
+def check_config(
+    path: Path, overrides: Sequence[str], budget: str | None = None
+) -> tuple[Config | None, list[Finding]]:
+    """Read a config; return it if it has no mistakes, and all that is to say about it."""
     try:
-        config = load_config(path, overrides)
+        config = load_within(path, overrides, budget)
     except ConfigError as error:
         mistakes = str(error).splitlines()
         return None, [
@@ -34,15 +35,6 @@ def check_config(path: Path, overrides: list[str]) -> tuple[Config | None, list[
     doubtful = list(doubts(config))
     found = [Finding("config", "settings", "ok", f"{path}: no mistakes")]
     return config, found + unused + doubtful
-
-
-def peak_rate(config: Config) -> float:
-    """Return the highest learning rate of a schedule."""
-    schedule = config.training.schedule
-    if isinstance(schedule, NoamSchedule):
-        return float(schedule.scale * (config.model.d_model * schedule.warmup_steps) ** -0.5)
-    assert config.training.lr is not None  # the reader refuses a config without
-    return config.training.lr
 
 
 def doubts(config: Config) -> Iterator[Finding]:

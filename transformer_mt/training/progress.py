@@ -7,8 +7,11 @@ from transformer_mt.data.mixture import Mixture
 from transformer_mt.log import counted
 from transformer_mt.training.state import TrainState
 
+_IN_TIME = ("max_minutes", "budget_minutes")
 _WARM_UP_SECONDS = 30.0
 _SHOWN_AS_ZERO = 0.005
+_END_SECONDS = 2.0
+"""Of the learning curve and the result at the end of a run."""
 
 
 class Progress:
@@ -23,11 +26,25 @@ class Progress:
         self._first_step, self._first_seconds = state.step, state.seconds
         self._settings, self._validation = settings, settings.validation
         self._state, self._mixture = state, mixture
+        self._num_validations, self._pause_seconds = len(state.validations), 0.0
+        self._closing_seconds = self._expected_closing()
 
     @property
     def updates_made(self) -> int:
         """Updates of this session."""
         return self._state.step - self._first_step
+
+    def advance(self, seconds: float) -> None:
+        """Count time; after a validation, this shows what it took with its checkpoint.
+
+        Args:
+            seconds: Time used so far, the same on all ranks.
+        """
+        if len(self._state.validations) > self._num_validations:
+            self._num_validations = len(self._state.validations)
+            self._pause_seconds = seconds - self.seconds
+            self._closing_seconds = self._expected_closing()
+        self.seconds = seconds
 
     def every(self, num_steps: int) -> bool:
         """Return whether the number of updates so far is a multiple."""
@@ -59,7 +76,21 @@ class Progress:
             shares["max_total_tokens"] = state.num_tokens / settings.max_total_tokens
         if settings.max_minutes:
             shares["max_minutes"] = self.seconds / 60 / settings.max_minutes
+        if settings.budget_minutes:
+            updating = max(1e-9, 60 * settings.budget_minutes - self._closing_seconds)
+            shares["budget_minutes"] = self.seconds / updating
         return shares
+
+    def _expected_closing(self) -> float:
+        """Return how long a run takes after its last update, as far as validations have shown.
+
+        Not asked between a validation and the next update: a run that has ended must stay so.
+        """
+        if not self._state.validations:
+            return 0.0
+        mean = self._state.validation_seconds / len(self._state.validations)
+        has_average = self._settings.checkpoints.average != "none"
+        return (1 + has_average) * max(self._pause_seconds, mean) + _END_SECONDS
 
     def num_epochs(self) -> float:
         """Return how many passes over the data have been made."""
@@ -110,9 +141,8 @@ class Progress:
 
     def _time_demands_validation(self) -> bool:
         """Return whether the next share of the time is over, and validation has not cost much."""
-        if self._settings.max_minutes is None:
-            return False
-        share = self.seconds / 60 / self._settings.max_minutes
+        shares = self.shares()
+        share = max((shares[name] for name in _IN_TIME if name in shares), default=0.0)
         num_wanted = math.floor(share * self._validation.min_validations)
         is_late = len(self._state.validations) < num_wanted
         return is_late and self._state.validation_seconds < self.seconds / 6

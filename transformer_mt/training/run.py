@@ -1,6 +1,7 @@
 """Sessions of a run: folder, ranks, device and data, opened and checked before training."""
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -38,6 +39,7 @@ class Session:
         stop: Whether somebody asked the run to stop.
         start: The model that it begins with, if any.
         precision: In which it computes; see `devices.choose_precision`.
+        opened_at: When the session, or the program, started, by `time.monotonic`.
     """
 
     config: Config
@@ -47,16 +49,20 @@ class Session:
     device: torch.device
     stop: StopRequest
     precision: str
+    opened_at: float
     start: WarmStart | None = None
 
 
 @contextmanager
-def open_session(config: Config, *, fresh: bool) -> Iterator[Session]:
+def open_session(
+    config: Config, *, fresh: bool, started_at: float | None = None
+) -> Iterator[Session]:
     """Meet the other ranks, claim the folder of the run and prepare its data.
 
     Args:
         config: All settings.
         fresh: Rename an older run of this name instead of resuming it.
+        started_at: When the program started, by `time.monotonic`; None: now.
 
     Raises:
         ConfigError: If settings do not fit this machine or the run to resume.
@@ -64,6 +70,7 @@ def open_session(config: Config, *, fresh: bool) -> Iterator[Session]:
         ModelError: If the model to start from cannot be used.
         InterruptedRun: If a signal came before the data was prepared.
     """
+    opened_at = time.monotonic() if started_at is None else started_at
     if config.training.tensorboard:
         check_tensorboard()
     config, start = prepare_start(config, fresh=fresh)
@@ -76,7 +83,7 @@ def open_session(config: Config, *, fresh: bool) -> Iterator[Session]:
         try:
             with (
                 open_world(stop, timeout_minutes=timeout) as world,
-                _open_run(config, start, world, stop, fresh=fresh) as session,
+                _open_run(config, start, world, stop, fresh=fresh, opened_at=opened_at) as session,
             ):
                 yield session
         except Interrupted:
@@ -88,7 +95,13 @@ def open_session(config: Config, *, fresh: bool) -> Iterator[Session]:
 
 @contextmanager
 def _open_run(
-    config: Config, start: WarmStart | None, world: World, stop: StopRequest, *, fresh: bool
+    config: Config,
+    start: WarmStart | None,
+    world: World,
+    stop: StopRequest,
+    *,
+    fresh: bool,
+    opened_at: float,
 ) -> Iterator[Session]:
     """Claim the folder of the run and prepare its data."""
     device = choose_device(config.training.device, local_rank=world.local_rank)
@@ -105,7 +118,7 @@ def _open_run(
                 run.claim(config, fresh=fresh)
             data = prepare_data(config, sources, run, is_main=world.is_main)
         world.check_equal(data.fingerprint(config), "the config, the data or the versions")
-        yield Session(config, run, data, world, device, stop, precision, start)
+        yield Session(config, run, data, world, device, stop, precision, opened_at, start)
     finally:
         run.bring_back()
         run.release()

@@ -49,6 +49,7 @@ CHANGEABLE = (
     "training.log_every_steps",
     "training.max_epochs",
     "training.max_minutes",
+    "training.budget_minutes",
     "training.max_rollbacks",
     "training.max_steps",
     "training.max_total_tokens",
@@ -63,6 +64,7 @@ CHANGEABLE = (
     "training.validation.patience",
 )
 LIMITS = (
+    "training.budget_minutes",
     "training.max_epochs",
     "training.max_minutes",
     "training.max_steps",

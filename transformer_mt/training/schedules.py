@@ -28,25 +28,37 @@ def inverse_sqrt(step: int, progress: float, *, peak: float, warmup_steps: int) 
 
 
 def linear(
-    step: int, progress: float, *, peak: float, warmup_steps: int, final_share: float
+    step: int,
+    progress: float,
+    *,
+    peak: float,
+    warmup_steps: int,
+    final_share: float,
+    warmup_share: float | None = None,
 ) -> float:
     """Rise to `peak`, then fall in a straight line to `final_share` of it at the end of the run."""
-    if step <= warmup_steps:
-        return peak * step / warmup_steps
-    done = _progress_after_warmup(step, progress, warmup_steps)
+    if (rate := _warmup(step, progress, peak, warmup_steps, warmup_share)) is not None:
+        return rate
+    done = _progress_after_warmup(step, progress, warmup_steps, warmup_share)
     return peak * (1 - (1 - final_share) * done)
 
 
 def cosine(
-    step: int, progress: float, *, peak: float, warmup_steps: int, final_share: float
+    step: int,
+    progress: float,
+    *,
+    peak: float,
+    warmup_steps: int,
+    final_share: float,
+    warmup_share: float | None = None,
 ) -> float:
     """Rise to `peak`, then follow half a cosine to `final_share` of it at the end of the run.
 
     Source: Loshchilov and Hutter 2017, equation 5, without restarts.
     """
-    if step <= warmup_steps:
-        return peak * step / warmup_steps
-    done = _progress_after_warmup(step, progress, warmup_steps)
+    if (rate := _warmup(step, progress, peak, warmup_steps, warmup_share)) is not None:
+        return rate
+    done = _progress_after_warmup(step, progress, warmup_steps, warmup_share)
     return peak * (final_share + (1 - final_share) * (1 + math.cos(math.pi * done)) / 2)
 
 
@@ -55,13 +67,21 @@ def constant(step: int, progress: float, *, peak: float, warmup_steps: int) -> f
     return peak * min(1.0, step / max(1, warmup_steps))
 
 
-def wsd(step: int, progress: float, *, peak: float, warmup_steps: int, decay_share: float) -> float:
+def wsd(
+    step: int,
+    progress: float,
+    *,
+    peak: float,
+    warmup_steps: int,
+    decay_share: float,
+    warmup_share: float | None = None,
+) -> float:
     """Warm up, stay, then fall in a straight line to zero over the last `decay_share` of the run.
 
     Source: Hu et al. 2024 (MiniCPM), section 4. differs: the fall is linear (Hägele et al. 2024).
     """
-    rise = min(1.0, step / max(1, warmup_steps))
-    return peak * min(rise, (1 - progress) / decay_share)
+    rise = _warmup(step, progress, 1.0, warmup_steps, warmup_share)
+    return peak * min(1.0 if rise is None else rise, (1 - progress) / decay_share)
 
 
 def build_schedule(settings: TrainingSettings, *, d_model: int) -> Schedule:
@@ -103,11 +123,25 @@ def describe_jump(settings: TrainingSettings, *, before: float, after: float) ->
     )
 
 
-def _progress_after_warmup(step: int, progress: float, warmup_steps: int) -> float:
+def _warmup(
+    step: int, progress: float, peak: float, warmup_steps: int, warmup_share: float | None
+) -> float | None:
+    """Return the rate during the warm-up, which may end early by its share; None after it."""
+    if step > warmup_steps or (warmup_share is not None and progress >= warmup_share):
+        return None
+    by_share = 0.0 if warmup_share is None else peak * progress / warmup_share
+    return max(peak * step / warmup_steps, by_share)
+
+
+def _progress_after_warmup(
+    step: int, progress: float, warmup_steps: int, longest: float | None
+) -> float:
     """Return the share of the run after the warm-up that is over.
 
     The share of the run that is warm-up is known exactly when the limit is in steps; under other
-    limits it is estimated from the pace so far.
+    limits it is estimated from the pace so far. It is at most `longest`.
     """
     warmup_share = progress * warmup_steps / max(1, step - 1)
+    if longest is not None:
+        warmup_share = min(warmup_share, longest)
     return min(1.0, max(0.0, (progress - warmup_share) / max(1e-9, 1 - warmup_share)))

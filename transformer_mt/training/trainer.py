@@ -8,6 +8,7 @@ write to disk; `reporting` shows what happens.
 
 import logging
 import math
+import time
 from contextlib import closing, nullcontext, suppress
 from functools import partial
 from typing import NoReturn
@@ -37,7 +38,7 @@ from transformer_mt.training.validation import Validator, validate_on_main
 logger = logging.getLogger(__name__)
 
 
-def train(config: Config, *, fresh: bool = False) -> RunResult:
+def train(config: Config, *, fresh: bool = False, started_at: float | None = None) -> RunResult:
     """Train a model as the settings say, or resume the run of this name.
 
     Under `torchrun` all processes call this; they share the work and end with the same result.
@@ -45,6 +46,7 @@ def train(config: Config, *, fresh: bool = False) -> RunResult:
     Args:
         config: All settings.
         fresh: Rename an older run of this name instead of resuming it.
+        started_at: When the program started, by `time.monotonic`; counts with a budget. None: now.
 
     Returns:
         Where the model is, and its scores.
@@ -56,7 +58,10 @@ def train(config: Config, *, fresh: bool = False) -> RunResult:
         DivergedError: If the run diverges again after `training.max_rollbacks`.
         InterruptedRun: If a signal stopped the run, after saving.
     """
-    with open_session(config, fresh=fresh) as session, closing(Trainer(session)) as trainer:
+    with (
+        open_session(config, fresh=fresh, started_at=started_at) as session,
+        closing(Trainer(session)) as trainer,
+    ):
         return trainer.run()
 
 
@@ -96,6 +101,8 @@ class Trainer:
         restore_run(session, checkpoint, self.updater, model=self.model, state=self.state)
         self.begin_at_state()
         self.clock.add(self.state.seconds)
+        if self.settings.budget_minutes is not None:
+            self.clock.add(time.monotonic() - session.opened_at)
         self.updates = open_updates(
             config, data, state=self.state, updater=self.updater, world=world, device=device
         )
@@ -184,9 +191,10 @@ class Trainer:
         self.state.advance(position, num_tokens, self.lap.restart())
         # A signal may reach one rank alone, or another rank a step later; clocks differ.
         seconds = self.clock.seconds() if self.world.is_main else 0.0
-        num_signals, self.progress.seconds = self.world.sum_numbers(
+        num_signals, seconds = self.world.sum_numbers(
             [float(self.session.stop.signal_name is not None), seconds]
         )
+        self.progress.advance(seconds)
         self.must_stop = num_signals > 0
         self.threads.adjust()
         if self.updater.gradients.splits_in_a_row:

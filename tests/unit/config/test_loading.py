@@ -247,6 +247,7 @@ def test_a_new_type_keeps_common_settings_and_drops_the_others_aloud(
     assert config.training.schedule.model_dump() == {
         "type": "wsd",
         "warmup_steps": 9,
+        "warmup_share": None,
         "decay_share": 0.3,
     }
     assert caplog.messages == [

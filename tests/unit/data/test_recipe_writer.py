@@ -11,6 +11,7 @@ import pytest
 from tests.commands import tmt
 from transformer_mt.config.loading import load_config, parse_config
 from transformer_mt.config.sources import TextSource
+from transformer_mt.config.training import LIMITS
 from transformer_mt.config.unused import unused_settings
 from transformer_mt.data.recipe_writer import TextFacts, plan, write_recipe
 from transformer_mt.data.sources import open_source
@@ -76,6 +77,23 @@ def test_recipes_of_all_sizes_are_valid_and_modest(num_pairs, has_gpu, minutes):
     assert {3: 1000, 200: 1000, 29_000: 8000, 161_000: 8000, 5_000_000: 32_000}[
         num_pairs
     ] == config.tokenizer.vocab_size
+
+
+@pytest.mark.parametrize("num_pairs", [200, 29_000, 5_000_000])
+@pytest.mark.parametrize("has_gpu", [False, True])
+@pytest.mark.parametrize(
+    "budget", [("budget_minutes", 15.0), ("max_steps", 2000), ("max_total_tokens", 5_000_000)]
+)
+def test_a_recipe_within_a_budget_ends_with_it_alone(num_pairs, has_gpu, budget):
+    facts = TextFacts(num_pairs, 15 * num_pairs, 90, 60_000, head=[])
+    minutes = budget[1] if budget[0] == "budget_minutes" else None
+    chosen = plan(facts, num_processors=2, has_gpu=has_gpu, minutes=minutes, budget=budget)
+    source = TextSource(src="a.en", tgt="a.fr")
+    training = parse_config(write_recipe("en", source, ("en", "fr"), facts, chosen), "x").training
+    limits = {name: getattr(training, name) for name in LIMITS}
+    assert {name: value for name, value in limits.items() if value is not None} == dict([budget])
+    assert (training.schedule.type, training.schedule.warmup_share) == ("linear", 0.1)
+    assert training.validation.patience is None
 
 
 def test_more_text_gets_more_time_and_little_text_more_noise():

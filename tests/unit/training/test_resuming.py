@@ -273,6 +273,29 @@ def test_minutes_count_over_resumptions(run_config, monkeypatch):
     assert result.reason.startswith("max_minutes")
 
 
+def test_a_budget_counts_over_resumptions_and_with_all_before_the_first_update(
+    run_config, monkeypatch
+):
+    settings = run_config(training__max_steps=None, training__budget_minutes=5 / 60)
+    ticks = itertools.count()
+    clock = SimpleNamespace(monotonic=lambda: next(ticks) / 100)
+    for module in ("state", "run", "trainer"):
+        monkeypatch.setattr(f"transformer_mt.training.{module}.time", clock)
+    with monkeypatch.context() as patch:
+        interrupt_at(patch, 2)
+        with pytest.raises(InterruptedRun):
+            train(settings, started_at=-1.0)
+    state_path = Path(settings.training.runs_dir) / "tiny" / "checkpoints" / "step-2" / "state.json"
+    used = json.loads(state_path.read_text())["seconds"]
+    assert 1 < used < 2
+    result = train(settings, started_at=next(ticks) / 100 - 1.5)
+    assert result.reason.startswith("budget_minutes")
+    used = json.loads(
+        (Path(result.run_dir) / "checkpoints" / f"step-{result.step}" / "state.json").read_text()
+    )["seconds"]
+    assert 2.5 < used < 5
+
+
 def test_no_space_leaves_older_checkpoints_untouched(run_config, monkeypatch):
     train(run_config())
     run = Path(run_config().training.runs_dir) / "tiny"

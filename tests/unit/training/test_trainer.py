@@ -43,6 +43,24 @@ def test_the_limit_that_is_closest_measures_progress(run_config):
     assert run.fraction() == 0.75
 
 
+def test_a_budget_leaves_time_for_the_last_validation_and_the_average(run_config):
+    state = TrainState()
+    run = progress(run_config, state, training__budget_minutes=1, training__max_steps=None)
+    run.advance(20.0)
+    assert run.shares() == {"budget_minutes": pytest.approx(20 / 60)}
+    state.validations.append(Validation(5, 1.0, {}))
+    state.validation_seconds = 4.0
+    run.advance(30.0)  # with its checkpoint and an update, the validation took 10 s
+    assert run.shares() == {"budget_minutes": pytest.approx(30 / (60 - 2 * 10 - 2))}
+    run.advance(37.9)
+    assert run.end_reason() is None
+    run.advance(38.1)
+    assert run.end_reason() == "budget_minutes 1 is reached"
+    state.validations.append(Validation(9, 1.0, {}))  # a quick one does not prolong the run
+    state.validation_seconds = 4.1
+    assert run.end_reason() is not None
+
+
 def scripted_validations(monkeypatch, *scores, losses=()):
     """Let validations find the given BLEU, one after the other, and the losses, or 1."""
     left, losses_left = list(scores), list(losses)
