@@ -1,6 +1,7 @@
 """`tmt translate` of documents: the same document comes out, whole or not at all."""
 
 import json
+import re
 
 import polib
 import pytest
@@ -76,3 +77,25 @@ def test_a_document_that_cannot_be_read_leaves_the_output_alone(tiny_bundle, cat
     assert result.exit_code == 3
     assert f"{catalog}:2: not a gettext catalog" in result.stderr
     assert output.read_text() == "before"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "kept"),
+    [
+        ("a.html", '<p id="en">A <b>dog</b> runs.<img src="x">', r"<p id=\"en\">.*<b>.*</b>"),
+        ("a.md", "# The *dog* runs\n\n- A [cat](b.md)\n", r"# .*\*.*\*.*\n\n- .*\]\(b\.md\)"),
+        ("a.srt", "1\n00:00:01,0 --> 00:00:02,0\n<i>A dog</i> runs.\n\n", r"1\n00:.*\n.*<i>.*</i>"),
+        ("a.json", '{"b": "A dog runs", "n": 1.50}', r'\{"b": ".*", "n": 1\.50\}'),
+        ("a.tsv:column=de", "en\tde\n1\tA dog runs\n", r"en\tde\n1\t.+\n"),
+    ],
+)  # fmt: skip
+def test_other_formats_keep_their_structure(tiny_bundle, tmp_path, name, content, kept):
+    name, _, options = name.partition(":")
+    path, output = tmp_path / name, tmp_path / f"de.{name}"
+    path.write_text(content, encoding="utf-8")
+    form = ("--format", f"tsv:{options}") if options else ()
+    result = run("translate", "-m", tiny_bundle, "-i", path, "-o", output, *form)
+    assert result.exit_code == 0, result.stderr
+    assert re.match(kept, output.read_text(encoding="utf-8"))
+    assert output.read_text(encoding="utf-8") != content
+    assert "1 translated" in result.stderr or "2 translated" in result.stderr

@@ -43,6 +43,8 @@ def document_format(
         by_name = (format_of(path.name) for path in inputs)
         found = next(((name, {}) for name in by_name if name), None)
     given = given_options(ctx)
+    if wanted is None and found == ("tsv", {}) and "--tab" in given:
+        found = None  # lines with a tab in each
     if found is None:
         if "--memory" in given:
             raise ConfigError("--memory is for documents: name their format with --format")

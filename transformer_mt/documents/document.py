@@ -5,8 +5,8 @@ stands in `formats.FORMATS`. It never changes what it does not translate: `write
 translation returns the bytes that were read, where the format allows.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias
 
 State: TypeAlias = Literal["new", "fuzzy", "done", "locked"]
@@ -32,6 +32,7 @@ class Segment:
         state: Whether it needs one.
         context: What tells equal texts apart, such as `msgctxt`.
         reason: Why it is locked.
+        fits: Whether the document can hold a translation there; None: any.
     """
 
     source: str
@@ -40,6 +41,7 @@ class Segment:
     state: State = "new"
     context: str = ""
     reason: str = ""
+    fits: Callable[[str], bool] | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)

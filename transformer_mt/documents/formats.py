@@ -46,6 +46,26 @@ FORMATS = {
     ),
     "xliff": Format("XLIFF file", (".xlf", ".xliff"), "xliff"),
     "tmx": Format("TMX translation memory", (".tmx",), "tmx"),
+    "html": Format("web page", (".html", ".htm", ".xhtml"), "html"),
+    "md": Format("Markdown document", (".md", ".markdown"), "markdown", "markdown_it"),
+    "docx": Format("Word document", (".docx",), "docx", "lxml", is_binary=True),
+    "srt": Format("SubRip file", (".srt",), "subrip", "srt"),
+    "vtt": Format("WebVTT file", (".vtt",), "webvtt", "webvtt"),
+    "json": Format(
+        "JSON document",
+        (".json", ".arb"),
+        "json_text",
+        options={"keys": (), "lines": ("no", "yes")},
+    ),
+    "jsonl": Format(
+        "file of JSON lines",
+        (".jsonl", ".ndjson"),
+        "json_text",
+        options={"keys": (), "lines": ("yes", "no")},
+    ),
+    "tsv": Format(
+        "table with tabs", (".tsv",), "tsv", options={"column": (), "header": ("no", "yes")}
+    ),
 }
 """All formats by name."""
 
