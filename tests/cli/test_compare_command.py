@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.commands import tmt
+from tests.conftest import small_text
 from tests.tiny_runs import tiny_config
 from transformer_mt.config.loading import dump_config, load_config
+from transformer_mt.data.evaluation_sets import read_test_sets
 from transformer_mt.translation.translator import Translator
 
 
@@ -196,6 +198,7 @@ def test_own_files_serve_runs_without_a_test_set(runs, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "exit_code", "words"),
     [
+        (["TINY", "--report", "x.html", "--src", "x.html", "--ref", "x"], 2, "also names"),
         (["nowhere"], 4, "nowhere: expected the folder of a run"),
         (["TINY", "--test-set", "news"], 2, "has no test set 'news'; it has: valid, digits"),
         (["TINY", "--src", "x"], 2, "--src and --ref need each other"),
@@ -260,3 +263,81 @@ def test_runs_into_different_languages_are_refused(runs, changed, tmp_path):
     result = tmt("compare", runs / "tiny", other, *files)
     assert result.exit_code == 2
     assert "the runs translate into different languages: de, stigid" in result.stderr
+
+
+@pytest.fixture(scope="module")
+def outputs(tmp_path_factory) -> dict[str, Path]:
+    """Texts of 30 lines: references, one system, and another that is worse in every third line."""
+    folder = tmp_path_factory.mktemp("outputs")
+    sources, references = small_text(30, seed=5)
+    first = [f"{line} ja" for line in references]
+    second = [line[::-1] if number % 3 == 0 else line for number, line in enumerate(first)]
+    texts = {"src": sources, "ref": references, "first": first, "second": second}
+    for name, lines in texts.items():
+        (folder / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return {name: folder / name for name in texts}
+
+
+def test_files_are_compared_with_the_scores_of_evaluate(outputs, tmp_path):
+    page = tmp_path / "page.html"
+    files = (outputs["first"], outputs["second"], "--ref", outputs["ref"], "--tgt-lang", "de")
+    extras = ("--moved", 2, "--report", page, "--by-length", "--test", "randomization")
+    result = tmt("compare", *files, *extras, "--json")
+    assert result.exit_code == 0, result.stderr
+    first, second = json.loads(result.stdout)["runs"]
+    for row, name in ((first, "first"), (second, "second")):
+        options = ("--hyp", outputs[name], "--ref", outputs["ref"], "--tgt-lang", "de", "--json")
+        evaluated = json.loads(tmt("evaluate", *options).stdout)
+        assert [own["value"] for own in row["scores"]] == [
+            own["value"] for own in evaluated["scores"]
+        ]
+    assert all("ar:10000" in own["signature"] and own["p_value"] < 0.01 for own in second["scores"])
+    assert [own["change"] < 0 for own in second["moved"]] == [True, True]
+    assert all((own["line"] - 1) % 3 == 0 for own in second["moved"])
+    assert second["wins_by_length"][-1] == {"name": "all", "better": 0, "equal": 20, "worse": 10}
+    text = page.read_text(encoding="utf-8")
+    for said in ("second against first: sentences that moved most", ">worse<", "reference words"):
+        assert said in text
+
+    table = tmt("compare", *files, "--moved", 1, "--src", outputs["src"]).stdout
+    assert table.split()[:4] == ["run", "BLEU", "p", "chrF"]
+    assert ": worse" in table
+    assert "    source " in table
+
+
+def test_equal_systems_give_no_evidence_of_a_difference(outputs, tmp_path):
+    copy = Path(shutil.copy(outputs["first"], tmp_path / "copy"))
+    result = tmt("compare", outputs["first"], copy, "--ref", outputs["ref"])
+    assert result.stdout.count("p = 1.000: no evidence of a difference") == 2
+
+
+def test_files_of_other_lengths_are_named_with_their_lines(outputs, tmp_path):
+    short = tmp_path / "short"
+    short.write_text("one line\n")
+    result = tmt("compare", outputs["first"], short, "--ref", outputs["ref"])
+    assert result.exit_code == 3
+    for said in (f"{outputs['first']} has 30 lines", f"{short} has 1 line", "of ref have 30"):
+        assert said in result.stderr
+    result = tmt("compare", outputs["first"], short)
+    assert result.exit_code == 2
+    assert "a file of translations is compared with --ref: give it" in result.stderr
+
+
+def test_a_run_its_model_and_its_translations_score_the_same(runs, tmp_path):
+    config = load_config(runs / "tiny" / "config.yaml")
+    (test,) = read_test_sets(config, [], run=runs / "tiny")
+    for name, lines in (("src", test.sources), ("ref", test.references)):
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
+    model = Path(shutil.copytree(runs / "tiny" / "best", tmp_path / "model"))
+    options = ("--src", tmp_path / "src", "--ref", tmp_path / "ref")
+    output = tmp_path / "output"
+    tmt("evaluate", "-m", model, *options, "--output", output)
+    result = tmt("compare", runs / "tiny", model, output, *options, "--json")
+    assert result.exit_code == 0, result.stderr
+    rows = json.loads(result.stdout)["runs"]
+    assert [row["name"] for row in rows] == ["tiny", "model", "output"]
+    values = [[score["value"] for score in row["scores"]] for row in rows]
+    assert values[0] == values[1] == values[2]
+    assert [row["num_parameters"] is None for row in rows] == [False, False, True]
+    assert [row["num_updates"] for row in rows] == [6, None, None]
+    assert not (model / "comparisons").exists()

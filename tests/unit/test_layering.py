@@ -86,7 +86,7 @@ FLOORS = {
             "command input_lines model_loading option_conflicts translation_output",
             "document_translation evaluation_extras export interactive scoring_options "
             "synthetic_options",
-            "evaluation_output",
+            "comparison_output evaluation_output",
             "average backtranslate bench clean compare config distill doctor evaluate explain "
             "import_ init inspect main plot rescore score serve shortlist tokenizer train "
             "translate verify",

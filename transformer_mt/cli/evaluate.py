@@ -42,6 +42,7 @@ from transformer_mt.cli.scoring_options import (
     ByLength,
     LengthEdges,
     LengthFigure,
+    ScoringLanguage,
     check_length_options,
     language_of,
     named_test_set,
@@ -86,13 +87,6 @@ Hypotheses: TypeAlias = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE", help="Existing translations to score, - for stdin; needs --ref, no model."
-    ),
-]
-ScoringLanguage: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        metavar="CODE",
-        help="Target language, such as zh or ja, for tokenization. Default: the model's.",
     ),
 ]
 Kept: TypeAlias = Annotated[

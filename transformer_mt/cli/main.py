@@ -37,7 +37,7 @@ COMMANDS = {
     "translate": "Translate text, one sentence per line.",
     "serve": "Serve translations over HTTP, with a web page.",
     "evaluate": "Translate and score test sets, or score existing translations.",
-    "compare": "Compare finished runs: parameters, speed, scores, statistical significance.",
+    "compare": "Compare systems: parameters, speed, scores, statistical significance.",
     "score": "Print log-probabilities of given translations.",
     "rescore": "Re-rank n-best lists with the scores of other models.",
     "shortlist": "Learn a lexical shortlist, which speeds up translation.",

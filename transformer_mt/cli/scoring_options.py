@@ -21,6 +21,13 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+ScoringLanguage: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="CODE",
+        help="Target language, such as zh or ja, for tokenization. Default: the model's.",
+    ),
+]
 ByLength: TypeAlias = Annotated[
     bool, typer.Option("--by-length", help="Also score by source length in tokens.")
 ]
@@ -97,15 +104,18 @@ def length_table(buckets: "Sequence[Bucket]", metrics: Sequence[MetricName]) -> 
         yield f"{bucket.name:>14}{bucket.num_sentences:>11,}{values}{few}"
 
 
-def compared_lengths(buckets: "Mapping[str, Sequence[Bucket]]") -> list[list[str]]:
+def compared_lengths(
+    buckets: "Mapping[str, Sequence[Bucket]]", *, unit: str = "source tokens"
+) -> list[list[str]]:
     """Return the cells of a table: a column for each bucket, rows for the scores of each run.
 
     Args:
         buckets: By name of the run; all of the same lengths.
+        unit: What lengths are counted in.
     """
     first = next(iter(buckets.values()))
     headings = [f"{bucket.name} ({bucket.num_sentences:,})" for bucket in first]
-    table = [["run", "source tokens (sentences)", *headings]]
+    table = [["run", f"{unit} (sentences)", *headings]]
     for name, own in buckets.items():
         values = [{score.name: f"{score.value:.2f}" for score in bucket.scores} for bucket in own]
         table += [

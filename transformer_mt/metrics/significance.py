@@ -8,7 +8,7 @@ from typing import Literal
 from sacrebleu.significance import PairedTest, Result
 
 from transformer_mt.config.training import MetricName
-from transformer_mt.metrics.scores import Score, build_metric, score
+from transformer_mt.metrics.scores import METRICS, Score, build_metric, score
 
 NUM_SAMPLES = 1000
 SIGNIFICANT = 0.05
@@ -114,6 +114,14 @@ def score_with_intervals(
         replace(one, half_width=compared.half_width, signature=compared.signature)
         for one, compared in zip(scores, found, strict=True)
     ]
+
+
+def verdict(first: ComparedScore, other: ComparedScore) -> str:
+    """Say what the test says of a system against the first one."""
+    if other.p_value is None or other.p_value >= SIGNIFICANT:
+        return "no evidence of a difference"
+    is_better = (other.value > first.value) == METRICS[other.name].higher_is_better
+    return "better" if is_better else "worse"
 
 
 def _p_value(results: Sequence[Result], number: int) -> float | None:

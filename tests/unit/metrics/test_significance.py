@@ -1,6 +1,10 @@
 """Intervals and p values against sacrebleu's own, and where the answer is known."""
 
+import os
 import random
+import re
+import subprocess
+import sys
 
 import pytest
 from sacrebleu.metrics import BLEU
@@ -41,3 +45,38 @@ def test_a_system_that_is_clearly_worse_is_no_chance_and_an_equal_one_is(referen
     assert all(score.p_value < 0.02 for score in worse)
     assert [score.p_value for score in equal] == [1, 1]
     assert [score.name for score in worse] == ["bleu", "chrf"]
+
+
+@pytest.mark.parametrize(("test", "option"), [("bootstrap", "bs"), ("randomization", "ar")])
+def test_scores_and_p_values_are_those_of_the_sacrebleu_command(references, tmp_path, test, option):
+    systems = [spoiled(references, share, seed=share) for share in (0.3, 0.4)]
+    paths = [tmp_path / name for name in ("ref", "a", "b")]
+    for path, lines in zip(paths, [references, *systems], strict=True):
+        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    ref, *outputs = map(str, paths)
+    options = [
+        "-m",
+        "bleu",
+        "chrf",
+        f"--paired-{option}",
+        f"--paired-{option}-n",
+        "200",
+        "-w",
+        "9",
+        "-f",
+        "text",
+    ]
+    command = [sys.executable, "-m", "sacrebleu", ref, "-i", *outputs, *options]
+    done = subprocess.run(
+        command, capture_output=True, check=True, env=os.environ | {"NO_COLOR": "1"}
+    )
+    table = done.stdout.decode().partition("Paired")[0]
+    found = compare_systems(
+        systems, references, metrics=["bleu", "chrf"], tgt_lang="de", num_samples=200, test=test
+    )
+    scores = [score for own in found for score in own]
+    assert re.findall(r"│ ([\d.]{12}|\d\.\d{9})", table) == [f"{own.value:.9f}" for own in scores]
+    p_values = [f"{score.p_value:.4f}" for score in found[1]]
+    assert re.findall(r"p = ([\d.]+)", table) == p_values
+    if test == "bootstrap":
+        assert re.findall(r"± ([\d.]+)\)", table) == [f"{own.half_width:.9f}" for own in scores]
