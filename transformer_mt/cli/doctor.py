@@ -58,9 +58,6 @@ def doctor(
 
     found: list[Finding] = []
     for finding in examine(path, settings, budget=budget, seconds=seconds if train else None):
-        known = [(one.status, one.text) for one in found]
-        if finding.status != "ok" and (finding.status, finding.text) in known:
-            continue  # the same check looks at raw and at prepared text
         found.append(finding)
         if not as_json:
             _print(finding, is_first=len(found) == 1 or finding.part != found[-2].part)

@@ -1,6 +1,7 @@
 """Examination of an environment and a config, the quick parts first."""
 
 import logging
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,6 +13,8 @@ from transformer_mt.doctor.environment import check_environment
 from transformer_mt.doctor.findings import Finding, listening
 from transformer_mt.doctor.settings import check_config
 from transformer_mt.errors import ConfigError
+
+_NUMBER = re.compile(r"[\d.,]+")
 
 logger = logging.getLogger(__name__)
 
@@ -25,7 +28,8 @@ def examine(
 ) -> Iterator[Finding]:
     """Look at all that decides whether a run succeeds; yield each finding when it is there.
 
-    A fault in one part does not hide those of the others, as far as they can be looked at.
+    A fault in one part does not hide those of the others, as far as they can be looked at. What
+    the checks of training say again, perhaps with other numbers, is left out.
 
     Args:
         path: A config; None: the environment alone.
@@ -33,6 +37,17 @@ def examine(
         budget: In place of its limits: see `config.budget`.
         seconds: For how long to make updates; None: no updates are made.
     """
+    known: set[str] = set()
+    for finding in _findings(path, overrides, budget=budget, seconds=seconds):
+        words = _NUMBER.sub("", finding.text)
+        if finding.status == "ok" or words not in known:
+            yield finding
+        known.add(words)
+
+
+def _findings(
+    path: Path | None, overrides: Sequence[str], *, budget: str | None, seconds: float | None
+) -> Iterator[Finding]:
     config: Config | None = None
     data: DataSettings | None = None
     found: list[Finding] = []

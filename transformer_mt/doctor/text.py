@@ -71,12 +71,14 @@ def check_sources(data: DataSettings, tokenizer: TokenizerSettings | None) -> It
                 found += _about_set(data, settings, own)
             yield from found
     seen: set[str] = set()
+    num_read = 0
     others = {one.setting: one.keys() for one in sets if not one.is_made_up}
     train = {name: both for name, both in opened.items() if name.startswith("train.")}
     for name, (settings, source) in train.items():
         with listening("data", f"data.{name}") as found:
             result = scan(source, data.direction(settings), others)
             seen |= result.characters[0]
+            num_read += 1
             if settings.type not in ("monolingual", *PICTURES):
                 found += _about_pairs(data, f"data.{name}", settings, result)
             found += _overlaps(f"data.{name}", result, others)
@@ -87,7 +89,7 @@ def check_sources(data: DataSettings, tokenizer: TokenizerSettings | None) -> It
         with listening("data", "data.train") as found:
             check_text(given, tokenizer, [source for _, source in train.values()], valid)
         yield from found
-    if train and not data.names_pictures():
+    if num_read == len(data.train) and not data.names_pictures():
         yield from _unseen(sets, seen)
 
 

@@ -7,7 +7,6 @@ from transformer_mt.data.mixture import Mixture
 from transformer_mt.log import counted
 from transformer_mt.training.state import TrainState
 
-_IN_TIME = ("max_minutes", "budget_minutes")
 _WARM_UP_SECONDS = 30.0
 _SHOWN_AS_ZERO = 0.005
 _END_SECONDS = 2.0
@@ -27,6 +26,7 @@ class Progress:
         self._settings, self._validation = settings, settings.validation
         self._state, self._mixture = state, mixture
         self._num_validations, self._pause_seconds = len(state.validations), 0.0
+        self._start_seconds = 0.0  # what a budget spends before there is anything to validate
         self._closing_seconds = self._expected_closing()
 
     @property
@@ -40,6 +40,8 @@ class Progress:
         Args:
             seconds: Time used so far, the same on all ranks.
         """
+        if self._settings.budget_minutes and self._state.step == 1:
+            self._start_seconds = min(seconds, 30 * self._settings.budget_minutes)
         if len(self._state.validations) > self._num_validations:
             self._num_validations = len(self._state.validations)
             self._pause_seconds = seconds - self.seconds
@@ -80,6 +82,15 @@ class Progress:
             updating = max(1e-9, 60 * settings.budget_minutes - self._closing_seconds)
             shares["budget_minutes"] = self.seconds / updating
         return shares
+
+    def has_time_for_average(self, seconds: float) -> bool:
+        """Return whether a budget leaves time to validate once more.
+
+        Args:
+            seconds: Time used so far.
+        """
+        budget = self._settings.budget_minutes
+        return budget is None or seconds + self._pause_seconds <= 60 * budget
 
     def _expected_closing(self) -> float:
         """Return how long a run takes after its last update, as far as validations have shown.
@@ -141,8 +152,10 @@ class Progress:
 
     def _time_demands_validation(self) -> bool:
         """Return whether the next share of the time is over, and validation has not cost much."""
-        shares = self.shares()
-        share = max((shares[name] for name in _IN_TIME if name in shares), default=0.0)
+        minutes = self._settings.max_minutes or self._settings.budget_minutes
+        if minutes is None:
+            return False
+        share = (self.seconds - self._start_seconds) / (60 * minutes - self._start_seconds)
         num_wanted = math.floor(share * self._validation.min_validations)
         is_late = len(self._state.validations) < num_wanted
         return is_late and self._state.validation_seconds < self.seconds / 6

@@ -324,7 +324,10 @@ class Trainer:
             with suppress(Interrupted), self.session.stop.leaves_at_once():
                 self.reporter.validating(step)
                 score = partial(self.validator, self.model, self.updater.gradients.autocast())
-                self.best_model.consider_average(self.model, score)
+                if self.progress.has_time_for_average(self.clock.seconds()):
+                    self.best_model.consider_average(self.model, score)
+                else:
+                    logger.info("no average of checkpoints: the budget is spent")
                 self.reporter.picture()
                 is_done = 1.0
         if self.world.sum_numbers([is_done], patiently=True) == [0.0]:
