@@ -71,13 +71,13 @@ FLOORS = {
             "padding",
             "decode_cache dropout kernels.capability kernels.expensive_operators "
             "kernels.foreach kernels.kernel_check kernels.length_groups kernels.short_tiles "
-            "kernels.step_attention linear loss low_rank patterns sinusoids",
+            "kernels.step_attention linear loss patterns sinusoids",
             "positional_encoding",
             "kernels.block_sparse kernels.cpu_linear masks recurrent",
             "attention kernels.cpu_attention kernels.flex kernels.short_attention "
             "recurrent_attention",
             "convolution kernels.padded layers patches",
-            "initialization kernels.varlen recorded_attention",
+            "initialization kernels.varlen low_rank recorded_attention",
             "kernels.dispatch",
             "kernels.choice",
         ],

@@ -274,7 +274,8 @@ class TokenizerSettings(Settings):
     byte_fallback: bool = True
     """Encode unknown characters as UTF-8 bytes; otherwise they become unk."""
     user_symbols: list[str] = Field(default=[])
-    """Strings that are always a single piece, such as tags."""
+    """Strings that are always a single piece, such as tags; the tokenizer of `path` or of
+    `training.init_from` gets those that it lacks."""
     num_sample_lines: PositiveInt = 2_000_000
     """Maximum number of lines per language to train on, sampled evenly from all sources."""
     sampling: Share = 0.0

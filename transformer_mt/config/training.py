@@ -270,6 +270,8 @@ class TrainingSettings(Settings):
     lora_rank: PositiveInt | None = None
     """Low-rank adaptation (Hu et al. 2022): train products of this rank, added to the matrices of
     the layers, and nothing else; the model has ordinary weights. Default: train all weights."""
+    lora_embeddings: bool = False
+    """Whether the embeddings, too, learn by products of `lora_rank`."""
     max_steps: PositiveInt | None = None
     """Maximum number of updates."""
     max_epochs: Annotated[float, Field(gt=0)] | None = None
@@ -299,6 +301,8 @@ class TrainingSettings(Settings):
         """Refuse schedules without their rate, runs without an end, parts beyond the whole."""
         if self.lora_rank is not None and self.init_from is None:
             yield "lora_rank", "adapts a finished model, but there is none: set init_from"
+        if self.lora_embeddings and self.lora_rank is None:
+            yield "lora_embeddings", "has no effect without lora_rank: set that, too"
         schedule = self.schedule.type
         if schedule == "noam" and self.lr is not None:
             yield (

@@ -51,7 +51,7 @@ def _unused_tokenizer(config: Config) -> Iterator[str]:
     tokenizer = config.tokenizer
     if tokenizer.path is None:
         return
-    names = ("type", "vocab_size", "character_coverage", "byte_fallback", "user_symbols")
+    names = ("type", "vocab_size", "character_coverage", "byte_fallback")
     for name in _changed(tokenizer, *names, "num_sample_lines"):
         yield f"tokenizer.{name} has no effect: the tokenizer in tokenizer.path is trained already"
 

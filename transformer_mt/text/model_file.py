@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 ModelType = Literal["unigram", "bpe", "word", "char"]
+SymbolKind = Literal["control", "user"]
 
 Value: TypeAlias = int | bytes
 
@@ -150,8 +151,13 @@ def with_marian_ids(model: bytes, size: int) -> bytes:
     return b"".join(_field(*field) for field in (*((_PIECE, piece) for piece in pieces), *rest))
 
 
-def with_control_symbols(model: bytes, symbols: Sequence[str]) -> bytes:
-    """Append symbols that no text becomes and that become no text; those it has stay.
+def with_symbols(model: bytes, symbols: Sequence[str], *, kind: SymbolKind) -> bytes:
+    """Append symbols; those that it has stay as they are.
+
+    Args:
+        model: A serialised SentencePiece `ModelProto`.
+        symbols: Their texts.
+        kind: `control`: no text becomes one, and it becomes no text; `user`: always one piece.
 
     Raises:
         ValueError: If the model is damaged.
@@ -162,7 +168,8 @@ def with_control_symbols(model: bytes, symbols: Sequence[str]) -> bytes:
         if number == _PIECE
     }
     new = [text for text in dict.fromkeys(map(str.encode, symbols)) if text not in known]
-    return model + b"".join(_field(_PIECE, _new_piece(text, _CONTROL)) for text in new)
+    number = {"control": _CONTROL, "user": _USER}[kind]
+    return model + b"".join(_field(_PIECE, _new_piece(text, number)) for text in new)
 
 
 def with_vocabulary(

@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from transformer_mt.errors import DataError, reason_of
 from transformer_mt.text.model_file import (
     ModelType,
+    SymbolKind,
     read_facts,
-    with_control_symbols,
     with_own_ids,
+    with_symbols,
 )
 from transformer_mt.text.segmentation import (
     SPACE,
@@ -261,11 +262,26 @@ class Tokenizer:
         Raises:
             ValueError: If one is a piece of text already.
         """
-        own = Tokenizer(with_control_symbols(self.model, symbols)) if symbols else self
+        own = self._with_symbols(symbols, "control")
         for symbol in symbols:
             if not own.is_control(symbol):
                 raise ValueError(f"'{symbol}' is a piece of text")
         return own
+
+    def with_user_symbols(self, symbols: Sequence[str]) -> "Tokenizer":
+        """Return a tokenizer with further strings, last, that are always one piece.
+
+        Raises:
+            ValueError: If one is a piece of text already.
+        """
+        own = self._with_symbols(symbols, "user")
+        for symbol in symbols:
+            if symbol not in own.user_symbols:
+                raise ValueError(f"'{symbol}' is a piece of text")
+        return own
+
+    def _with_symbols(self, symbols: Sequence[str], kind: SymbolKind) -> "Tokenizer":
+        return Tokenizer(with_symbols(self.model, symbols, kind=kind)) if symbols else self
 
     def is_control(self, symbol: str) -> bool:
         """Return whether a piece is a symbol that no text becomes."""

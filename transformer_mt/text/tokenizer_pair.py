@@ -49,6 +49,11 @@ class Tokenizers:
         src = self.src.with_control_symbols(symbols)
         return Tokenizers(src, src if self.joint else self.tgt.with_control_symbols(symbols))
 
+    def with_user_symbols(self, symbols: Sequence[str]) -> "Tokenizers":
+        """Return tokenizers with further strings: see `Tokenizer.with_user_symbols`."""
+        src = self.src.with_user_symbols(symbols)
+        return Tokenizers(src, src if self.joint else self.tgt.with_user_symbols(symbols))
+
     def tags(self, texts: tuple[Sequence[str], Sequence[str]]) -> Tags:
         """Return the tokens of tags.
 

@@ -118,7 +118,8 @@ def train_tokenizer(
         raise ConfigError(
             f"tokenizer.character_coverage: expected 0.98 to 1; got {character_coverage}"
         )
-    _check_symbols(user_symbols, vocab_size=vocab_size, byte_fallback=byte_fallback)
+    check_user_symbols(user_symbols)
+    _check_size(user_symbols, vocab_size=vocab_size, byte_fallback=byte_fallback)
     logger.info("reading up to %s lines to train a tokenizer", f"{num_sample_lines:,}")
     sample = _sample(streams, num_sample_lines, seed=seed)
     logger.info(
@@ -226,8 +227,12 @@ def _limit_characters(sample: list[str], seed: int) -> list[str]:
     return random.Random(seed).sample(sample, num_kept)
 
 
-def _check_symbols(symbols: Sequence[str], *, vocab_size: int, byte_fallback: bool) -> None:
-    """Refuse user symbols that SentencePiece would misread or drop, or that leave no room."""
+def check_user_symbols(symbols: Sequence[str]) -> None:
+    """Refuse user symbols that SentencePiece would misread or drop.
+
+    Raises:
+        ConfigError: If there are some; names the first.
+    """
 
     def mistakes() -> Iterator[str]:
         """Yield what is wrong, in the order of the symbols."""
@@ -241,6 +246,10 @@ def _check_symbols(symbols: Sequence[str], *, vocab_size: int, byte_fallback: bo
 
     for mistake in mistakes():
         raise ConfigError(f"tokenizer.user_symbols: {mistake}")
+
+
+def _check_size(symbols: Sequence[str], *, vocab_size: int, byte_fallback: bool) -> None:
+    """Refuse a vocabulary without room for pieces of text."""
     num_fixed = len(_SPECIAL_SYMBOLS) + len(symbols) + (256 if byte_fallback else 0)
     if vocab_size <= num_fixed:
         bytes_too = " and bytes" if byte_fallback else ""

@@ -47,9 +47,10 @@ def build_first_model(
     ).to(device)
     if start is not None:
         start.apply(model)
-    if config.training.lora_rank is not None:
-        adapt_layers(model, rank=config.training.lora_rank)
-    freeze(model, config.training.freeze)
+    settings = config.training
+    if settings.lora_rank is not None:
+        adapt_layers(model, rank=settings.lora_rank, embeddings=settings.lora_embeddings)
+    freeze(model, settings.freeze)
     seed_dropout(config, world, step=0)
     return model
 

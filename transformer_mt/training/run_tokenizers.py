@@ -20,7 +20,7 @@ from transformer_mt.text.tokenizer_directory import (
     save_tokenizers,
 )
 from transformer_mt.text.tokenizer_pair import Tokenizers
-from transformer_mt.text.tokenizer_training import train_tokenizers
+from transformer_mt.text.tokenizer_training import check_user_symbols, train_tokenizers
 
 logger = logging.getLogger(__name__)
 
@@ -62,6 +62,13 @@ def _without_tags(config: Config, sources: Sequence[PairSource], hashes: FileHas
                 f"tokenizer.path: {settings.path} has {has} but tokenizer.joint is "
                 f"{str(settings.joint).lower()}: set it to {str(tokenizers.one_vocabulary).lower()}"
             )
+        check_user_symbols(settings.user_symbols)
+        try:
+            tokenizers = tokenizers.with_user_symbols(settings.user_symbols)
+        except ValueError as error:
+            raise ConfigError(
+                f"tokenizer.user_symbols: {error} of {settings.path}: take another"
+            ) from error
         if not (tokenizers.src.keeps_text and tokenizers.tgt.keeps_text):
             logger.info(
                 "%s normalises text before it is tokenized: translations lack what that changes",

@@ -126,6 +126,7 @@ def _started(config: Config, bundle: Bundle, run: RunDirectory) -> tuple[Config,
     tokenizer = TokenizerSettings(
         path=config.tokenizer.path or str(directory),
         joint=bundle.tokenizers.one_vocabulary,
+        user_symbols=config.tokenizer.user_symbols,
         sampling=config.tokenizer.sampling,
     )
     config = _completed(config, bundle.config, tokenizer)
@@ -143,23 +144,25 @@ def _started(config: Config, bundle: Bundle, run: RunDirectory) -> tuple[Config,
 
 
 def _new_rows(config: Config, theirs: Tokenizers) -> tuple[tuple[int, int] | None, ...]:
-    """Find what the tags that a run adds to a vocabulary begin with: see `WarmStart`.
+    """Find what user symbols and tags that a run adds begin with: see `WarmStart`.
 
     Raises:
         ConfigError: If a language that another should begin like is not one of the model.
     """
+    symbols = [None for text in config.tokenizer.user_symbols if text not in theirs.src.ids]
     settings = config.data.language_tags
     if settings is None:
-        return ()
+        return tuple(symbols)
     like = {settings.tag(new): settings.tag(old) for new, old in settings.like.items()}
     for old in like.values():
         if not (theirs.src.is_control(old) and theirs.tgt.is_control(old)):
             raise ConfigError(f"data.language_tags.like: the model has no language tag '{old}'")
     new = [tag for tag in config.data.tags() if tag not in theirs.src.ids]
-    return tuple(
+    tags = (
         (theirs.src.ids[like[tag]], theirs.tgt.ids[like[tag]]) if tag in like else None
         for tag in new
     )
+    return (*symbols, *tags)
 
 
 def _completed(config: Config, other: Config, tokenizer: TokenizerSettings) -> Config:
@@ -212,13 +215,14 @@ def _check_tokenizer(settings: TokenizerSettings, theirs: Tokenizers, directory:
             raise ConfigError(f"tokenizer.path: {settings.path} is another tokenizer {why}")
         return
     tgt = theirs.tgt  # pictures have none for the source
-    actual = {
+    actual: dict[str, object] = {
         "type": tgt.type,
         "vocab_size": tgt.vocab_size,
         "joint": theirs.one_vocabulary,
         "byte_fallback": bool(tgt.byte_ids),
-        "user_symbols": tgt.user_symbols,
     }
+    if theirs.src.patch_size is not None:  # both sides would have to grow
+        actual["user_symbols"] = tgt.user_symbols
     wrong = [
         f"{name} {getattr(settings, name)} (it has {value})"
         for name, value in actual.items()

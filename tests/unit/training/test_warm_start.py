@@ -14,6 +14,7 @@ from transformer_mt.config.loading import read_config
 from transformer_mt.config.model import TransformerSettings
 from transformer_mt.errors import ConfigError, InterruptedRun, ModelError
 from transformer_mt.models.build import build_model
+from transformer_mt.text.tokenizer_pair import Tokenizers
 from transformer_mt.training.freezing import freeze
 from transformer_mt.training.muon import build_muon
 from transformer_mt.training.optimizers import build_adam
@@ -101,6 +102,8 @@ def test_a_part_is_taken_and_the_rest_is_random(child, parent):
     ("changes", "error", "message"),
     [
         ({"tokenizer": {"vocab_size": 30}}, ConfigError, "vocab_size 30 (it has 25) describe"),
+        ({"tokenizer": {"user_symbols": ["1"]}}, ConfigError, "'1' is a piece of text"),
+        ({"tokenizer": {"user_symbols": ["a b"]}}, ConfigError, "has spaces"),
         ({"training__init_from": "nowhere"}, ModelError, "init_from: nowhere: no such folder"),
         ({"name": "parent"}, ConfigError, "is of the run"),
         ({"training__freeze": ["encoder.layer"]}, ConfigError, "no weight is named"),
@@ -150,6 +153,28 @@ def test_low_rank_products_are_all_that_is_trained_and_the_model_has_ordinary_we
     checkpoint = load_file(run / "checkpoints" / "step-6" / "model.safetensors")
     trained = sum(w.numel() for name, w in checkpoint.items() if name.endswith((".up", ".down")))
     assert 0 < trained < sum(w.numel() for w in new.values()) / 2
+
+
+def test_a_vocabulary_grows_by_user_symbols(child, parent):
+    config = child(tokenizer={"user_symbols": ["<BT>"]})
+    run = Path(train(config).run_dir)
+    tokenizer, before = (Tokenizers.load(folder / "best").src for folder in (run, parent))
+    assert tokenizer.user_symbols == ["<BT>"]
+    assert tokenizer.vocab_size == before.vocab_size + 1
+    around = before.encode("1"), before.encode_inside("2")
+    assert tokenizer.encode("1<BT>2") == [*around[0], before.vocab_size, *around[1]]
+    row = best(run)["encoder.embedding.weight"][-1]
+    assert len(best(run)["encoder.embedding.weight"]) == tokenizer.vocab_size
+    assert row.std() > 0
+
+
+def test_low_rank_products_of_tied_embeddings_are_one(child, parent):
+    low_rank = {"training__lora_rank": 2, "training__lora_embeddings": True}
+    run = Path(train(child(**low_rank, training__lr=0.03)).run_dir)
+    old, new = best(parent), best(run)
+    assert old.keys() == new.keys()
+    change = new["encoder.embedding.weight"] - old["encoder.embedding.weight"]
+    assert (torch.linalg.svdvals(change) > 1e-5).sum() == 2
 
 
 def test_a_tied_weight_is_frozen_by_any_of_its_names():
