@@ -5,6 +5,7 @@ Its search stops when enough hypotheses have ended and divides scores by a power
 `translation.batch_search`, up to ties and sentences that run to their maximum length.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,7 +22,8 @@ from transformer_mt.text.special_ids import EOS_ID
 from transformer_mt.translation.options import SearchOptions
 from transformer_mt.translation.requests import Request
 
-SENTENCES_AT_ONCE = 32
+SENTENCES_AT_ONCE, FEWEST = 48, 16
+"""Sentences of a batch of CTranslate2. With 16, a sentence takes 9 % longer than with 32 to 64."""
 PATIENCE = 1.5
 """Its search ends when this times the beam width has ended; ours when nothing better can come. With
 1, 7 of 1,000 translations came out otherwise, with 1.25 one, with this none, at 2 to 5 % more time
@@ -76,7 +78,7 @@ class CTranslate2Search:
         results = self._translator.translate_batch(
             sources,
             target_prefix=prefixes if any(prefixes) else None,
-            max_batch_size=SENTENCES_AT_ONCE,
+            max_batch_size=_batch_size(len(requests), self._translator.num_translators),
             beam_size=options.beam_size,
             num_hypotheses=options.beam_size,
             patience=PATIENCE,
@@ -115,6 +117,13 @@ class CTranslate2Search:
             if len(found) == self._options.n_best:
                 break
         return found
+
+
+def _batch_size(num_sentences: int, num_threads: int) -> int:
+    """Return the size of batches that are equal, and as many for each thread."""
+    num = math.ceil(num_sentences / SENTENCES_AT_ONCE)
+    num += -num % num_threads
+    return max(FEWEST, math.ceil(num_sentences / num))
 
 
 def _longest(config: Config) -> int | None:
