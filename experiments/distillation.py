@@ -12,7 +12,8 @@ import typer
 from experiments.results import DEFAULT_FOLDER, Folder
 from experiments.synthetic import DATA, Data, Part, Row, Study, table
 
-UPDATES = 600
+UPDATES = 2000
+"""Of 1,024 target tokens, for each student."""
 STUDENT = {
     "d_model": 64,
     "d_ff": 128,
@@ -24,7 +25,7 @@ STUDENT = {
 }
 
 
-def compare(study: Study, teacher: Path) -> Iterator[Row]:
+def compare(study: Study, teacher: Path, updates: int) -> Iterator[Row]:
     """Train a small student on the original text, and on what its teacher makes of the sources."""
     text = study.text("train")
     tokenizer = study.tokenizer("tokenizer_kd", Path(text["src"]), Path(text["tgt"]))
@@ -33,10 +34,10 @@ def compare(study: Study, teacher: Path) -> Iterator[Row]:
     def student() -> Path:
         text_made = study.synthesize("distilled", teacher, Path(text["src"]), "tgt", beam_size=1)
         distilled = {"type": "text", "src": text_made.src, "tgt": text_made.tgt}
-        return study.train("student_distilled", UPDATES, [distilled], **made)
+        return study.train("student_distilled", updates, [distilled], **made)
 
     def baseline() -> Path:
-        return study.train("student_original", UPDATES, [text], **made)
+        return study.train("student_original", updates, [text], **made)
 
     yield study.speed(study.score("teacher", lambda: teacher))
     yield study.score("student, original text", baseline)
@@ -46,9 +47,10 @@ def compare(study: Study, teacher: Path) -> Iterator[Row]:
 def run(
     teacher: Annotated[Path, typer.Option(metavar="DIR", help="Model of Multi30k.")],
     data: Data = DATA,
+    updates: Annotated[int, typer.Option(help="Of each student.")] = UPDATES,
     share: Part = 1.0,
     output: Folder = DEFAULT_FOLDER,
 ) -> None:
     """Compare a small student of the original text with one of its teacher's translations."""
     study = Study(data, output / "distillation", share=share)
-    print("\n".join(table(list(compare(study, teacher)))))
+    print("\n".join(table(list(compare(study, teacher, updates)))))

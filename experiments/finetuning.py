@@ -1,7 +1,9 @@
 """Fine-tuning on text of another kind: what a model gains there, and what it forgets."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,11 +12,13 @@ import typer
 import transformer_mt as tmt
 from experiments.results import DEFAULT_FOLDER, Folder
 from transformer_mt.text.lines import read_lines
+from transformer_mt.text.tokenizer_directory import save_tokenizers
+from transformer_mt.text.tokenizer_training import train_tokenizers
 
 if TYPE_CHECKING:
     from transformer_mt.translation.model import Model
 
-UPDATES = 300
+UPDATES, BASE_UPDATES = 300, 1500
 """Of 1,024 target tokens."""
 LR, LOW_RANK_LR = 0.002, 0.006
 VARIANTS: Mapping[str, Mapping[str, Any]] = {
@@ -22,9 +26,62 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "a fifth of old text": {"share": 0.2},
     "a fifth of old text, encoder frozen": {"share": 0.2, "freeze": ["encoder"]},
     "a fifth of old text, low rank": {"share": 0.2, "lora_rank": 8},
+    "a fifth of old text, low rank, also of embeddings": {
+        "share": 0.2, "lora_rank": 8, "lora_embeddings": True,
+    },
+}  # fmt: skip
+BASE = {
+    "d_model": 128,
+    "d_ff": 256,
+    "num_heads": 4,
+    "num_encoder_layers": 2,
+    "num_decoder_layers": 2,
+    "norm": "pre",
+    "dropout": 0.2,
+    "positions": {"type": "rotary"},
 }
+NUM_PIECES = 6000
 
+LANGUAGES = ("en", "de")
 Pair = tuple[Path, Path]
+
+
+class Domain:
+    """Text of one kind: a folder of `train`, a validation set and a test set, as it names them.
+
+    Args:
+        folder: Of Multi30k, Tatoeba or the demo corpus.
+        num_pairs: Training pairs to take; None: all.
+        parts: Gets the file of these pairs.
+    """
+
+    def __init__(self, folder: Path, num_pairs: int | None, parts: Path) -> None:
+        self._folder = folder
+        self.train = _files(folder / "train")
+        if num_pairs is not None:
+            cut = _files(parts / f"{folder.name}-{num_pairs}")
+            for whole, part in zip(self.train, cut, strict=True):
+                lines = islice(read_lines(whole), num_pairs)
+                part.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+            self.train = cut
+
+    @cached_property
+    def size(self) -> int:
+        """Training pairs."""
+        return sum(1 for _ in read_lines(self.train[0]))
+
+    @property
+    def valid(self) -> Pair:
+        """Files of the validation set."""
+        return self._first("valid", "val", "dev")
+
+    @property
+    def test(self) -> Pair:
+        """Files of the test set."""
+        return self._first("test_2016_flickr", "test")
+
+    def _first(self, *names: str) -> Pair:
+        return next(f for f in map(_files, map(self._folder.joinpath, names)) if f[0].exists())
 
 
 def weight_of_old(share: float, num_new: int, num_old: int) -> float:
@@ -36,28 +93,29 @@ class Adaptation:
     """Runs that begin with one model, and their scores on both kinds of text.
 
     Args:
-        model: The model.
-        old: Files of the text that it was trained on: `train` and the test set.
-        new: Folder of other text: `train`, `valid` and `test`.
-        languages: Ends of the names of all files.
+        model: The model; None: one is trained on the old text, with pieces of both.
+        old: Text of the kind that it was trained on.
+        new: Text of another kind.
         folder: Gets runs and scores; what is finished is not made again.
         updates: Of each run.
+        seed: Of each run.
+        training: Settings of `training` for all runs.
     """
 
     def __init__(
         self,
-        model: Path,
+        model: Path | None,
         *,
-        old: tuple[Path, Path],
-        new: Path,
-        languages: tuple[str, str],
+        old: Domain,
+        new: Domain,
         folder: Path,
         updates: int,
+        seed: int,
+        training: Mapping[str, Any],
     ) -> None:
-        self._model, self._new, self._updates = model, new, updates
-        self._languages, self._folder = languages, folder
-        self._old_train, self._old_test = old
-        folder.mkdir(parents=True, exist_ok=True)
+        self._old, self._new, self._folder = old, new, folder
+        self._updates, self._seed, self._training = updates, seed, training
+        self._model = self._base() if model is None else model
 
     def before(self) -> list[str]:
         """Score the model as it is."""
@@ -65,66 +123,101 @@ class Adaptation:
 
     def after(self, name: str, *, share: float, **settings: Any) -> list[str]:
         """Train it on new text, of which a share is old, and score it."""
-        return self._scores(name, lambda: self._train(name, share, settings))
+        name = f"{name.replace(',', '').replace(' ', '_')}_{self._seed}"
+        return self._scores(name, lambda: self._adapted(name, share, settings))
 
-    def _train(self, name: str, share: float, settings: Mapping[str, Any]) -> Path:
-        train = [self._text(self._new / "train")]
+    def _base(self) -> Path:
+        """Train a model on the old text."""
+        path = self._folder / "tokenizer"
+        if not path.exists():
+            sides = zip(self._old.train, self._new.train, strict=True)
+            both = (chain(*map(read_lines, files)) for files in sides)
+            made = train_tokenizers(*both, joint=True, type="bpe", vocab_size=NUM_PIECES)
+            save_tokenizers(made, path)
+        return self._train(
+            "base",
+            [_text(self._old.train)],
+            self._old,
+            {
+                "max_steps": BASE_UPDATES,
+                "optimizer": {"type": "muon"},
+                "lr": 0.008,
+                "schedule": {"type": "linear", "warmup_steps": 150},
+                "validation": _validation(BASE_UPDATES // 5),
+            },
+            tokenizer={"path": str(path)},
+            model=BASE,
+        )
+
+    def _adapted(self, name: str, share: float, settings: Mapping[str, Any]) -> Path:
+        train = [_text(self._new.train)]
         if share:
-            sizes = [
-                sum(1 for _ in read_lines(self._files(path)[0]))
-                for path in (self._new / "train", self._old_train)
-            ]
-            train.append(self._text(self._old_train) | {"weight": weight_of_old(share, *sizes)})
-        src_lang, tgt_lang = self._languages
+            weight = weight_of_old(share, self._new.size, self._old.size)
+            train.append(_text(self._old.train) | {"weight": weight})
+        training = {
+            "init_from": str(self._model),
+            "max_steps": self._updates,
+            "lr": LOW_RANK_LR if "lora_rank" in settings else LR,
+            "schedule": {"type": "linear", "warmup_steps": max(1, self._updates // 10)},
+            "validation": _validation(max(1, self._updates // 3)),
+            **settings,
+            **self._training,
+        }
+        return self._train(name, train, self._new, training)
+
+    def _train(
+        self,
+        name: str,
+        train: list[dict[str, Any]],
+        domain: Domain,
+        training: Mapping[str, Any],
+        **groups: Any,
+    ) -> Path:
         result = tmt.train(
             {
-                "name": name.replace(",", "").replace(" ", "_"),
+                "name": name,
+                "seed": self._seed,
                 "data": {
-                    "src_lang": src_lang,
-                    "tgt_lang": tgt_lang,
+                    "src_lang": LANGUAGES[0],
+                    "tgt_lang": LANGUAGES[1],
                     "train": train,
-                    "valid": self._text(self._new / "valid"),
+                    "valid": _text(domain.valid),
                     "corpus_dir": str(self._folder / "corpora"),
                     "num_workers": 1,
                 },
                 "training": {
-                    "init_from": str(self._model),
                     "runs_dir": str(self._folder / "runs"),
                     "device": "cpu",
                     "max_tokens": 1024,
-                    "max_steps": self._updates,
-                    "lr": LOW_RANK_LR if "lora_rank" in settings else LR,
-                    "schedule": {"type": "linear", "warmup_steps": max(1, self._updates // 10)},
-                    "validation": {
-                        "every_steps": max(1, self._updates // 3),
-                        "metrics": ["bleu"],
-                        "beam_size": 1,
-                    },
-                    **settings,
+                    **training,
                 },
+                **groups,
             }
         )
         return Path(result.model_dir)
 
-    def _scores(self, name: str, make: Any) -> list[str]:
+    def _scores(self, name: str, make: Callable[[], Path]) -> list[str]:
         """Return BLEU on new and on old text with half of their 95 % intervals."""
-        path = self._folder / f"{name.replace(',', '').replace(' ', '_')}.json"
+        path = self._folder / f"{name}.json"
         if not path.exists():
             model = tmt.load(make())
-            found = [
-                _score(model, self._files(test)) for test in (self._new / "test", self._old_test)
-            ]
+            found = [_score(model, domain.test) for domain in (self._new, self._old)]
             path.write_text(json.dumps(found) + "\n", encoding="utf-8")
         scores: list[str] = json.loads(path.read_text(encoding="utf-8"))
         return scores
 
-    def _files(self, path: Path) -> Pair:
-        src, tgt = (path.with_name(f"{path.name}.{language}") for language in self._languages)
-        return src, tgt
 
-    def _text(self, path: Path) -> dict[str, Any]:
-        src, tgt = map(str, self._files(path))
-        return {"type": "text", "src": src, "tgt": tgt}
+def _files(path: Path) -> Pair:
+    src, tgt = (path.with_name(f"{path.name}.{language}") for language in LANGUAGES)
+    return src, tgt
+
+
+def _text(files: Pair) -> dict[str, Any]:
+    return {"type": "text", "src": str(files[0]), "tgt": str(files[1])}
+
+
+def _validation(every: int) -> dict[str, Any]:
+    return {"every_steps": every, "metrics": ["bleu"], "beam_size": 1}
 
 
 def _score(model: "Model", files: Pair) -> str:
@@ -142,25 +235,47 @@ def table(rows: Mapping[str, Sequence[str]]) -> Iterator[str]:
 
 
 def run(
-    model: Annotated[Path, typer.Option(metavar="DIR", help="Model to begin with.")],
+    model: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Model to begin with. Default: train one on --old."),
+    ] = None,
     old: Annotated[Path, typer.Option(metavar="DIR", help="Its text: Multi30k.")] = Path(
         "data/multi30k"
     ),
     new: Annotated[Path, typer.Option(metavar="DIR", help="Other text: the demo corpus.")] = Path(
         "data/demo"
     ),
+    pairs: Annotated[int | None, typer.Option(help="Of the new text. Default: all.")] = None,
     updates: Annotated[int, typer.Option(help="Of each run.")] = UPDATES,
+    only: Annotated[
+        list[str], typer.Option("--only", help="Rows of the table; default all.")
+    ] = list(VARIANTS),
+    seeds: Annotated[list[int], typer.Option("--seed", help="Of each run.")] = [1],
+    training: Annotated[
+        list[str], typer.Option("--set", help="Setting of `training` for all, as NAME=JSON.")
+    ] = [],
     output: Folder = DEFAULT_FOLDER,
 ) -> None:
-    """Adapt a model of Multi30k to program messages, with old text and without."""
-    adaptation = Adaptation(
-        model,
-        old=(old / "train", old / "test_2016_flickr"),
-        new=new,
-        languages=("en", "de"),
-        folder=output / "finetuning",
-        updates=updates,
-    )
-    rows = {"before": adaptation.before()}
-    rows |= {name: adaptation.after(name, **changes) for name, changes in VARIANTS.items()}
+    """Adapt a model to text of another kind, with old text and without."""
+    folder = output / "finetuning"
+    folder.mkdir(parents=True, exist_ok=True)
+    rows: dict[str, list[str]] = {}
+    for seed in seeds:
+        adaptation = Adaptation(
+            model,
+            old=Domain(old, None, folder),
+            new=Domain(new, pairs, folder),
+            folder=folder,
+            updates=updates,
+            seed=seed,
+            training={name: json.loads(value) for name, _, value in _split(training)},
+        )
+        rows["before"] = adaptation.before()
+        for name in only:
+            label = f"{name}, seed {seed}" if len(seeds) > 1 else name
+            rows[label] = adaptation.after(name, **VARIANTS[name])
     print("\n".join(table(rows)))
+
+
+def _split(settings: Sequence[str]) -> Iterator[tuple[str, str, str]]:
+    return (setting.partition("=") for setting in settings)

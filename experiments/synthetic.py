@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Row = Mapping[str, Any]
 LANGUAGES = ("en", "de")
 TEST = "test_2016_flickr"
-TAG = "<BT>"
+TAG, MASK = "<BT>", "<mask>"
 
 
 class Study:
@@ -55,7 +55,7 @@ class Study:
                 joint=True,
                 type="bpe",
                 vocab_size=3000,
-                user_symbols=[TAG],
+                user_symbols=[TAG, MASK],
             )
             save_tokenizers(tokenizers, path)
         load_tokenizers(path)
@@ -70,22 +70,27 @@ class Study:
         tokenizer: Path,
         model: Mapping[str, object],
         is_reversed: bool = False,
+        valid: Mapping[str, object] | None = None,
+        start: Path | None = None,
+        lr: float = 0.008,
+        seed: int = 1,
     ) -> Path:
         """Train a model for some updates of 1,024 target tokens, or find it."""
         updates = self._shared(updates)
-        valid = self.text("val")
+        pairs = self.text("val")
         src_lang, tgt_lang = LANGUAGES
         if is_reversed:
             src_lang, tgt_lang = tgt_lang, src_lang
-            valid["src"], valid["tgt"] = valid["tgt"], valid["src"]
+            pairs["src"], pairs["tgt"] = pairs["tgt"], pairs["src"]
         result = tmt.train(
             {
                 "name": name,
+                "seed": seed,
                 "data": {
                     "src_lang": src_lang,
                     "tgt_lang": tgt_lang,
                     "train": list(train),
-                    "valid": valid,
+                    "valid": pairs if valid is None else valid,
                     "corpus_dir": str(self._folder / "corpora"),
                     "num_workers": 1,
                 },
@@ -97,7 +102,8 @@ class Study:
                     "max_tokens": 1024,
                     "max_steps": updates,
                     "optimizer": {"type": "muon"},
-                    "lr": 0.008,
+                    "init_from": None if start is None else str(start),
+                    "lr": lr,
                     "schedule": {"type": "linear", "warmup_steps": max(1, updates // 10)},
                     "validation": {
                         "every_steps": max(1, updates // 5),
