@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-MOST_TERMS, MOST_TERMS_OF_SENTENCE = 200, 10
-"""Each token of a term widens the beam of its sentence by one hypothesis."""
+MOST_TERMS = 200
+MOST_TERM_TOKENS = 32
+"""Of the terms of a sentence, each of which widens its beam by one; further terms are left out."""
 
 Words: TypeAlias = list[list[int]]
 """Begin and end of each word of a translation, and those of its source word if it is known; in
@@ -70,7 +71,7 @@ class Assistance(NamedTuple):
         source, target = self.direction.source, self.direction.target
         bundle = self.direction.model.directed(target, source).bundle
         translator = make_translator(bundle, {"beam_size": self.beam_size})
-        lines = [self._line(sentence) for sentence in sentences]
+        lines = [self._line(sentence, translator) for sentence in sentences]
         found = self._completed(translator, lines) if self.prefix is not None else (
             [[("", one)] for one in _each_alone(translator, lines)]
         )  # fmt: skip
@@ -86,9 +87,15 @@ class Assistance(NamedTuple):
     def _has_attention(self) -> bool:
         return self.direction.model.config.model.num_attention_layers > 0
 
-    def _line(self, sentence: str) -> Line:
-        phrases = [term.target for term in Glossary(self.terms).find(sentence)]
-        return Line(sentence, self.prefix or "", tuple(phrases[:MOST_TERMS_OF_SENTENCE]))
+    def _line(self, sentence: str, translator: "Translator") -> Line:
+        """Return a sentence with its constraints."""
+        phrases, room = [], MOST_TERM_TOKENS
+        for term in Glossary(self.terms).find(sentence):
+            size = len(translator.tokenizers.tgt.encode(term.target))
+            if size <= room:
+                room -= size
+                phrases.append(term.target)
+        return Line(sentence, self.prefix or "", tuple(phrases))
 
     def _completed(
         self, translator: "Translator", lines: Sequence[Line]

@@ -25,11 +25,11 @@ export function openChoices(word, request, prefix, choose) {
   field.value = "";
   field.lang = request.target;
   box.hidden = false;
+  const edge = get("target").getBoundingClientRect().right; // of the pane, where it leaves room
   box.style.top = `${bottom + scrollY + 6}px`;
-  box.style.left = `${Math.max(12, Math.min(left, document.documentElement.clientWidth - box.offsetWidth - 12)) + scrollX}px`;
+  box.style.left = `${Math.max(12, Math.min(left, edge - box.offsetWidth)) + scrollX}px`;
   // On a phone the keyboard would cover the list.
   if (!matchMedia("(pointer: coarse)").matches) field.focus({ preventScroll: true });
-  box.scrollIntoView({ block: "nearest" });
   search("");
 }
 
@@ -76,6 +76,7 @@ function show(completions, note) {
       onpointerenter: () => select(i), onclick: () => choose(i) }, make("b", {}, one.word), make("span", {}, rest));
   }));
   select(-1);
+  if (opened) get("choices").scrollIntoView({ block: "nearest" });
 }
 
 function select(number) {

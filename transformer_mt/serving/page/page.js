@@ -6,7 +6,7 @@ import { listenForFiles } from "./documents.js";
 import { get, make, remembered, say } from "./dom.js";
 import { draw, drawMirror, listen, placeOf, wordAt } from "./text.js";
 
-const DELAY = 250, READ_OUT_DELAY = 1000, LINES_AT_ONCE = 64, LINES_KEPT = 1000, MOST_TERMS = 200;
+const DELAY = 250, READ_OUT_DELAY = 1000, PATIENCE = 600, LINES_AT_ONCE = 64, LINES_KEPT = 1000, MOST_TERMS = 200;
 
 const source = get("source"), fromList = get("source-language"), toList = get("target-language");
 let settings = { charLimit: -1 }, languages = [];
@@ -26,6 +26,7 @@ async function translate() {
   clearTimeout(timers.translate);
   controller?.abort();
   const { signal } = (controller = new AbortController());
+  later("wait", () => say("Translating …"), PATIENCE);
   const text = source.value;
   count();
   if (!text.trim() || isTooLong(text)) return show([], "", toList.value);
@@ -64,8 +65,11 @@ async function translated(lines, request, signal) {
 
 function show(lines, from, to) {
   shown = { lines, from, to };
+  clearTimeout(timers.wait);
+  say("");
   closeChoices();
   draw(lines, to);
+  changedLanguages();
   get("target").classList.remove("stale");
   get("empty").hidden = lines.length > 0;
   get("copy").disabled = !lines.length;
@@ -112,8 +116,8 @@ async function keep() {
       await ask("suggest", { q: one.source, s: one.target, source: shown.from, target: shown.to });
       corrections.push(one);
     }
-    say("Kept.");
     show(shown.lines, shown.from, shown.to);
+    say("Kept.");
   } catch (error) {
     failed(error, keep);
   }
@@ -138,7 +142,8 @@ function fault(message) {
 
 /** Say what went wrong; `again` is called when the server may answer, or has got a key. */
 function failed(error, again) {
-  get("target").classList.remove("stale");
+  clearTimeout(timers.wait);
+  say("");
   const { status, retryAfter } = error;
   if ((status === 401 || status === 403) && settings.apiKeys) askForKey(again);
   if (retryAfter) later("again", again, 1000 * retryAfter);
@@ -243,7 +248,6 @@ function theme(name) {
 function typed() {
   drawMirror(source.value);
   count();
-  say("");
   get("target").classList.add("stale");
   later("translate", translate, DELAY);
 }
