@@ -21,7 +21,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from transformer_mt.serving import assistance, libretranslate, monitoring
+from transformer_mt.serving import assistance, files, libretranslate, monitoring
 from transformer_mt.serving.guard import Guard, refusal_response
 from transformer_mt.serving.keys import Keys
 from transformer_mt.serving.limits import Refused
@@ -32,6 +32,8 @@ logger = logging.getLogger(__name__)
 
 ROUTES = [
     Route("/translate", libretranslate.translate, methods=["POST"]),
+    Route("/translate_file", files.translate_file, methods=["POST"]),
+    Route("/download_file/{key}", files.download_file, methods=["GET"], name="download_file"),
     Route("/languages", libretranslate.languages, methods=["GET"]),
     Route("/align", assistance.align, methods=["POST"]),
     Route("/complete", assistance.complete, methods=["POST"]),
@@ -45,7 +47,7 @@ ROUTES = [
 ]
 """All endpoints; what is none is looked for among the files of the page."""
 
-WITH_FILES: frozenset[str] = frozenset()
+WITH_FILES = frozenset(("/translate_file",))
 """Paths whose bodies may hold a document."""
 
 RELOAD_SECONDS = 5.0
@@ -111,6 +113,7 @@ def make_app(
         try:
             yield
         finally:
+            app.state.files.close()
             background.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await background
@@ -124,6 +127,7 @@ def make_app(
     app.state.service = service
     app.state.keys = keys
     app.state.corrections = corrections
+    app.state.files = files.Files(service.limits)
     return app
 
 

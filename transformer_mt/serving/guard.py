@@ -7,6 +7,7 @@ import time
 import traceback
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from starlette.responses import JSONResponse
@@ -54,8 +55,10 @@ class Guard:
             await self._app(scope, receive, send)
             return
         start = time.monotonic()
-        limit = self._limits.file if scope["path"] in self._with_files else self._limits.body
-        one = _Exchange(receive, send, self._limits, max_bytes=limit)
+        limits = self._limits
+        if scope["path"] in self._with_files:
+            limits = replace(limits, body=limits.file, seconds=limits.file_seconds)
+        one = _Exchange(receive, send, limits)
         self._metrics.in_flight += 1
         try:
             await self._answer(one, scope)
@@ -125,9 +128,9 @@ class _Exchange:
         client_left: Whether the client closed the connection.
     """
 
-    def __init__(self, receive: Receive, send: Send, limits: Limits, *, max_bytes: int) -> None:
+    def __init__(self, receive: Receive, send: Send, limits: Limits) -> None:
         self._receive, self._send = receive, send
-        self._limits, self._max_bytes = limits, max_bytes
+        self._limits = limits
         self._num_bytes = 0
         self._is_read = False
         self._watch: asyncio.Task[None] | None = None
@@ -138,7 +141,7 @@ class _Exchange:
     def check_length(self, scope: Scope) -> None:
         """Refuse a body whose header says that it is too long."""
         for name, value in scope["headers"]:
-            if name == b"content-length" and int(value) > self._max_bytes:
+            if name == b"content-length" and int(value) > self._limits.body:
                 raise self._too_long()
 
     async def receive(self) -> Message:
@@ -148,7 +151,7 @@ class _Exchange:
             self._leave()
         elif not self._is_read:
             self._num_bytes += len(message.get("body", b""))
-            if self._num_bytes > self._max_bytes:
+            if self._num_bytes > self._limits.body:
                 raise self._too_long()
             if not message.get("more_body", False):
                 self._is_read = True
@@ -200,4 +203,4 @@ class _Exchange:
             self._extend(0)
 
     def _too_long(self) -> Refused:
-        return Refused(413, f"The request is larger than {self._max_bytes:,} bytes")
+        return Refused(413, f"The request is larger than {self._limits.body:,} bytes")

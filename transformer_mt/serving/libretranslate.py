@@ -4,12 +4,14 @@ Source: LibreTranslate 1.9, its API documentation and the requests of its client
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from transformer_mt.serving.catalogue import language_name
+from transformer_mt.serving.files import supported_suffixes, translate_pages
 from transformer_mt.serving.limits import Refused
 from transformer_mt.serving.requests import number_of, read_fields, text_of, texts_of
 from transformer_mt.serving.service import Service, Translated
@@ -32,9 +34,8 @@ async def translate(request: Request) -> Response:
         source, probability = (await service.detect("\n".join(texts)))[0]
         guess = {"confidence": round(100 * probability, 1), "language": source}
         answer["detectedLanguage"] = [guess] * len(texts) if is_list else guess
-    found = await service.translate(
-        texts, source, target, alternatives=alternatives, protect=kind == "html"
-    )
+    translate_all = service.translate if kind == "text" else partial(translate_pages, service)
+    found = await translate_all(texts, source, target, alternatives=alternatives)
     return JSONResponse(answer | _as_asked(found, is_list, alternatives))
 
 
@@ -80,8 +81,8 @@ async def frontend_settings(request: Request) -> Response:
             "apiKeys": needs_key,
             "keyRequired": needs_key,
             "suggestions": request.app.state.corrections is not None,
-            "filesTranslation": False,
-            "supportedFilesFormat": [],
+            "filesTranslation": True,
+            "supportedFilesFormat": supported_suffixes(),
             "language": {
                 "source": {"code": source, "name": language_name(source)},
                 "target": {"code": target, "name": language_name(target)},

@@ -19,6 +19,11 @@ class Limits:
         seconds: For the answer, once the body is read.
         read_seconds: For a client to send its headers, its body, and to take the answer.
         connections: Open at a time.
+        segments: Of a document.
+        files: Documents that are translated or wait.
+        file_seconds: For a document, once it is read.
+        held_seconds: For a client to take its translation.
+        held_bytes: Of all translated documents that wait for their clients.
     """
 
     body: int = 256_000
@@ -32,6 +37,11 @@ class Limits:
     seconds: float = 30.0
     read_seconds: float = 10.0
     connections: int = 800
+    segments: int = 10_000
+    files: int = 8
+    file_seconds: float = 300.0
+    held_seconds: float = 900.0
+    held_bytes: int = 64_000_000
 
 
 DEFAULT_LIMITS = Limits()

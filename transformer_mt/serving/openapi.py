@@ -70,6 +70,8 @@ def document(limits: Limits, languages: Sequence[str]) -> Json:
                           ["q", "s", "source", "target"], _object(success={"type": "boolean"})),
         "/detect": _post("Tell the language of a text", {"q": one, "api_key": TEXT}, ["q"],
                          _list(guess)),
+        "/translate_file": _file(pair | {"source": source}),
+        "/download_file/{key}": _download(),
         "/languages": _get("List the languages", _list(language)),
         "/frontend/settings": _get("Settings of a front end", {"type": "object"}),
         "/health": _get("Whether the process answers", _object(status=TEXT)),
@@ -109,6 +111,36 @@ def _post(summary: str, fields: dict[str, Json], required: list[str], answer: Js
             "responses": _responses(answer, *WORDS),
         }
     }
+
+
+def _file(fields: dict[str, Json]) -> Json:
+    """Describe the translation of a document."""
+    schema = {
+        "type": "object",
+        "properties": {"file": {"type": "string", "format": "binary"}, **fields},
+        "required": ["file", "source", "target"],
+    }
+    content = {"multipart/form-data": {"schema": schema}}
+    left = _object(text=TEXT, reason=TEXT)
+    return {
+        "post": {
+            "summary": "Translate a document",
+            "requestBody": {"required": True, "content": content},
+            "responses": _responses(_object(translatedFileUrl=TEXT, untouched=_list(left)), *WORDS),
+        }
+    }
+
+
+def _download() -> Json:
+    """Describe a translated document."""
+    found = _get("Take a translated document", None)
+    found["get"]["parameters"] = [{"name": "key", "in": "path", "required": True, "schema": TEXT}]
+    binary = {"schema": {"type": "string", "format": "binary"}}
+    error = {"application/json": {"schema": ERROR}}
+    missing = {"description": "There is none, or no longer", "content": error}
+    found["get"]["responses"]["404"] = missing
+    found["get"]["responses"]["200"]["content"] = {"application/octet-stream": binary}
+    return found
 
 
 def _get(summary: str, answer: Json | None, *errors: int) -> Json:

@@ -77,6 +77,7 @@ def fill_document(
     options: Options,
     languages: tuple[str, str],
     memory: Memory | None = None,
+    check: Callable[[Document], None] = lambda document: None,
     show: Callable[[int, int | None], None] = lambda num_done, num_all: None,
 ) -> tuple[bytes, Report]:
     """Translate a document.
@@ -89,6 +90,7 @@ def fill_document(
         options: See `documents.formats.parse_format`.
         languages: Codes of source and target of the model.
         memory: Earlier translations, which are taken first.
+        check: Called with the document before anything is translated.
         show: Called with the number of finished lines, and of all.
 
     Returns:
@@ -101,6 +103,7 @@ def fill_document(
     values = {**options, "from": languages[0], "to": languages[1]}
     document = read_document(data, name, kind, values)
     _check_languages(document, languages, name)
+    check(document)
     found, report = fill(
         document, translate, memory=memory, wanted=options.get("fill", "missing"), show=show
     )
@@ -140,7 +143,7 @@ def fill(
                 report.left.append(Left(segment.place, segment.reason, segment.source))
             continue
         match = memory.find(segment, similar=document.marks_fuzzy) if memory else None
-        if match is not None and _problem(segment, match.text) is None:
+        if match is not None and problem(segment, match.text) is None:
             found[i] = match
             report.fates["from memory" if match.origin == "memory" else "similar in memory"] += 1
         elif not has_words(segment.source):
@@ -151,12 +154,12 @@ def fill(
     texts = [document.segments[i].source for i in for_model]
     for i, text in zip(for_model, _translated(texts, translate, show), strict=True):
         segment = document.segments[i]
-        problem = _problem(segment, text)
-        if problem is None:
+        reason = problem(segment, text)
+        if reason is None:
             found[i] = Filled(text)
             report.fates["translated"] += 1
         else:
-            report.left.append(Left(segment.place, problem, segment.source))
+            report.left.append(Left(segment.place, reason, segment.source))
             report.fates["left"] += 1
     return found, report
 
@@ -166,8 +169,8 @@ def has_words(text: str) -> bool:
     return re.search(r"[^\W\d_]", PROTECTED.sub("", text)) is not None
 
 
-def _problem(segment: Segment, translation: str) -> str | None:
-    """Say what a translation lost of its source; None if nothing."""
+def problem(segment: Segment, translation: str) -> str | None:
+    """Return why a translation cannot stand for a segment; None if it can."""
     source = segment.source
     marks, written = marks_in(source), marks_in(translation)
     if lost := missing(marks, translation):
