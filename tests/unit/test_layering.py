@@ -87,7 +87,7 @@ FLOORS = {
             "document_translation evaluation_extras export interactive scoring_options "
             "synthetic_options",
             "comparison_output evaluation_output",
-            "average backtranslate bench clean compare config distill doctor evaluate explain "
+            "average backtranslate bench clean compare config data distill doctor evaluate explain "
             "import_ init inspect main plot rescore score serve shortlist tokenizer train "
             "translate verify",
         ],

@@ -28,6 +28,7 @@ logger = logging.getLogger(__name__)
 EXAMPLES = (
     "tmt init corpus.en corpus.de",
     "tmt init pairs.tsv --src-lang en --tgt-lang fr",
+    "tmt init memory.tmx --src-lang en --tgt-lang de",
     "tmt init pairs.csv --src-column english --tgt-column german",
     "tmt init corpus.en.gz corpus.de.gz --output first.yaml --minutes 10",
     "tmt init corpus.en corpus.de --budget 15m",
@@ -36,7 +37,10 @@ EXAMPLES = (
 
 def init(
     src: Annotated[
-        Path, typer.Argument(metavar="SRC_FILE", help="Source lines, or a table with both sides.")
+        Path,
+        typer.Argument(
+            metavar="SRC_FILE", help="Source lines, or a table or memory with both sides."
+        ),
     ],
     tgt: Annotated[
         Path | None,
@@ -60,9 +64,10 @@ def init(
     """Write a config for your own text.
 
     SRC_FILE and TGT_FILE are UTF-8 text: line N of one translates line N of the other. A single
-    file must be a table: .tsv, .csv, .jsonl or .parquet. All may be compressed (.gz, .bz2, .xz,
-    .zst). Validation and test pairs are held out of the text. Languages are guessed, and model
-    size and training time are chosen for this text and machine.
+    file must be a table (.tsv, .csv, .jsonl or .parquet) or a translation memory (.tmx, .xlf, .po,
+    .mo, .zip of OPUS). All but zip files may be compressed (.gz, .bz2, .xz, .zst). Validation and
+    test pairs are held out of the text. Languages are guessed, and model size and training time
+    are chosen for this text and machine.
     """
     check_language_codes(src_lang, tgt_lang)
     if minutes is not None and budget is not None:

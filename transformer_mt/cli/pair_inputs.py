@@ -1,4 +1,4 @@
-"""Parallel text that a command names: two line files, or a table with both sides."""
+"""Parallel text that a command names: two line files, or a table or memory with both sides."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
@@ -16,7 +16,8 @@ PairFiles: TypeAlias = Annotated[
     list[Path],
     typer.Argument(
         metavar="FILE..",
-        help="Source and target lines, or one table: .tsv, .csv, .jsonl, .parquet.",
+        help="Source and target lines, or one table or memory: .tsv, .csv, .jsonl, .parquet, .tmx, "
+        ".xlf, .po, .mo, .zip of OPUS.",
     ),
 ]
 Language: TypeAlias = Annotated[
@@ -64,7 +65,7 @@ def find_source(
     """Return how the files are read, and the languages that their names suggest.
 
     Args:
-        src: Source lines, or a table with both sides.
+        src: Source lines, or a table or memory with both sides.
         tgt: Target lines; None: the other is a table.
         wanted: Languages that are given.
         columns: Source and target column of the table; None: guessed.

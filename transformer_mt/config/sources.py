@@ -148,12 +148,56 @@ class MonolingualSource(TaggedSettings):
     weight: Weight = 1.0
 
 
+class BilingualSource(TaggedSettings):
+    """A translation memory or localisation file: TMX, XLIFF, a gettext catalog (PO, MO).
+
+    Pairs that are finished, not those to review. TMX is read in memory that does not grow with it.
+    """
+
+    type: Literal["tmx", "xliff", "po", "mo"]
+    path: PathText
+    """File; plain, .gz, .bz2, .xz or .zst."""
+    inline: Literal["drop", "keep"] = "drop"
+    """Inline codes of TMX and XLIFF: dropped, or kept as `<g1>..</g1>` and `<x2/>`, which
+    `tmt translate` shows the model."""
+    weight: Weight = 1.0
+
+
+class OpusSource(TaggedSettings):
+    """A zip file of OPUS (Moses format): two parallel line files, named by their languages."""
+
+    type: Literal["opus"]
+    path: PathText
+    """Zip file, such as `de-en.txt.zip`."""
+    corpus: str | None = None
+    """What the names of both files begin with, up to the language. Default: the only such pair."""
+    weight: Weight = 1.0
+
+
+class ExcelSource(TaggedSettings):
+    """A sheet of an Excel workbook (.xlsx)."""
+
+    type: Literal["xlsx"]
+    path: PathText
+    """File."""
+    sheet: str | None = None
+    """Name of the sheet. Default: the only one."""
+    src_column: Annotated[int, Field(ge=0)] | str = 0
+    """Column of the source text: its number, from 0, or its name in the first row."""
+    tgt_column: Annotated[int, Field(ge=0)] | str = 1
+    """Column of the target text."""
+    weight: Weight = 1.0
+
+
 Source = Annotated[
     TextSource
     | TsvSource
     | CsvSource
     | JsonlSource
     | ParquetSource
+    | BilingualSource
+    | OpusSource
+    | ExcelSource
     | HubSource
     | ReverseSource
     | MonolingualSource
@@ -192,33 +236,30 @@ class JoinedSources(Settings):
     """The sets, with their languages."""
 
 
-HeldOutSource = Annotated[
+_TaggedSource = (
     Annotated[TextSource, Tag("text")]
     | Annotated[TsvSource, Tag("tsv")]
     | Annotated[CsvSource, Tag("csv")]
     | Annotated[JsonlSource, Tag("jsonl")]
     | Annotated[ParquetSource, Tag("parquet")]
+    | Annotated[BilingualSource, Tag("tmx")]
+    | Annotated[BilingualSource, Tag("xliff")]
+    | Annotated[BilingualSource, Tag("po")]
+    | Annotated[BilingualSource, Tag("mo")]
+    | Annotated[OpusSource, Tag("opus")]
+    | Annotated[ExcelSource, Tag("xlsx")]
     | Annotated[HubSource, Tag("hub")]
     | Annotated[ReverseSource, Tag("reverse")]
     | Annotated[MonolingualSource, Tag("monolingual")]
     | Annotated[ImagesSource, Tag("images")]
     | Annotated[RenderedSource, Tag("rendered")]
-    | Annotated[SplitSource, Tag("split")],
-    Discriminator(_kind_of_source),
+)
+
+HeldOutSource = Annotated[
+    _TaggedSource | Annotated[SplitSource, Tag("split")], Discriminator(_kind_of_source)
 ]
 
 ValidationSource = Annotated[
-    Annotated[TextSource, Tag("text")]
-    | Annotated[TsvSource, Tag("tsv")]
-    | Annotated[CsvSource, Tag("csv")]
-    | Annotated[JsonlSource, Tag("jsonl")]
-    | Annotated[ParquetSource, Tag("parquet")]
-    | Annotated[HubSource, Tag("hub")]
-    | Annotated[ReverseSource, Tag("reverse")]
-    | Annotated[MonolingualSource, Tag("monolingual")]
-    | Annotated[ImagesSource, Tag("images")]
-    | Annotated[RenderedSource, Tag("rendered")]
-    | Annotated[SplitSource, Tag("split")]
-    | Annotated[JoinedSources, Tag("joined")],
+    _TaggedSource | Annotated[SplitSource, Tag("split")] | Annotated[JoinedSources, Tag("joined")],
     Discriminator(_kind_of_source),
 ]

@@ -44,21 +44,7 @@ class TextPairs:
         src_lines, tgt_lines = (
             read_lines(path, errors=self.errors) for path in (self.src_path, self.tgt_path)
         )
-        count = 0
-        for src in src_lines:
-            tgt = next(tgt_lines, None)
-            if tgt is None:
-                raise self._unequal(count + 1 + sum(1 for _ in src_lines), count)
-            yield src, tgt
-            count += 1
-        if rest := sum(1 for _ in tgt_lines):
-            raise self._unequal(count, count + rest)
-
-    def _unequal(self, num_src: int, num_tgt: int) -> DataError:
-        return DataError(
-            f"{self.src_path} has {counted(num_src, 'line')} but {self.tgt_path} has {num_tgt:,}: "
-            "line N of one must translate line N of the other"
-        )
+        yield from paired_lines(src_lines, tgt_lines, str(self.src_path), str(self.tgt_path))
 
     def describe(self) -> str:
         """Name both files."""
@@ -69,6 +55,32 @@ class TextPairs:
         return hash_values(
             "text", hash_content(self.src_path, hashes), hash_content(self.tgt_path, hashes)
         )
+
+
+def paired_lines(
+    src_lines: Iterator[str], tgt_lines: Iterator[str], src_name: str, tgt_name: str
+) -> Iterator[tuple[str, str]]:
+    """Yield line N of one text with line N of the other.
+
+    Raises:
+        DataError: If one has more lines; names both.
+    """
+
+    def unequal(num_src: int, num_tgt: int) -> DataError:
+        return DataError(
+            f"{src_name} has {counted(num_src, 'line')} but {tgt_name} has {num_tgt:,}: "
+            "line N of one must translate line N of the other"
+        )
+
+    count = 0
+    for src in src_lines:
+        tgt = next(tgt_lines, None)
+        if tgt is None:
+            raise unequal(count + 1 + sum(1 for _ in src_lines), count)
+        yield src, tgt
+        count += 1
+    if rest := sum(1 for _ in tgt_lines):
+        raise unequal(count, count + rest)
 
 
 class MonolingualPairs:

@@ -7,6 +7,7 @@ filters count.
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ import numpy as np
 from transformer_mt.config import sources as config
 from transformer_mt.config.data import DataSettings
 from transformer_mt.data.arrow_sources import HubPairs, ParquetPairs
+from transformer_mt.data.bilingual_sources import BilingualPairs, OpusPairs
+from transformer_mt.data.excel_source import ExcelPairs
 from transformer_mt.data.filters import Filters
 from transformer_mt.data.line_sources import (
     CsvPairs,
@@ -66,6 +69,12 @@ _KINDS: dict[str, tuple[Callable[..., PairSource], str, str]] = {
     "csv": (CsvPairs, "path", "delimiter src_column tgt_column"),
     "jsonl": (JsonlPairs, "path", "src_field tgt_field"),
     "parquet": (ParquetPairs, "path", "src_field tgt_field"),
+    **{
+        kind: (partial(BilingualPairs, kind=kind), "path", "inline src_lang tgt_lang")
+        for kind in ("tmx", "xliff", "po", "mo")
+    },
+    "opus": (OpusPairs, "path", "corpus src_lang tgt_lang"),
+    "xlsx": (ExcelPairs, "path", "sheet src_column tgt_column"),
     "hub": (HubPairs, "", "path split subset revision src_field tgt_field"),
     "reverse": (ReversePairs, "", "num_pairs min_length max_length seed"),
     "monolingual": (MonolingualPairs, "path", ""),
@@ -93,6 +102,9 @@ def open_source(settings: config.Source, *, src_lang: str, tgt_lang: str) -> Pai
     for field, language in (("src_field", src_lang), ("tgt_field", tgt_lang)):
         if field in values:
             values[field] = values[field] or f"translation.{language}"
+    for name, language in (("src_lang", src_lang), ("tgt_lang", tgt_lang)):
+        if name in values:
+            values[name] = language
     return make(*(Path(getattr(settings, file)) for file in files.split()), **values)
 
 

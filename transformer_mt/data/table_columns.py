@@ -10,6 +10,8 @@ from transformer_mt.config import sources as config
 from transformer_mt.config.language_codes import plain_code
 from transformer_mt.data.arrow_sources import text_fields
 from transformer_mt.data.line_sources import field_names, in_quotes, parse_object
+from transformer_mt.documents.bitext import kind_of_bitext, languages_of
+from transformer_mt.documents.tmx import matches
 from transformer_mt.errors import ConfigError, DataError
 from transformer_mt.text.file_kinds import check_kind
 from transformer_mt.text.languages import language_of_name
@@ -33,7 +35,7 @@ class Columns:
         languages: What their names say of their languages.
     """
 
-    source: config.TsvSource | config.CsvSource | config.JsonlSource | config.ParquetSource
+    source: config.Source
     languages: tuple[str | None, str | None]
 
 
@@ -46,7 +48,8 @@ def find_columns(
     """Look into a table.
 
     Args:
-        path: TSV, CSV, JSON lines or Parquet, by its suffix or its first line.
+        path: TSV, CSV, JSON lines or Parquet, by its suffix or its first line; or a memory, which
+            has languages in place of columns: TMX, XLIFF, PO, MO, or a zip file of OPUS.
         wanted: Languages of source and target, where they are known.
         columns: Source and target column: names, or numbers from 0; None: guess.
 
@@ -54,6 +57,9 @@ def find_columns(
         ConfigError: If a column is not there, or cannot be guessed.
         DataError: If the file cannot be read.
     """
+    bilingual = "opus" if path.suffix.lower() == ".zip" else kind_of_bitext(path)
+    if bilingual not in (None, "tsv"):
+        return _bilingual(path, str(bilingual), wanted)
     kind = _kind(path)
     if kind == "parquet":
         src, tgt = _choose(text_fields(path), path, wanted, columns)
@@ -73,6 +79,40 @@ def find_columns(
             _languages(src, tgt),
         )
     return _delimited(path, kind, lines, wanted=wanted, columns=columns)
+
+
+def _bilingual(path: Path, kind: str, wanted: tuple[str | None, str | None]) -> Columns:
+    """Find the languages of a translation memory.
+
+    Raises:
+        ConfigError: If it has more than two, or does not name them.
+    """
+    languages = list(wanted)
+    if None in languages and kind != "opus":
+        found = languages_of(path, kind)
+        # `de` stands for `de-AT` where there are both.
+        known = [
+            one for one in found if not any(matches(one, other) for other in found if other != one)
+        ]
+        given = {plain_code(code) for code in wanted if code is not None}
+        others = [code for code in known if plain_code(code) not in given]
+        if len(others) == languages.count(None):
+            languages = [code or others.pop(0) for code in languages]
+        elif known:
+            raise ConfigError(
+                f"{path}: has {', '.join(known[:20])}: give --src-lang and --tgt-lang"
+            )
+    if None in languages:
+        raise ConfigError(f"{path}: names no languages: give --src-lang and --tgt-lang")
+    src, tgt = map(str, languages)
+    if kind == "opus":
+        return Columns(
+            config.OpusSource(type="opus", path=str(path), src_lang=src, tgt_lang=tgt), (src, tgt)
+        )
+    source = config.BilingualSource.model_validate(
+        {"type": kind, "path": str(path), "src_lang": src, "tgt_lang": tgt}
+    )
+    return Columns(source, (src, tgt))
 
 
 def _delimited(
@@ -131,8 +171,8 @@ def _kind(path: Path) -> str:
     if "\t" in first:
         return "tsv"
     raise ConfigError(
-        f"{path}: one file must be a table with both languages (.tsv, .csv, .jsonl, .parquet); for "
-        "two line files name both: tmt init SRC_FILE TGT_FILE"
+        f"{path}: one file must have both languages (.tsv, .csv, .jsonl, .parquet, .tmx, .xlf, "
+        ".po, .mo, .zip of OPUS); for two line files name both: tmt init SRC_FILE TGT_FILE"
     )
 
 

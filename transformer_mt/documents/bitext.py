@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 from transformer_mt.config.language_codes import plain_code
 from transformer_mt.documents.formats import FORMATS, format_of, load_bytes, read_document
-from transformer_mt.documents.tmx import stream_pairs
+from transformer_mt.documents.tmx import stream_pairs, tmx_languages
 from transformer_mt.errors import ConfigError, DataError
 from transformer_mt.extras import need
 from transformer_mt.text.lines import ARCHIVES, open_binary, read_lines
@@ -63,19 +63,38 @@ def read_entries(
         DataError: If it cannot be read; names the place.
         ConfigError: If it says that it is of other languages.
     """
-    return _READERS[kind](path, src_lang, tgt_lang, inline)
+    return _READERS[kind](path, kind, src_lang, tgt_lang, inline)
 
 
-def _tmx(path: Path, src_lang: str, tgt_lang: str, inline: Inline) -> Iterator[Entry]:
+def languages_of(path: Path, kind: str) -> list[str]:
+    """Return the languages that a file names, source first; of a TMX, all that it has.
+
+    Args:
+        path: The file.
+        kind: See `kind_of_bitext`.
+
+    Raises:
+        DataError: If it cannot be read.
+    """
+    if kind == "tmx":
+        with open_binary(path) as file:
+            return tmx_languages(file, str(path))
+    if kind in FORMATS:
+        document = read_document(load_bytes(path), str(path), kind, {"from": "", "to": ""})
+        return [language for language in document.languages if language]
+    return []
+
+
+def _tmx(path: Path, kind: str, src_lang: str, tgt_lang: str, inline: Inline) -> Iterator[Entry]:
     with open_binary(path) as file:
         found = stream_pairs(file, str(path), src_lang=src_lang, tgt_lang=tgt_lang, inline=inline)
         for pair in found:
             yield Entry(pair.source, pair.target, place=f"{path}:{pair.line}")
 
 
-def _bilingual(path: Path, src_lang: str, tgt_lang: str, inline: Inline) -> Iterator[Entry]:
-    kind = kind_of_bitext(path)
-    assert kind in FORMATS
+def _bilingual(
+    path: Path, kind: str, src_lang: str, tgt_lang: str, inline: Inline
+) -> Iterator[Entry]:
     options = {"from": src_lang, "to": tgt_lang}
     document = read_document(load_bytes(path), str(path), kind, options)
     languages = (src_lang, tgt_lang)
@@ -93,7 +112,7 @@ def _bilingual(path: Path, src_lang: str, tgt_lang: str, inline: Inline) -> Iter
             yield Entry(*texts, segment.context, segment.place)
 
 
-def _mo(path: Path, src_lang: str, tgt_lang: str, inline: Inline) -> Iterator[Entry]:
+def _mo(path: Path, kind: str, src_lang: str, tgt_lang: str, inline: Inline) -> Iterator[Entry]:
     need("polib", extra="formats")
     import polib
 
@@ -114,7 +133,7 @@ def _mo(path: Path, src_lang: str, tgt_lang: str, inline: Inline) -> Iterator[En
                 yield Entry(source, target, context, place)
 
 
-def _tsv(path: Path, src_lang: str, tgt_lang: str, inline: Inline) -> Iterator[Entry]:
+def _tsv(path: Path, kind: str, src_lang: str, tgt_lang: str, inline: Inline) -> Iterator[Entry]:
     for number, line in enumerate(read_lines(path), start=1):
         columns = line.split("\t")
         if len(columns) < 2:
@@ -122,7 +141,7 @@ def _tsv(path: Path, src_lang: str, tgt_lang: str, inline: Inline) -> Iterator[E
         yield Entry(columns[0], columns[1], place=f"{path}:{number}")
 
 
-_READERS: dict[str, Callable[[Path, str, str, Inline], Iterator[Entry]]] = {
+_READERS: dict[str, Callable[[Path, str, str, str, Inline], Iterator[Entry]]] = {
     "tmx": _tmx,
     "xliff": _bilingual,
     "po": _bilingual,

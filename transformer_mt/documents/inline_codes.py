@@ -49,7 +49,9 @@ class _Reader:
     def __init__(self, tree: Tree | None, known: Mapping[str, str], *, keeps_space: bool) -> None:
         self.found = Coded()
         self._tree, self._keeps_space = tree, keeps_space
-        self._tags = {raw: tag for tag, raw in known.items()}
+        self._tags: dict[str, list[str]] = {}
+        for tag, raw in known.items():
+            self._tags.setdefault(raw, []).append(tag)
         numbers = [int(re.sub(r"\D", "", tag)) for tag in known]
         self._next = max(numbers, default=0) + 1
         self._parts: list[str] = []
@@ -82,8 +84,11 @@ class _Reader:
         return self._tree.raw(start, end) if self._tree is not None else ""
 
     def _add(self, form: str, raw: str) -> str:
-        tag = self._tags.pop(raw, "") if raw else ""
-        if not tag or form[:2] != tag[:2]:
+        same = [tag for tag in self._tags.get(raw, []) if raw and tag[:2] == form[:2]]
+        if same:
+            tag = same[0]
+            self._tags[raw].remove(tag)
+        else:
             tag = form.format(self._next)
             self._next += 1
         self.found.codes[tag] = raw
@@ -92,7 +97,6 @@ class _Reader:
 
     def _close(self, opening: str, raw: str) -> None:
         tag = f"</{opening[1:]}"
-        self._tags.pop(raw, None)
         self.found.codes[tag] = raw
         self._parts.append(tag)
 

@@ -6,12 +6,15 @@ Source: LISA, "TMX 1.4b Specification" (2005).
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import BinaryIO, Literal
 
 from transformer_mt.documents.document import Filled, Options, Segment
 from transformer_mt.documents.inline_codes import Coded, plain_text, read_codes
 from transformer_mt.documents.xml_tree import XML_LANG, Node, Tree, check_root, parse, stream
 from transformer_mt.errors import DataError
+
+_NUM_LOOKED_AT = 1000
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,19 @@ def variant(unit: Node, wanted: str) -> Node | None:
     own = [node for node in found if matches(language_of(node), wanted)]
     exact = [node for node in own if language_of(node).lower() == wanted.lower()]
     return next(iter(exact or own), None)
+
+
+def tmx_languages(file: BinaryIO, name: str) -> list[str]:
+    """Return the languages of the first units of a memory, the one that most begin with first.
+
+    Raises:
+        DataError: See `xml_tree.stream`.
+    """
+    first: Counter[str] = Counter()
+    for unit in islice(stream(file, name, unit="tu", root="tmx"), _NUM_LOOKED_AT):
+        found = [language_of(tuv) for tuv in unit.elements() if tuv.name == "tuv"]
+        first.update({language: len(found) - place for place, language in enumerate(found)})
+    return [language for language, _ in first.most_common() if language]
 
 
 def stream_pairs(

@@ -62,16 +62,17 @@ class Unit:
     keeps_space: bool
 
 
-def version_of(root: Node, name: str) -> int:
-    """Return the main number of the version of a file.
+def version_of(tree: Tree) -> int:
+    """Return the main number of the version of a file, which its namespace may name alone.
 
     Raises:
         DataError: If it is not XLIFF, or of another version.
     """
-    check_root(root, "xliff", name)
-    version = root.attributes.get("version", "")
+    root = tree.root
+    check_root(root, "xliff", tree.name)
+    version = root.attributes.get("version", tree.namespace.rpartition(":")[2])
     if re.fullmatch(r"[12]\.\d", version) is None:
-        raise DataError(f"{name}:{root.line}: XLIFF version {version!r}; expected 1.x or 2.x")
+        raise DataError(f"{tree.name}:{root.line}: XLIFF version {version!r}; expected 1.x or 2.x")
     return int(version[0])
 
 
@@ -118,7 +119,7 @@ class Xliff:
 
     def __init__(self, tree: Tree, options: Options) -> None:
         self._tree, self._options = tree, options
-        self._version = version_of(tree.root, tree.name)
+        self._version = version_of(tree)
         self.languages = languages_of(tree.root, self._version)
         self._units = list(units_of(tree.root, self._version))
         self._sources: list[Coded] = []

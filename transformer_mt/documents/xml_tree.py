@@ -93,7 +93,7 @@ class _Builder:
         self._stack: list[Node] = []
         self._open: Node | None = None  # whose start tag ends at the next event
         self._num_inside = self._num_characters = 0
-        self._namespace = ""
+        self.namespace = ""
         parser = self.parser = expat.ParserCreate(encoding.get("encoding"), namespace_separator=" ")
         parser.buffer_text = bool(unit)
         parser.StartElementHandler = self._start
@@ -136,8 +136,8 @@ class _Builder:
         parent = self._stack[-1] if self._stack else None
         namespace, _, local = name.rpartition(" ")
         if parent is None:
-            self._namespace = namespace
-        own = local if namespace == self._namespace else name
+            self.namespace = namespace
+        own = local if namespace == self.namespace else name
         # A stream is freed without the help of the garbage collector.
         around = None if self._unit else parent
         node = Node(own, attributes, self.parser.CurrentLineNumber, around)
@@ -200,6 +200,7 @@ class Tree:
     """A document, its root and its bytes in UTF-8, to which all places refer."""
 
     root: Node
+    namespace: str
     data: bytes
     encoding: Encoding
     name: str
@@ -267,7 +268,7 @@ def parse(data: bytes, name: str, texts: frozenset[str]) -> Tree:
     for node in builder.root.walk():
         is_empty = whole[node.inner - 2 : node.inner] == b"/>" and node.close == node.inner
         node.end = node.inner if is_empty else whole.index(b">", node.close) + 1
-    return Tree(builder.root, whole, encoding, name)
+    return Tree(builder.root, builder.namespace, whole, encoding, name)
 
 
 def stream(file: BinaryIO, name: str, *, unit: str, root: str) -> Iterator[Node]:

@@ -20,7 +20,7 @@ _ARCHIVES = {
 }
 
 _OFFICE = {
-    ".xlsx": "an Excel workbook: save it as `CSV UTF-8` and take type: csv",
+    ".xlsx": "an Excel workbook: take type: xlsx, or save it as `CSV UTF-8`",
     ".docx": "a Word document: save it as plain text in UTF-8, with one sentence on each line",
     ".ods": "a spreadsheet: save it as CSV in UTF-8 and take type: csv",
     ".odt": "a text document: save it as plain text in UTF-8, with one sentence on each line",
@@ -40,8 +40,8 @@ PAGES = frozenset((_HTML, _XML))
 """Files that may be translated line by line, with `--protect`."""
 
 _MARKUP = (
-    (rb"<tmx\b", "a TMX translation memory: convert it to a table or to two line files first"),
-    (rb"<xliff\b", "an XLIFF file: convert it to a table or to two line files first"),
+    (rb"<tmx\b", "a TMX translation memory: take type: tmx, or name it .tmx"),
+    (rb"<xliff\b", "an XLIFF file: take type: xliff, or name it .xlf"),
     (rb"<(!doctype )?html\b", _HTML),
     (rb"<(srcset|refset|tstset|mteval)\b", "an SGM file: take its text without the markup"),
     (rb"<\?xml", _XML),
@@ -99,9 +99,7 @@ def kind_of(head: bytes, suffix: str = "") -> str | None:
             if re.search(pattern, start[:2048], re.IGNORECASE):
                 return words
     if _MESSAGE.search(head):
-        return (
-            "a PO catalog of messages: convert it to a table first (`po2csv` of translate-toolkit)"
-        )
+        return "a PO catalog of messages: take type: po, or name it .po"
     return None
 
 

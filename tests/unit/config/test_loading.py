@@ -120,8 +120,8 @@ def test_a_missing_setting_is_reported_with_its_meaning() -> None:
         "x.yaml:2:1: data.tgt_lang: missing: Code of the target language; sacreBLEU tokenizes by it"
     ]
     assert mistakes(replaced("type: reverse\n      ", "")) == [
-        "x.yaml:7:7: data.train.1.type: missing: one of text, tsv, csv, jsonl, parquet, hub, "
-        "reverse, monolingual, images, rendered"
+        "x.yaml:7:7: data.train.1.type: missing: one of text, tsv, csv, jsonl, parquet, tmx, "
+        "xliff, po, mo, opus, xlsx, hub, reverse, monolingual, images, rendered"
     ]
 
 

@@ -215,7 +215,7 @@ PO = '# French\nmsgid ""\nmsgstr ""\n"Language: fr\\n"\n\nmsgid "Open"\nmsgstr "
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
-        ("x.xlsx", OFFICE, "an Excel workbook: save it as `CSV UTF-8` and take type: csv"),
+        ("x.xlsx", OFFICE, "an Excel workbook: take type: xlsx, or save it"),
         ("x.docx", OFFICE, "a Word document: save it as plain text in UTF-8"),
         ("x.en", OFFICE, "a zip archive: unpack it first"),
         ("x.pdf", b"%PDF-1.7", "a PDF: "),
