@@ -7,6 +7,7 @@ import typer
 from experiments import (
     agreement,
     backtranslation,
+    cleaning,
     complexity,
     distillation,
     finetuning,
@@ -32,7 +33,7 @@ app = typer.Typer(
 )
 for experiment in (
     schedules, scaling, complexity, patterns, patches, memory, agreement, finetuning, pretraining,
-    backtranslation, distillation, gradients, heads, positions, parts,
+    backtranslation, cleaning, distillation, gradients, heads, positions, parts,
 ):  # fmt: skip
     app.command(experiment.__name__.rpartition(".")[2])(experiment.run)
 

@@ -84,8 +84,8 @@ FLOORS = {
         "cli": [
             "constraint_inputs input_warnings options output_files pair_inputs streaming",
             "command input_lines model_loading option_conflicts translation_output",
-            "document_translation evaluation_extras export interactive scoring_options "
-            "synthetic_options",
+            "data_sample data_split data_stats document_translation evaluation_extras export "
+            "interactive scoring_options synthetic_options",
             "comparison_output evaluation_output",
             "average backtranslate bench clean compare config data distill doctor evaluate explain "
             "import_ init inspect main plot rescore score serve shortlist tokenizer train "

@@ -109,6 +109,8 @@ def _essence(mark: str) -> str:
 
 
 def _compared(max_missing: int, found: list[list[str]]) -> Finding:
+    if not any(found):
+        return False, 0, ""
     first, second = map(Counter, found)
     only = [first - second, second - first]
     value = max(counts.total() for counts in only)
@@ -138,7 +140,7 @@ def overlap(rule: config.OverlapRule, pair: PairText, held_out: Collection[int])
     """Look both sides up among held-out lines."""
     found = [
         name
-        for name, words in zip(SIDES, pair.folded, strict=True)
+        for name, words in zip(SIDES, pair.words, strict=True)
         if len(words) >= rule.min_words and hash_words(words) in held_out
     ]
     return bool(found), len(found), " and ".join(found)

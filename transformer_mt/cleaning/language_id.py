@@ -44,6 +44,7 @@ class _Py3langid:
         return cast(tuple[str, float], self._model.classify(text))
 
 
+@cache
 def load_identifier(name: str) -> Identifier:
     """Load an identifier.
 

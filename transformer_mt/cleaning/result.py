@@ -9,7 +9,6 @@ The kept and the dropped pairs together are the input: `restore` puts those of a
 """
 
 import json
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, suppress
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from transformer_mt.cleaning.decisions import EDGES, Decisions
+from transformer_mt.cleaning.pair_files import endings, write_pair
 from transformer_mt.cleaning.report import Report, Sampler, record
 from transformer_mt.cleaning.rules import MEANINGS
 from transformer_mt.cleaning.shards import Checker, Row, json_line
@@ -41,8 +41,8 @@ def write_result(
         DataError: If no pair is kept.
         OSError: If the disk refuses.
     """
-    src, tgt = _names(checker.languages)
-    report = Report(str(folder / src), str(folder / tgt), decisions.counts)
+    src, tgt = (str(folder / f"clean.{end}") for end in endings(checker.languages))
+    report = Report(src, tgt, decisions.counts)
     report.edges = {rule.name: rule.edges for rule in checker.table()} | EDGES
     return _write(folder, report, decisions.rows(), {"identity": identity, "restored": []})
 
@@ -72,12 +72,6 @@ def finished_report(folder: Path, identity: dict[str, Any]) -> Report | None:
     return None
 
 
-def _names(languages: tuple[str, str]) -> tuple[str, str]:
-    src, tgt = (re.sub("[^A-Za-z0-9-]", "-", language) for language in languages)
-    ends = (src, tgt) if src and tgt and src != tgt else ("src", "tgt")
-    return f"clean.{ends[0]}", f"clean.{ends[1]}"
-
-
 def _write(folder: Path, report: Report, rows: Iterable[Row], about: dict[str, Any]) -> Report:
     sampler = Sampler()
     dropped: Counter[str] = Counter()
@@ -89,8 +83,7 @@ def _write(folder: Path, report: Report, rows: Iterable[Row], about: dict[str, A
             src, tgt, others = (stack.enter_context((temporary / n).open("wb")) for n in names)
             for line, row in enumerate(rows, start=1):
                 if row.rule is None:
-                    src.write(f"{row.src}\n".encode("utf-8", "surrogateescape"))
-                    tgt.write(f"{row.tgt}\n".encode("utf-8", "surrogateescape"))
+                    write_pair((src, tgt), (row.src, row.tgt))
                 else:
                     dropped[row.rule] += 1
                     others.write(json_line(record(line, row)))

@@ -3,7 +3,6 @@
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TypeAlias
 
 from transformer_mt.text.scripts import letters
@@ -21,10 +20,10 @@ MEANINGS = {
     "characters": "control or private characters, wrong charset",
     "empty": "no text on a side",
     "length": "too few, too many or too long words",
-    "ratio": "lengths too different",
     "copies": "not translated",
     "script": "letters of another script",
     "repetition": "an n-gram again and again",
+    "ratio": "lengths too different",
     "numbers": "numbers differ",
     "addresses": "URLs or e-mail addresses differ",
     "placeholders": "placeholders or tags differ",
@@ -38,25 +37,20 @@ MEANINGS = {
 
 
 class PairText:
-    """A pair, and what several rules need to know of it."""
+    """A pair, and what several rules need to know of it.
+
+    Attributes:
+        sides: Source and target.
+        words: The words of both, without regard to case; see `text.words`.
+        letters: The lengths of both; see `text.scripts`.
+    """
+
+    __slots__ = ("letters", "sides", "words")
 
     def __init__(self, src: str, tgt: str) -> None:
         self.sides = (src, tgt)
-
-    @cached_property
-    def words(self) -> tuple[list[str], list[str]]:
-        """The words of both sides; see `text.words`."""
-        return words_of(self.sides[0]), words_of(self.sides[1])
-
-    @cached_property
-    def folded(self) -> tuple[list[str], list[str]]:
-        """The words without regard to case."""
-        return tuple([w.casefold() for w in words] for words in self.words)  # type: ignore[return-value]
-
-    @cached_property
-    def letters(self) -> tuple[int, int]:
-        """The lengths of both sides; see `text.scripts`."""
-        return letters(self.sides[0]), letters(self.sides[1])
+        self.words = (words_of(src.casefold()), words_of(tgt.casefold()))
+        self.letters = (letters(src), letters(tgt))
 
 
 @dataclass(frozen=True)

@@ -135,10 +135,10 @@ class Checker:
             ("characters", s.characters, form_rules.characters, {}, COUNTS),
             ("empty", s.empty, form_rules.empty, {}, COUNTS),
             ("length", s.length, form_rules.length, {}, WORDS),
-            ("ratio", s.ratio, form_rules.ratio, {}, RATIOS),
             ("copies", s.copies, form_rules.copies, {}, SHARES),
             ("script", s.script, form_rules.script, both, SHARES),
             ("repetition", s.repetition, form_rules.repetition, {}, COUNTS),
+            ("ratio", s.ratio, form_rules.ratio, {}, RATIOS),
             ("numbers", s.numbers, content_rules.numbers, {}, COUNTS),
             ("addresses", s.addresses, content_rules.addresses, both, COUNTS),
             ("placeholders", s.placeholders, content_rules.placeholders, {}, COUNTS),
@@ -193,7 +193,7 @@ class ShardMaker:
 
     def _keys(self, kept: Sequence[Pair]) -> tuple[Hashes, Hashes]:
         duplicates, near = self._settings.duplicates, self._settings.near_duplicates
-        exact = [] if duplicates is None else [_key(pair, duplicates.of) for pair in kept]
+        exact = [_key(pair, duplicates.of if duplicates else "pair") for pair in kept]
         texts = [] if near is None else [shingled(*pair) for pair in kept]
         return np.array(exact, dtype=np.uint64), signatures(texts)
 

@@ -1,4 +1,4 @@
-"""`tmt data`: parallel text between formats."""
+"""`tmt data`: parallel text between formats, its statistics, splits and samples."""
 
 import logging
 from collections.abc import Iterator
@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from transformer_mt.cli import data_sample, data_split, data_stats
 from transformer_mt.cli.command import examples
 from transformer_mt.cli.output_files import check_output, progress_bar
 from transformer_mt.cli.pair_inputs import (
@@ -25,13 +26,19 @@ logger = logging.getLogger(__name__)
 group = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Convert parallel text.",
+    help="Convert, describe, split and sample parallel text.",
     epilog=examples(
         "tmt data convert memory.tmx pairs.tsv --src-lang en --tgt-lang de",
         "tmt data convert train.en train.de train.tmx",
         "tmt data convert de-en.txt.zip train --src-lang en --tgt-lang de",
+        data_stats.EXAMPLES[0],
+        data_split.EXAMPLES[0],
+        data_sample.EXAMPLES[0],
     ),
 )
+group.command(epilog=examples(*data_stats.EXAMPLES))(data_stats.stats)
+group.command(epilog=examples(*data_split.EXAMPLES))(data_split.split)
+group.command(epilog=examples(*data_sample.EXAMPLES))(data_sample.sample)
 
 
 @group.command(

@@ -51,7 +51,7 @@ COMMANDS = {
     "plot": "Plot learning curves of runs.",
     "inspect": "Print parameters, FLOPs and memory of a model, and the cost of its training.",
     "bench": "Measure speed and memory of training and translation.",
-    "data": "Convert parallel text.",
+    "data": "Convert, describe, split and sample parallel text.",
     "tokenizer": "Train, apply and inspect tokenizers.",
     "config": "Show, check and describe configs.",
 }

@@ -1,5 +1,7 @@
 """Parallel text that a command names: two line files, or a table or memory with both sides."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
@@ -11,6 +13,7 @@ from transformer_mt.errors import ConfigError
 
 if TYPE_CHECKING:
     from transformer_mt.config.sources import Source
+    from transformer_mt.data.pair_source import PairSource
 
 PairFiles: TypeAlias = Annotated[
     list[Path],
@@ -86,3 +89,48 @@ def find_source(
         raise ConfigError(f"{src}: source and target are one file: name the translations second")
     languages = language_of_name(src.name), language_of_name(tgt.name)
     return TextSource(src=str(src), tgt=str(tgt)), languages
+
+
+@dataclass(frozen=True)
+class OpenPairs:
+    """A parallel text that a command reads.
+
+    Attributes:
+        source: The pairs; bytes that are not UTF-8 are half characters in them.
+        settings: How they are read.
+        languages: Codes of source and target; empty where one is not known.
+    """
+
+    source: "PairSource"
+    settings: "Source"
+    languages: tuple[str, str]
+
+
+def open_pairs(
+    files: Sequence[Path],
+    given: tuple[str | None, str | None],
+    columns: tuple[str | None, str | None],
+) -> OpenPairs:
+    """Open the text that the arguments and options of a command name.
+
+    Args:
+        files: Two line files or a table.
+        given: Languages.
+        columns: Of a table.
+
+    Raises:
+        ConfigError: If the files or options do not go together.
+        DataError: If a file cannot be read.
+    """
+    check_language_codes(*given)
+    if len(files) > 2:
+        raise ConfigError(f"{files[2]}: expected two line files or one table")
+    settings, named = find_source(
+        files[0], files[1] if files[1:] else None, given, columns_of(*columns)
+    )
+
+    from transformer_mt.cleaning.inputs import find_languages, open_leniently
+
+    (source,) = open_leniently([settings], (given[0] or "", given[1] or ""))
+    codes = given[0] or named[0], given[1] or named[1]
+    return OpenPairs(source, settings, find_languages(codes, [settings], [source]))

@@ -181,14 +181,14 @@ class RuleSettings(Settings):
     """No text on a side."""
     length: LengthRule | None = LengthRule()
     """Number and length of words."""
-    ratio: RatioRule | None = RatioRule()
-    """Lengths of the sides that are too different."""
     copies: CopyRule | None = CopyRule()
     """Untranslated text."""
     script: ScriptRule | None = ScriptRule()
     """Letters of other scripts."""
     repetition: RepetitionRule | None = RepetitionRule()
     """Repeated n-grams."""
+    ratio: RatioRule | None = RatioRule()
+    """Lengths of the sides that are too different."""
     numbers: NumbersRule | None = NumbersRule()
     """Numbers that differ."""
     addresses: AddressesRule | None = AddressesRule()

@@ -129,6 +129,10 @@ class HashSet:
     def __init__(self) -> None:
         self._runs: list[NDArray[np.uint64]] = []
 
+    def __len__(self) -> int:
+        """Return the number of members."""
+        return sum(map(len, self._runs))
+
     def add(self, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
         """Add hashes; return for each whether it is new, that is, its first appearance ever."""
         values, first = np.unique(hashes, return_index=True)

@@ -24,7 +24,6 @@ _LARGE = re.compile(
     "([\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff])|([\u3040-\u30ff\uac00-\ud7af])"
 )
 _LATIN = re.compile("[\\0-\u024f\u2010-\u203f\u20ac]*")
-_NO_LETTER = re.compile(r"[\W\d_]")
 _WEIGHTS = {"CJK": 3, "HIRAGANA": 2, "KATAKANA": 2, "HANGUL": 2}
 _NAMES = {
     "FULLWIDTH": "LATIN",
@@ -63,10 +62,13 @@ def letters(text: str) -> int:
     return number + sum(2 if han else 1 for han, _ in large)
 
 
+def is_latin(text: str) -> bool:
+    """Return whether all letters of a text are Latin ones."""
+    return text.isascii() or _LATIN.fullmatch(text) is not None
+
+
 def letters_by_script(text: str) -> Counter[str]:
     """Count the letters of each script, weighted as in `letters`."""
-    if _LATIN.fullmatch(text):
-        return Counter({"LATIN": len(text) - len(_NO_LETTER.findall(text))})
     counts = Counter(script_of(c) for c in text if c.isalpha())
     del counts[""]
     return Counter({script: n * _WEIGHTS.get(script, 1) for script, n in counts.items()})
