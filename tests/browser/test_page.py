@@ -320,6 +320,60 @@ def test_markup_is_shown_as_text(page):
     assert page.locator("main img, main script, #target b, #documents b").count() == 0
 
 
+DROP = """([name, text]) => {
+  const data = new DataTransfer();
+  data.items.add(new File([text], name));
+  for (const kind of ["dragover", "drop"]) {
+    const event = new DragEvent(kind, { dataTransfer: data, bubbles: true, cancelable: true });
+    document.getElementById("target").dispatchEvent(event);
+  }
+}"""
+
+
+def test_a_document_that_is_dropped_comes_back_translated(page, tmp_path):
+    pytest.importorskip("lxml")
+    page.evaluate(DROP, ["a & b.html", "<p>Dog <b>big</b> cat.</p><p>Runs big.</p>"])
+    entry = page.locator("#documents > li").first
+    with page.expect_download() as download:
+        entry.get_by_role("link", name="Save a & b.de.html").click()
+    download.value.save_as(tmp_path / "page.html")
+    assert download.value.suggested_filename in ("a & b.de.html", "a _ b.de.html")
+    content = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "Läuft gross." in content
+    assert content.count("<b>") == content.count("</b>") == 1
+
+
+def test_segments_that_stay_as_they_were_are_listed(page):
+    page.set_input_files("#file", {"name": "a.zip", "mimeType": "", "buffer": b"PK"})
+    refusal = page.locator("#documents > li").first
+    expect(refusal.get_by_role("alert")).to_contain_text("This server translates files that end")
+    left = [{"text": "<b>Dog</b> %s", "reason": "would lose %s"}]
+    answer = {"translatedFileUrl": "http://elsewhere:1/page/dom.js", "untouched": left}
+    page.route("**/translate_file", lambda route: route.fulfill(json=answer))
+    page.route("**/page/dom.js", lambda route: route.fulfill(body="content"))
+    page.set_input_files("#file", {"name": "a.srt", "mimeType": "", "buffer": b"1"})
+    expect(page.locator("#documents summary")).to_have_text("1 segment was left as it was")
+    page.click("#documents summary")
+    expect(page.locator("#documents li li")).to_contain_text("<b>Dog</b> %s")
+
+
+def test_what_the_server_says_against_a_document_is_shown(page):
+    page.set_input_files("#file", {"name": "a.docx", "mimeType": "", "buffer": b"no document"})
+    expect(page.locator("#documents [role=alert]")).to_contain_text("docx")
+
+
+def test_a_detected_language_can_be_swapped(page):
+    pytest.importorskip("py3langid")
+    page.select_option("#source-language", "auto")
+    page.select_option("#target-language", "de")
+    page.fill("#source", "The dog sees the big house and the old tree near the man.")
+    expect(page.locator("#source-language option").first).to_have_text("Detected: English")
+    expect(page.locator("#swap")).to_be_enabled()
+    page.click("#swap")
+    assert page.input_value("#source-language") == "de"
+    assert page.input_value("#target-language") == "en"
+
+
 def test_right_to_left_text_runs_from_the_right(page):
     text, other = "כלב רץ", "dog runs"
     words = [[0, 3, 0, 3], [4, 6, 4, 8]]

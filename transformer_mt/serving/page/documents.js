@@ -33,6 +33,7 @@ export function listenForFiles(formats, languages) {
 }
 
 function add(files, formats, languages) {
+  get("document-box").open = true;
   for (const file of files) {
     const state = make("p", { class: "quiet" }, "waiting …"), cancel = make("button", { type: "button" }, "Cancel");
     const entry = make("li", {}, make("span", { class: "name" }, file.name), " ", cancel, state);
@@ -71,14 +72,15 @@ async function translate(file, { source, target }, state, signal) {
 
 /** Offer the translated document, and list what was left as it was. */
 async function offer(response, file, target, state) {
-  const { translatedFileUrl, untouched = [] } = await response.json();
+  const { translatedFileUrl, untouched } = await response.json();
   const dot = file.name.lastIndexOf("."), name = `${file.name.slice(0, dot)}.${target}${file.name.slice(dot)}`;
-  const blob = await (await ask(translatedFileUrl)).blob();
+  // Only its end: a proxy may know the server under another name.
+  const blob = await (await ask(translatedFileUrl.split("/").slice(-2).join("/"))).blob();
   const link = make("a", { href: URL.createObjectURL(blob), download: name }, `Save ${name}`);
   state.className = "";
   state.replaceChildren(link);
   if (!untouched.length) return;
-  const list = make("ul", {}, ...untouched.map((one) => make("li", { dir: "auto" }, typeof one === "string" ? one : `${one.text}: ${one.reason}`)));
+  const list = make("ul", {}, ...untouched.map((one) => make("li", {}, make("q", { dir: "auto" }, one.text), `: ${one.reason}`)));
   const summary = make("summary", {}, untouched.length === 1 ? "1 segment was left as it was" : `${untouched.length} segments were left as they were`);
   state.append(make("details", {}, summary, list));
 }
