@@ -243,7 +243,7 @@ def count_parameters(directory: Path) -> int:
     """
     path = directory / WEIGHTS
     try:
-        with safe_open(path, framework="pt") as file:
+        with safe_open(path, framework="np") as file:
             return sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
     except (OSError, SafetensorError) as error:
         raise ModelError(f"{path}: cannot be read: {error}") from error

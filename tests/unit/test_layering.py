@@ -24,7 +24,7 @@ LAYERS = [
     {"cleaning", "translation"},
     {"evaluation", "explain", "assessment"},
     {"training", "exchange"},
-    {"benchmarks", "comparison", "api"},
+    {"benchmarks", "comparison", "api", "run_list"},
     {"doctor", "serving"},
     {"cli"},
     {"__main__"},
@@ -54,7 +54,7 @@ FLOORS = {
         ],
         "training": [
             "activation_checkpointing freezing layer_compilation schedules signals state "
-            "tensorboard threads working_weights",
+            "threads trackers working_weights",
             "distributed progress",
             "gradients sharding update_stats",
             "attention_kernel optimizers",
@@ -88,7 +88,7 @@ FLOORS = {
             "interactive scoring_options synthetic_options",
             "comparison_output evaluation_output",
             "average backtranslate bench clean compare config data distill doctor evaluate explain "
-            "import_ init inspect main plot rescore score serve shortlist tokenizer train "
+            "import_ init inspect main plot rescore runs score serve shortlist tokenizer train "
             "translate verify",
         ],
     }.items()

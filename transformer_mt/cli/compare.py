@@ -134,12 +134,13 @@ def compare(
         check_figure(figure)
         check_output(figure)
     check_output(report, figure, src, *ref)
-
-    from transformer_mt.comparison.facts import read_facts
     from transformer_mt.comparison.system import find_system
-    from transformer_mt.comparison.systems import common_language, common_test_set, compare
 
-    systems = [find_system(path) for path in runs]
+    systems = [find_system(path) for path in runs]  # before the seconds that torch takes
+    from transformer_mt.comparison.facts import read_facts
+    from transformer_mt.comparison.systems import common_language, common_test_set
+    from transformer_mt.comparison.systems import compare as compare_on
+
     has_models = any(system.config is not None for system in systems)
     if (src is None) != (not ref) and (has_models or not ref):
         raise ConfigError("--src and --ref need each other: give both")
@@ -154,7 +155,7 @@ def compare(
     else:
         language = of_models or ""
     search = {} if beam_size is None else {"beam_size": beam_size}
-    rows = compare(
+    rows = compare_on(
         systems,
         test,
         translate=partial(_translate, search=search, device=device, direction=test.direction),

@@ -48,6 +48,7 @@ COMMANDS = {
     "export": "Export a model to another program's format.",
     "import": "Import a model of Marian, OPUS-MT, M2M-100 or NLLB.",
     "verify": "Verify files by their hashes, and models by their scores.",
+    "runs": "List runs: state, best score, size, time, differences of their settings.",
     "plot": "Plot learning curves of runs.",
     "inspect": "Print parameters, FLOPs and memory of a model, and the cost of its training.",
     "bench": "Measure speed and memory of training and translation.",

@@ -1,14 +1,20 @@
-"""A system to compare: a finished run, a model, or a file of translations."""
+"""A system to compare: a finished run, a model, or a file of translations.
+
+Nothing here imports torch at once, so that a wrong path is named in the first second.
+"""
 
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from transformer_mt.config.loading import load_recorded
 from transformer_mt.config.schema import Config
 from transformer_mt.locations import CONFIG, METRICS, find_bundle, run_folder
 from transformer_mt.text.lines import read_lines
-from transformer_mt.training.run_directory import RunDirectory
+
+if TYPE_CHECKING:
+    from transformer_mt.training.run_directory import RunDirectory
 
 
 @dataclass(frozen=True)
@@ -16,21 +22,30 @@ class System:
     """What a path names.
 
     Attributes:
-        path: As it was given.
+        path: As it was given; of a run, its folder.
         model_dir: Folder of its model; None for a file of translations.
-        run: The run, if it is one.
+        is_run: Whether it is a run.
     """
 
     path: Path
     model_dir: Path | None = None
-    run: RunDirectory | None = None
+    is_run: bool = False
+
+    @cached_property
+    def run(self) -> "RunDirectory | None":
+        """The run, if it is one."""
+        if not self.is_run:
+            return None
+        from transformer_mt.training.run_directory import RunDirectory
+
+        return RunDirectory(self.path)
 
     @cached_property
     def config(self) -> Config | None:
         """Settings of the model; None for a file."""
-        if self.run is not None:
-            return load_recorded(self.run.config_path)
-        return None if self.model_dir is None else load_recorded(self.model_dir / CONFIG)
+        if self.model_dir is None:
+            return None
+        return load_recorded((self.path if self.is_run else self.model_dir) / CONFIG)
 
     @cached_property
     def lines(self) -> list[str]:
@@ -56,6 +71,6 @@ def find_system(path: Path) -> System:
         return System(path)
     is_run = (path / CONFIG).is_file() and (path / METRICS).is_file()
     if is_run or not path.is_dir():
-        run = RunDirectory(run_folder(path))
-        return System(run.root, run.best_dir, run)
+        folder = run_folder(path)
+        return System(folder, folder / "best", is_run=True)
     return System(path, find_bundle(path))

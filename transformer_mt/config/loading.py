@@ -282,9 +282,14 @@ def dump_config(config: Settings) -> str:
     )
 
 
+def settings_of(config: Config) -> dict[str, Any]:
+    """Return all settings of a config by their paths, such as `training.lr`."""
+    return dict(_leaves(config.model_dump(mode="json")))
+
+
 def config_differences(old: Config, new: Config) -> list[str]:
     """List the settings in which two configs differ, such as `training.lr: 0.001 -> 0.002`."""
-    old_values, new_values = dict(_leaves(old.model_dump())), dict(_leaves(new.model_dump()))
+    old_values, new_values = settings_of(old), settings_of(new)
     lines = []
     for path in dict.fromkeys([*old_values, *new_values]):
         before, after = old_values.get(path, ABSENT), new_values.get(path, ABSENT)

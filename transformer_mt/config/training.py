@@ -294,6 +294,8 @@ class TrainingSettings(Settings):
     learning rate; after that it stops with exit code 5."""
     tensorboard: bool = False
     """Write TensorBoard files (needs the `tensorboard` extra)."""
+    trackio: str | None = None
+    """Project of trackio, in its local database, to log metrics to (needs the `trackio` extra)."""
     runs_dir: PathText = "runs"
     """Directory of all runs; this one is `runs_dir/name`."""
 

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from tqdm import tqdm
 
-from transformer_mt.config.training import TrainingSettings
+from transformer_mt.config.schema import Config
 from transformer_mt.data.evaluation_sets import GUARD
 from transformer_mt.errors import DivergedError, TmtError, brief
 from transformer_mt.log import JsonValue, MetricsLog, counted
@@ -20,7 +20,7 @@ from transformer_mt.training.progress import Progress
 from transformer_mt.training.run import Session
 from transformer_mt.training.run_directory import RunDirectory
 from transformer_mt.training.state import Stopwatch, TrainState
-from transformer_mt.training.tensorboard import TensorBoard
+from transformer_mt.training.trackers import open_trackers
 from transformer_mt.training.validation import ValidationResult
 
 # It begins at 65,536; below this, small gradients are lost and the run mostly diverges soon.
@@ -42,7 +42,7 @@ class Reporter:
 
     Args:
         run: Its folder.
-        settings: Whether TensorBoard files are written, too.
+        config: Names the trackers that get the numbers, too.
         step: The run resumes after it: later records are cut off.
         fraction: Of the run that is over.
 
@@ -50,16 +50,12 @@ class Reporter:
         TmtError: If the files cannot be written.
     """
 
-    def __init__(
-        self, run: RunDirectory, settings: TrainingSettings, *, step: int, fraction: float
-    ) -> None:
+    def __init__(self, run: RunDirectory, config: Config, *, step: int, fraction: float) -> None:
         self._run = run
-        self._tensorboard = (
-            TensorBoard(run.tensorboard_dir, last_step=step) if settings.tensorboard else None
-        )
         with explain_write_errors(run.root):
             self._metrics = MetricsLog(run.metrics_path, last_step=step)
             self._events = MetricsLog(run.events_path, last_step=sys.maxsize)
+        self._trackers = open_trackers(config, run.tensorboard_dir, last_step=step)
         self._has_warned_of_scale = self._has_warned_of_time = False
         self._fraction_before = fraction
         self._stopwatch = Stopwatch()
@@ -215,17 +211,17 @@ class Reporter:
     def close(self) -> None:
         """Close all files."""
         self._bar.close()
-        if self._tensorboard is not None:
-            self._tensorboard.close()
+        for tracker in self._trackers:
+            tracker.close()
         self._metrics.close()
         self._events.close()
 
     def _record(self, step: int, values: Mapping[str, float]) -> None:
-        """Write numbers to the metrics and to TensorBoard."""
+        """Write numbers to the metrics and to trackers."""
         with explain_write_errors(self._run.metrics_path):
             self._metrics.write(step, values)
-        if self._tensorboard is not None:
-            self._tensorboard.write(step, values)
+        for tracker in self._trackers:
+            tracker.write(step, values)
 
     def _time_left(self, fraction: float) -> str:
         made = fraction - self._fraction_before

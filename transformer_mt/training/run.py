@@ -22,7 +22,7 @@ from transformer_mt.training.distributed import World, open_world
 from transformer_mt.training.prepare_data import Data, open_sources, prepare_data
 from transformer_mt.training.run_directory import RunDirectory
 from transformer_mt.training.signals import Interrupted, StopRequest, stop_request
-from transformer_mt.training.tensorboard import check_tensorboard
+from transformer_mt.training.trackers import check_trackers
 from transformer_mt.training.warm_start import WarmStart, prepare_start
 
 
@@ -71,8 +71,7 @@ def open_session(
         InterruptedRun: If a signal came before the data was prepared.
     """
     opened_at = time.monotonic() if started_at is None else started_at
-    if config.training.tensorboard:
-        check_tensorboard()
+    check_trackers(config.training)
     config, start = prepare_start(config, fresh=fresh)
     if config.training.deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when cuBLAS starts

@@ -17,7 +17,7 @@ from transformer_mt.config.loading import config_differences, dump_config, load_
 from transformer_mt.config.schema import Config
 from transformer_mt.data.evaluation_sets import HELD_OUT
 from transformer_mt.errors import UNREADABLE_JSON, ConfigError, TmtError
-from transformer_mt.locations import CONFIG, METRICS
+from transformer_mt.locations import CONFIG, EVENTS, LOCK, METRICS, RESULT
 from transformer_mt.log import JsonValue
 from transformer_mt.processors import num_processors
 from transformer_mt.storage.folders import (
@@ -58,6 +58,7 @@ CHANGEABLE = (
     "training.rank_timeout_minutes",
     "training.runs_dir",
     "training.tensorboard",
+    "training.trackio",
     "training.validation.every_steps",
     "training.validation.min_validations",
     "training.validation.num_samples",
@@ -86,12 +87,12 @@ class RunDirectory:
         self.config_path = root / CONFIG
         self.manifest_path = root / "manifest.json"
         self.metrics_path = root / METRICS
-        self.events_path = root / "events.jsonl"
+        self.events_path = root / EVENTS
         self.preparation_path = root / "preparation.json"
-        self.result_path = root / "result.json"
+        self.result_path = root / RESULT
         self.curve_path = root / "curve.png"
         self.tensorboard_dir = root / "tensorboard"
-        self.lock_path = root / "lock"
+        self.lock_path = root / LOCK
         self.samples_dir = root / "samples"
         self.held_out_dir = root / HELD_OUT
         self.tokenizer_dir = root / "tokenizer"

@@ -117,7 +117,7 @@ class Trainer:
             self.close()
             self.reporter = Reporter(
                 self.session.directory,
-                self.settings,
+                self.session.config,
                 step=self.state.step,
                 fraction=self.progress.fraction(),
             )
@@ -265,6 +265,7 @@ class Trainer:
         with self.world.main_first():
             step = drop_high_checkpoints(directory.checkpoints_dir)
         if step is None or self.state.num_rollbacks >= self.settings.max_rollbacks:
+            self.reporter.event(diverged_at, "diverged", reason=str(error))
             raise error
         kernel, seconds = self.state.short_attention, self.progress.seconds
         checkpoint, self.state = resume_state(directory)
