@@ -4,7 +4,11 @@ import os
 import signal
 import threading
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from multiprocessing import parent_process
+
+ENDS_WITH_STDIN = "TMT_ENDS_WITH_STDIN"
+"""Variable of the environment: see `end_with_stdin`."""
 
 
 def serve_parent() -> None:
@@ -19,6 +23,22 @@ def serve_parent() -> None:
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def end_with_stdin() -> None:
+    """End this process when the one that holds the other end of its stdin does.
+
+    For processes that are started by `subprocess` with `ENDS_WITH_STDIN` in their environment.
+    """
+    if os.environ.pop(ENDS_WITH_STDIN, None):
+        threading.Thread(target=_wait_for_stdin, daemon=True).start()
+
+
+def _wait_for_stdin() -> None:
+    with suppress(OSError):
+        while os.read(0, 1024):
+            pass
+    os._exit(1)
 
 
 def _end_with_parent() -> None:

@@ -47,7 +47,8 @@ FLOORS = {
             "detokenize keywords mbr scoring shortlist",
             "batch_search",
             "translator",
-            "alignment completions corrections load rescoring synthetic",
+            "alignment completions corrections load rescoring shards",
+            "synthetic",
             "filling markup.placement",
             "markup.protection",
             "model",
@@ -84,8 +85,9 @@ FLOORS = {
         "cli": [
             "constraint_inputs input_warnings options output_files pair_inputs streaming",
             "command input_lines model_loading option_conflicts translation_output",
+            "shard_options",
             "data_sample data_split data_stats document_translation evaluation_extras export "
-            "interactive scoring_options synthetic_options",
+            "interactive scoring_options shard_translation synthetic_options",
             "comparison_output evaluation_output",
             "average backtranslate bench clean compare config data distill doctor evaluate explain "
             "import_ init inspect main plot rescore runs score serve shortlist tokenizer train "

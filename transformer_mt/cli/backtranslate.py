@@ -19,6 +19,7 @@ from transformer_mt.cli.options import (
     SourceLanguage,
     TargetLanguage,
 )
+from transformer_mt.cli.shard_options import NumShards, Place, Worker
 from transformer_mt.cli.synthetic_options import AsJson, Folder, Keep, write_pairs
 
 TagOption: TypeAlias = Annotated[
@@ -58,6 +59,9 @@ def backtranslate(
     beam_size: BeamSize = None,
     length_penalty: LengthPenalty = None,
     as_json: AsJson = False,
+    shards: NumShards = None,
+    on: Place = "local",
+    worker: Worker = None,
 ) -> None:
     """Translate target text into synthetic source text.
 

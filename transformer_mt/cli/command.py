@@ -11,6 +11,9 @@ from typer.core import TyperCommand
 
 from transformer_mt.cli.options import as_text
 
+ARGUMENTS = "transformer_mt.arguments"
+"""In `ctx.meta`: the command line after the name of the command."""
+
 CLOSE = 0.75
 """Similarity above which an unknown option counts as a typing error."""
 
@@ -78,6 +81,7 @@ class Command(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the command line into `ctx.params`."""
+        ctx.meta[ARGUMENTS] = list(args)
         try:
             rest = super().parse_args(ctx, args)
         except typer.BadParameter as error:  # in the words of pydantic

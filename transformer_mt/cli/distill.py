@@ -19,6 +19,7 @@ from transformer_mt.cli.options import (
     SourceLanguage,
     TargetLanguage,
 )
+from transformer_mt.cli.shard_options import NumShards, Place, Worker
 from transformer_mt.cli.synthetic_options import AsJson, Folder, Keep, write_pairs
 
 EXAMPLES = (
@@ -48,6 +49,9 @@ def distill(
     beam_size: BeamSize = None,
     length_penalty: LengthPenalty = None,
     as_json: AsJson = False,
+    shards: NumShards = None,
+    on: Place = "local",
+    worker: Worker = None,
 ) -> None:
     """Translate training text by a teacher, for a student.
 

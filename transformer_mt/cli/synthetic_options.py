@@ -9,6 +9,7 @@ import typer
 from transformer_mt.cli.model_loading import in_direction, load_of_options
 from transformer_mt.cli.options import search_options_of
 from transformer_mt.cli.output_files import progress_bar
+from transformer_mt.cli.shard_options import lines_of_part, share_of, workers_of
 from transformer_mt.translation.load import make_translator
 
 Folder: TypeAlias = Annotated[
@@ -41,12 +42,31 @@ def write_pairs(
         folder: Where the pairs go.
         writes: The side that the model writes: see `translation.synthetic.synthesize`.
     """
-    from transformer_mt.translation.synthetic import check_texts, synthesize
+    from transformer_mt.translation.synthetic import (
+        check_texts,
+        rows_of,
+        shards_of,
+        synthesize,
+    )
 
-    given, keep = search_options_of(ctx), ctx.params["keep"]
+    given, keep, share = search_options_of(ctx), ctx.params["keep"], share_of(ctx)
     check_texts(texts, folder, keep=keep)
+    run_workers = None if share else workers_of(ctx, folder)
     bundle = in_direction(ctx, load_of_options(ctx))
     translator = make_translator(bundle, given)
+    precision, part_lines = ctx.params["precision"], lines_of_part(ctx, texts)
+    if share is not None:
+        shards = shards_of(
+            translator,
+            bundle,
+            texts,
+            folder,
+            writes=writes,
+            precision=precision,
+            part_lines=part_lines,
+        )
+        shards.work(rows_of(translator, bundle), share=share)
+        return
     with progress_bar("translate", " lines") as show:
         made = synthesize(
             translator,
@@ -55,7 +75,9 @@ def write_pairs(
             folder,
             writes=writes,
             keep=keep,
-            precision=ctx.params["precision"],
+            precision=precision,
+            part_lines=part_lines,
+            run_workers=run_workers,
             on_progress=show,
         )
     if ctx.params["as_json"]:

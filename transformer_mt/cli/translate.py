@@ -46,6 +46,8 @@ from transformer_mt.cli.options import (
     TargetLanguage,
 )
 from transformer_mt.cli.output_files import check_output, progress_bar, results_to
+from transformer_mt.cli.shard_options import NumShards, Place, Worker
+from transformer_mt.cli.shard_translation import check_shards, translate_in_shards
 from transformer_mt.cli.translation_output import Details, Job
 from transformer_mt.translation.load import decoding_settings, make_translator
 
@@ -206,6 +208,7 @@ EXAMPLES = (
     "tmt translate --model runs/en_de_fr --to fr < input.txt",
     "tmt translate -i messages.po -o de.po --memory earlier.tmx",
     "tmt translate --interactive --corrections mine.tsv",
+    "tmt translate --shards 8 -i large.txt -o large.de.txt",
 )
 
 
@@ -241,6 +244,9 @@ def translate(
     memory: MemoryFile = None,
     interactive: Interactive = False,
     corrections: CorrectionsFile = None,
+    shards: NumShards = None,
+    on: Place = "local",
+    worker: Worker = None,
 ) -> None:
     """Translate text, one sentence per line.
 
@@ -259,6 +265,10 @@ def translate(
     check_inputs(*files)
     check_output(output, *files)
     check_output(alignments, output, *files)
+    if check_shards(ctx, inputs if text is None else []):
+        bundle = in_direction(ctx, load_of_options(ctx))
+        translate_in_shards(ctx, inputs, bundle, _job(ctx, bundle, given, inputs))
+        return
     if (kind := document_format(ctx, [] if text is not None else inputs)) is not None:
         bundle = in_direction(ctx, load_of_options(ctx))
         is_split = _splits_sentences(ctx, bundle)

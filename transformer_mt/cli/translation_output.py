@@ -175,6 +175,7 @@ class Job:
         notes: Warnings about the input.
 
     Attributes:
+        translator: The translator.
         num_done: Lines written.
         seconds: What they took once they had been read.
     """
@@ -188,7 +189,7 @@ class Job:
         num_lines: int | None = None,
         notes: Sequence[InputWarning] = (),
     ) -> None:
-        self._translator = translator
+        self.translator = translator
         self._details = details
         self._num_lines = num_lines
         self._notes = notes
@@ -248,16 +249,16 @@ class Job:
         """Translate and write lines, and add them to the totals."""
         begun = time.monotonic()
         first_line, details = self.num_done + 1, self._details
-        translate = (self._protector or self._translator).translate
+        translate = (self._protector or self.translator).translate
         translations = translate(chunk, first_line=first_line)
         attentions: Sequence[Attention] = []
         if details.alignment or details.attention:
             from transformer_mt.translation.alignment import attention_of
 
             best = [translation.n_best[0] for translation in translations]
-            attentions = attention_of(self._translator, best, layer=details.layer)
+            attentions = attention_of(self.translator, best, layer=details.layer)
         if details.as_json:
-            lines = json_lines(self._translator, translations, attentions, details)
+            lines = json_lines(self.translator, translations, attentions, details)
         elif details.n_best:
             lines = n_best_lines(translations, first=first_line - 1)
         else:

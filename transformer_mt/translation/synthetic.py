@@ -4,9 +4,8 @@ A teacher's translations of training sources are what a student learns from (seq
 knowledge distillation); translations of target text into the source language are pairs where there
 were none (back-translation). Both are the same work, and differ in which side the model writes.
 
-The lines are translated in parts of a fixed number of lines. A part is written whole or not at all,
-and holds every line of it; so a process that was stopped continues after the last one, and what it
-writes in the end is the same.
+The lines are translated in shards (see `shards`): a process that was stopped continues with the
+parts that are missing, several may share them, and what is written in the end is the same.
 
 Source: Kim and Rush 2016, section 3.2; Sennrich et al. 2016 (Improving NMT models with monolingual
 data), section 3.2.
@@ -22,27 +21,22 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
-
-import xxhash
+from typing import TYPE_CHECKING, Literal
 
 from transformer_mt.config.language_codes import CODES, plain_code
-from transformer_mt.errors import UNREADABLE_JSON, ConfigError, DataError
+from transformer_mt.errors import ConfigError, DataError
 from transformer_mt.log import counted
 from transformer_mt.storage.folders import (
     MANIFEST,
     explain_write_errors,
     new_file,
-    replace_file,
     replace_json,
 )
-from transformer_mt.storage.hashes import hash_file
 from transformer_mt.storage.locks import claimed
 from transformer_mt.storage.overwriting import refuse_others
-from transformer_mt.storage.untrusted import read_json
 from transformer_mt.text.lines import ARCHIVES, is_blank, read_lines
+from transformer_mt.translation.shards import PART_LINES, Part, Shards, identity
 
 if TYPE_CHECKING:
     from transformer_mt.bundle import Bundle
@@ -50,10 +44,6 @@ if TYPE_CHECKING:
 
 KIND = "transformer_mt synthetic text"
 FORMAT_VERSION = 1
-PART_LINES = 4096
-_PACE = ("num_workers", "batch_tokens", "compile")
-"""Search options that decide how fast a text is translated, but not to what."""
-
 Record = tuple[str, float, str, str]
 """Why a line is left out, if so; mean log-probability of a token; the line; its translation."""
 
@@ -115,6 +105,7 @@ def synthesize(
     keep: float = 1.0,
     precision: str = "fp32",
     part_lines: int = PART_LINES,
+    run_workers: Callable[[], None] | None = None,
     on_progress: Callable[[int, int | None], None] | None = None,
 ) -> SyntheticText:
     """Translate texts, and write what was read and what came of it as two parallel files.
@@ -132,6 +123,7 @@ def synthesize(
         keep: Share of the translations to keep, those with the highest mean log-probability.
         precision: In which the model was loaded.
         part_lines: Lines that are translated and written together.
+        run_workers: Lets workers translate the parts: see `Shards.finish`.
         on_progress: Called after each part with the number of lines so far, and None.
 
     Raises:
@@ -142,35 +134,55 @@ def synthesize(
     """
     check_texts(texts, folder, keep=keep)
     languages = bundle.config.data.src_lang, bundle.config.data.tgt_lang
-    _check_model(translator, texts, languages[0])
+    _check_model(texts, languages[0])
+    shards = shards_of(
+        translator, bundle, texts, folder, writes=writes, precision=precision, part_lines=part_lines
+    )
     with explain_write_errors(folder), claimed(folder):
-        about = _about(translator, bundle, texts, writes, precision, part_lines)
-        _begin(folder, about)
-        num_lines = 0
-        parts: list[Path] = []
-        lines = chain.from_iterable(map(read_lines, texts))
-        while part := list(islice(lines, part_lines)):
-            parts.append(folder / f"part-{len(parts):06}.jsonl")
-            if not parts[-1].exists():
-                records = _translated(translator, part, first_line=num_lines + 1)
-                _write_part(parts[-1], records, drop_copies=bundle.config.data.drops_copies())
-            num_lines += len(part)
-            if on_progress is not None:
-                on_progress(num_lines, None)
+        shards.begin()
+        if run_workers is not None:
+            shards.finish(run_workers)
+        # What workers have done is there.
+        shards.work(rows_of(translator, bundle), on_progress=on_progress)
+        parts = list(shards.parts())
         names = _names(folder, languages, writes)
-        result = _joined(parts, names, keep=keep, lines=num_lines, writes=writes)
-        replace_json(folder / MANIFEST, about | {"result": asdict(result)})
+        num_lines = sum(len(part.lines) for part in parts)
+        paths = list(map(shards.path, parts))
+        result = _joined(paths, names, keep=keep, lines=num_lines, writes=writes)
+        replace_json(folder / MANIFEST, shards.about | {"result": asdict(result)})
     logger.info("%s: %s", folder, result)
     return result
 
 
-def _check_model(translator: "Translator", texts: Sequence[Path], reads: str) -> None:
-    """Refuse a model that cannot read these texts."""
-    if translator.reads_documents:
-        raise ConfigError(
-            "a model of documents (data.document) reads lines in their order, but parts of a text "
-            "are translated alone: take a model of single sentences, or `tmt translate`"
-        )
+def shards_of(
+    translator: "Translator",
+    bundle: "Bundle",
+    texts: Sequence[Path],
+    folder: Path,
+    *,
+    writes: Literal["src", "tgt"],
+    precision: str,
+    part_lines: int,
+) -> Shards:
+    """Return the shards of a synthetic text; the arguments are those of `synthesize`."""
+    about = {"kind": KIND, "format_version": FORMAT_VERSION, "writes": writes}
+    about |= identity(translator, bundle, texts, precision=precision, part_lines=part_lines)
+    return Shards(folder, texts, about)
+
+
+def rows_of(translator: "Translator", bundle: "Bundle") -> Callable[[Part], Iterator[str]]:
+    """Return what translates a part of a synthetic text: to a record of each line, as JSON."""
+
+    def rows(part: Part) -> Iterator[str]:
+        """Translate a part."""
+        records = _translated(translator, part.lines, first_line=part.first_line)
+        return _rows(records, drop_copies=bundle.config.data.drops_copies())
+
+    return rows
+
+
+def _check_model(texts: Sequence[Path], reads: str) -> None:
+    """Refuse a model that does not read the language of these texts."""
     for path in texts:
         plain = path.with_suffix("") if path.suffix.lower() in ARCHIVES else path
         code = plain.suffix[1:].lower()
@@ -179,48 +191,6 @@ def _check_model(translator: "Translator", texts: Sequence[Path], reads: str) ->
                 f"{path}: by its name it is '{code}', but the model reads '{reads}': name a text "
                 "of that language (under another name, if its name is wrong), or another model"
             )
-
-
-def _about(
-    translator: "Translator",
-    bundle: "Bundle",
-    texts: Sequence[Path],
-    writes: str,
-    precision: str,
-    part_lines: int,
-) -> dict[str, Any]:
-    """Return all that decides what the parts hold."""
-    options = asdict(translator.options)
-    search = {name: value for name, value in options.items() if name not in _PACE}
-    return {
-        "kind": KIND,
-        "format_version": FORMAT_VERSION,
-        "languages": [bundle.config.data.src_lang, bundle.config.data.tgt_lang],
-        "model": xxhash.xxh3_128_hexdigest(bundle.fingerprint.encode()),
-        "texts": [hash_file(path, "xxh3") for path in texts],
-        "search": json.loads(json.dumps(search)),
-        "precision": precision,
-        "writes": writes,
-        "part_lines": part_lines,
-        **({"tags": asdict(bundle.tags)} if bundle.tags else {}),
-    }
-
-
-def _begin(folder: Path, about: dict[str, Any]) -> None:
-    """Mark a folder as ours, or check that its parts were written with the same."""
-    path = folder / MANIFEST
-    if not any(folder.glob("part-*")):
-        replace_json(path, about)
-        return
-    try:
-        before = dict(read_json(path))
-    except UNREADABLE_JSON as error:
-        raise ConfigError(f"{path}: cannot be read: choose another folder") from error
-    if changed := [name for name in about if before.get(name) != about[name]]:
-        raise ConfigError(
-            f"{folder}: its parts were written with other settings ({', '.join(changed)}): repeat "
-            "the command as it was to continue it, or choose another folder"
-        )
 
 
 def _translated(
@@ -241,12 +211,12 @@ def _translated(
         yield reason, score, line, best.text
 
 
-def _write_part(path: Path, records: Iterator[Record], *, drop_copies: bool) -> None:
-    rows = []
+def _rows(records: Iterator[Record], *, drop_copies: bool) -> Iterator[str]:
+    """Return records as lines of JSON."""
     for reason, score, line, translation in records:
         is_copy = drop_copies and not reason and line.split() == translation.split()
-        rows.append((("copy" if is_copy else reason), score, line, translation))
-    replace_file(path, "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows))
+        row = ("copy" if is_copy else reason, score, line, translation)
+        yield json.dumps(row, ensure_ascii=False)
 
 
 def _names(
