@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 
 import typer
 
@@ -42,8 +42,8 @@ BASE = {
 }
 NUM_PIECES = 6000
 
-LANGUAGES = ("en", "de")
-Pair = tuple[Path, Path]
+End = TypeVar("End")
+Pair: TypeAlias = tuple[End, End]
 
 
 class Domain:
@@ -51,15 +51,18 @@ class Domain:
 
     Args:
         folder: Of Multi30k, Tatoeba or the demo corpus.
+        languages: Ends of the names of all files.
         num_pairs: Training pairs to take; None: all.
         parts: Gets the file of these pairs.
     """
 
-    def __init__(self, folder: Path, num_pairs: int | None, parts: Path) -> None:
-        self._folder = folder
-        self.train = _files(folder / "train")
+    def __init__(
+        self, folder: Path, languages: Pair[str], num_pairs: int | None, parts: Path
+    ) -> None:
+        self._folder, self.languages = folder, languages
+        self.train = self._files(folder / "train")
         if num_pairs is not None:
-            cut = _files(parts / f"{folder.name}-{num_pairs}")
+            cut = self._files(parts / f"{folder.name}-{num_pairs}")
             for whole, part in zip(self.train, cut, strict=True):
                 lines = islice(read_lines(whole), num_pairs)
                 part.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
@@ -71,17 +74,22 @@ class Domain:
         return sum(1 for _ in read_lines(self.train[0]))
 
     @property
-    def valid(self) -> Pair:
+    def valid(self) -> Pair[Path]:
         """Files of the validation set."""
         return self._first("valid", "val", "dev")
 
     @property
-    def test(self) -> Pair:
+    def test(self) -> Pair[Path]:
         """Files of the test set."""
         return self._first("test_2016_flickr", "test")
 
-    def _first(self, *names: str) -> Pair:
-        return next(f for f in map(_files, map(self._folder.joinpath, names)) if f[0].exists())
+    def _first(self, *names: str) -> Pair[Path]:
+        found = map(self._files, map(self._folder.joinpath, names))
+        return next(files for files in found if files[0].exists())
+
+    def _files(self, path: Path) -> Pair[Path]:
+        src, tgt = (path.with_name(f"{path.name}.{language}") for language in self.languages)
+        return src, tgt
 
 
 def weight_of_old(share: float, num_new: int, num_old: int) -> float:
@@ -178,8 +186,8 @@ class Adaptation:
                 "name": name,
                 "seed": self._seed,
                 "data": {
-                    "src_lang": LANGUAGES[0],
-                    "tgt_lang": LANGUAGES[1],
+                    "src_lang": domain.languages[0],
+                    "tgt_lang": domain.languages[1],
                     "train": train,
                     "valid": _text(domain.valid),
                     "corpus_dir": str(self._folder / "corpora"),
@@ -207,12 +215,7 @@ class Adaptation:
         return scores
 
 
-def _files(path: Path) -> Pair:
-    src, tgt = (path.with_name(f"{path.name}.{language}") for language in LANGUAGES)
-    return src, tgt
-
-
-def _text(files: Pair) -> dict[str, Any]:
+def _text(files: Pair[Path]) -> dict[str, Any]:
     return {"type": "text", "src": str(files[0]), "tgt": str(files[1])}
 
 
@@ -220,7 +223,7 @@ def _validation(every: int) -> dict[str, Any]:
     return {"every_steps": every, "metrics": ["bleu"], "beam_size": 1}
 
 
-def _score(model: "Model", files: Pair) -> str:
+def _score(model: "Model", files: Pair[Path]) -> str:
     src, tgt = (list(read_lines(path)) for path in files)
     (bleu,) = tmt.evaluate(model, src, tgt, metrics=["bleu"], confidence=True).scores
     return f"{bleu.value:.1f} ± {bleu.half_width:.1f}"
@@ -245,6 +248,7 @@ def run(
     new: Annotated[Path, typer.Option(metavar="DIR", help="Other text: the demo corpus.")] = Path(
         "data/demo"
     ),
+    languages: Annotated[tuple[str, str], typer.Option(help="Source and target.")] = ("en", "de"),
     pairs: Annotated[int | None, typer.Option(help="Of the new text. Default: all.")] = None,
     updates: Annotated[int, typer.Option(help="Of each run.")] = UPDATES,
     only: Annotated[
@@ -263,8 +267,8 @@ def run(
     for seed in seeds:
         adaptation = Adaptation(
             model,
-            old=Domain(old, None, folder),
-            new=Domain(new, pairs, folder),
+            old=Domain(old, languages, None, folder),
+            new=Domain(new, languages, pairs, folder),
             folder=folder,
             updates=updates,
             seed=seed,

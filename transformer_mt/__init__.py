@@ -31,6 +31,8 @@ _HOMES = {
     "TargetScore": "translation.results",
     "TmtError": "errors",
     "Translation": "translation.results",
+    "backtranslate": "api",
+    "distill": "api",
     "evaluate": "api",
     "load": "api",
     "train": "api",
@@ -53,13 +55,15 @@ __all__ = [
     "TargetScore",
     "TmtError",
     "Translation",
+    "backtranslate",
+    "distill",
     "evaluate",
     "load",
     "train",
 ]
 
 if TYPE_CHECKING:
-    from transformer_mt.api import evaluate, load, train
+    from transformer_mt.api import backtranslate, distill, evaluate, load, train
     from transformer_mt.config.schema import Config
     from transformer_mt.errors import (
         ConfigError,

@@ -1,4 +1,4 @@
-"""Python interface: load a model, translate, score, evaluate, train.
+"""Python interface: load a model, translate, score, evaluate, train, write training text.
 
 These names are reached through the package: `import transformer_mt as tmt`, then `tmt.load(..)`.
 Torch is imported by the functions, after they have looked for what a user named.
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from transformer_mt.config.training import MetricName
     from transformer_mt.evaluation import Evaluation
     from transformer_mt.training.model_selection import RunResult
+    from transformer_mt.translation.synthetic import SyntheticText
 
 logger = logging.getLogger(__name__)
 
@@ -129,6 +130,89 @@ def evaluate(
         tgt_lang=tgt_lang or model.config.data.tgt_lang,
         more_references=more_references,
         confidence=confidence,
+    )
+
+
+def distill(
+    model: Model,
+    texts: Sequence[PathLike],
+    output: PathLike,
+    *,
+    keep: float = 1.0,
+    to: str | None = None,
+    from_: str | None = None,
+    precision: Precision = "fp32",
+    **options: Unpack[SearchKeywords],
+) -> "SyntheticText":
+    """Write training text for a student: lines and their translations by a teacher.
+
+    A call that was stopped continues where it was.
+
+    Args:
+        model: The teacher.
+        texts: Files of lines in the language that it reads.
+        output: Folder of the pairs.
+        keep: Share of the pairs to keep: those with the highest mean log-probability of a token.
+        to: See `Model.translate`.
+        from_: See `Model.translate`.
+        precision: In which the model was loaded; what another one wrote is not continued.
+        **options: See `Model.translate`.
+
+    Returns:
+        The two files (`src`, `tgt`), for `data.train` of a config, and what was left out.
+
+    Raises:
+        ConfigError: If something else is in the folder, or parts of another model, text or search.
+        DataError: If a text cannot be read, or nothing is left of it.
+    """
+    return _synthetic(model.directed(to, from_), texts, output, "tgt", keep, precision, options)
+
+
+def backtranslate(
+    model: Model,
+    texts: Sequence[PathLike],
+    output: PathLike,
+    *,
+    keep: float = 1.0,
+    to: str | None = None,
+    from_: str | None = None,
+    precision: Precision = "fp32",
+    **options: Unpack[SearchKeywords],
+) -> "SyntheticText":
+    """Write training text of which the target is given: see `distill`.
+
+    Args:
+        model: Translates from the target language into the source language.
+        texts: Files of lines of the target language.
+        output: See `distill`.
+        keep: See `distill`.
+        to: See `distill`.
+        from_: See `distill`.
+        precision: See `distill`.
+        **options: See `distill`.
+    """
+    return _synthetic(model.directed(to, from_), texts, output, "src", keep, precision, options)
+
+
+def _synthetic(
+    model: Model,
+    texts: Sequence[PathLike],
+    output: PathLike,
+    writes: Literal["src", "tgt"],
+    keep: float,
+    precision: str,
+    options: Mapping[str, Any],
+) -> "SyntheticText":
+    from transformer_mt.translation.synthetic import synthesize
+
+    return synthesize(
+        make_translator(model.bundle, checked_options(options)),
+        model.bundle,
+        [Path(os.path.expanduser(text)) for text in texts],
+        Path(os.path.expanduser(output)),
+        writes=writes,
+        keep=keep,
+        precision=precision,
     )
 
 

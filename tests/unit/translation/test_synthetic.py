@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+import transformer_mt as interface
 from tests.commands import tmt
 from transformer_mt.bundle import load_bundle
 from transformer_mt.errors import ConfigError, DataError, TmtError
@@ -171,6 +172,14 @@ def test_commands_print_the_source_for_a_config(tiny_bundle, text, tmp_path):
         src, tgt = (json.dumps(str(out / name / f"train.{side}")) for side in sides)
         assert result.stdout == f"- {{type: text, src: {src}, tgt: {tgt}{more}}}\n"
         assert "of 6 lines (left out: blank 2" in result.stderr
+
+
+def test_python_functions_write_what_the_commands_write(make, tiny_bundle, text, tmp_path):
+    model, options = interface.load(tiny_bundle), {"beam_size": 2, "max_length": 20}
+    forward = interface.distill(model, [text], tmp_path / "forward", **options)
+    back = interface.backtranslate(model, [str(text)], tmp_path / "back", **options)
+    assert pairs_of(forward) == pairs_of(make())
+    assert pairs_of(back) == [(tgt, src) for src, tgt in pairs_of(forward)]
 
 
 def test_commands_refuse_a_text_of_another_language(tiny_bundle, text, tmp_path):
