@@ -11,7 +11,7 @@ import pytest
 from tests.commands import tmt
 from transformer_mt.config.loading import dump_config
 from transformer_mt.config.schema import Config
-from transformer_mt.doctor import trial
+from transformer_mt.doctor import environment, trial
 from transformer_mt.doctor.examination import examine
 from transformer_mt.doctor.findings import Finding, listening
 from transformer_mt.doctor.forecast import Speed, forecast
@@ -38,6 +38,17 @@ def test_without_a_config_the_environment_alone_is_looked_at() -> None:
     assert {"packages", "processors", "memory", "instructions", "GPU"} <= {
         one["name"] for one in found
     }
+
+
+def test_a_card_without_a_build_for_it_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment, "_driver_version", lambda: "550.54")
+    monkeypatch.setattr("torch.version.cuda", None)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.setattr("torch.backends.mps.is_available", lambda: False)
+    found = environment._gpu()
+    assert found.status == "warning"
+    assert "NVIDIA driver (550.54)" in found.text
+    assert "built for processors alone" in found.text
 
 
 def test_mistakes_of_config_and_data_are_all_reported_and_decide_the_exit_code(
@@ -74,7 +85,7 @@ def test_a_trial_tells_speed_time_and_disk_and_leaves_no_run(config: Path, tmp_p
 def test_the_largest_batch_that_fits_is_named(
     run_config: Callable[..., Config], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trial, "available_memory", lambda: 60_000_000)
+    monkeypatch.setattr("transformer_mt.doctor.memory.available_memory", lambda: 60_000_000)
     before = resource.getrlimit(resource.RLIMIT_DATA)
     wide: dict[str, Any] = {
         "model__d_model": 64,

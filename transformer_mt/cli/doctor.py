@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from transformer_mt.cli.model_loading import check_one_process
 from transformer_mt.cli.options import (
     AsJson,
     Budget,
@@ -49,6 +50,7 @@ def doctor(
     some seconds of training in a temporary folder, of which only the tokenized text stays. Exit
     code 0: no problem (warnings are none); else that of the first problem, as of `tmt train`.
     """
+    check_one_process()
     path = None
     if argument is not None or config is not None:
         path = config_file(argument, config)

@@ -281,8 +281,8 @@ class TrainingSettings(Settings):
     max_minutes: Annotated[float, Field(gt=0)] | None = None
     """Maximum training time in minutes, incl. validation."""
     budget_minutes: Annotated[float, Field(gt=0)] | None = None
-    """Time in minutes for the whole run: preparation of data, training, validation and the average
-    at the end, over all sessions; `tmt train --budget` sets it. Default: none."""
+    """Time in minutes for the whole run, all sessions: data preparation, training, validation and
+    the average at the end; `tmt train --budget` sets it."""
     validation: ValidationSettings = ValidationSettings()
     """Validation, model selection and early stopping."""
     checkpoints: CheckpointSettings = CheckpointSettings()

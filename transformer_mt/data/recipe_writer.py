@@ -259,81 +259,64 @@ model:
 }
 
 _MAX_TOKENS = {"tiny": 1024, "small": 4096, "base": 25_000}
+_WARMUP = {"tiny": 300, "small": 1000, "base": 4000}
 
-_TRAINING = {
+_RATES = {
     "tiny": """\
 training:
   # Small updates: with little text, many steps are worth more than smooth ones.
-  max_tokens: {max_tokens}
-  optimizer: {{type: muon}}
+  max_tokens: 1024
+  optimizer: {type: muon}
   lr: 0.008
-  # Falls to zero just when the time is up, whatever the speed of the machine.
-  schedule:
-    type: linear
-    warmup_steps: {updates}
-  {limit}
-  validation:
-    every_steps: 500
-    beam_size: 1
 """,
     "small": """\
 training:
-  max_tokens: {max_tokens}
+  max_tokens: 4096
   lr: 0.001
-  schedule:
-    type: inverse_sqrt
-    warmup_steps: {updates}
-  # Whatever comes first: this, or ten validations without a better BLEU.
-  {limit}
-  validation:
-    every_steps: 500
-    beam_size: 1
-    patience: 10
 """,
     "base": """\
 training:
-  max_tokens: {max_tokens}
+  max_tokens: 25000
   lr: 0.0007
-  schedule:
-    type: inverse_sqrt
-    warmup_steps: {updates}
-  # Whatever comes first: this, or ten validations without a better BLEU.
-  {limit}
-  validation:
-    every_steps: 1000
-    beam_size: 1
-    patience: 10
 """,
 }
-
-
-_BUDGET = """\
-  # The whole run ends with this budget; the learning rate falls to zero until then.
+_FALLING = """\
+  # Falls to zero just when the {end}, whatever the speed of the machine.
   schedule:
     type: linear
-    warmup_steps: {updates}
-    warmup_share: 0.1
+    warmup_steps: {warmup}
+{share}  {limit}
+  validation:
+    every_steps: {every}
+    beam_size: 1
+"""
+_UNTIL_NO_BETTER = """\
+  schedule:
+    type: inverse_sqrt
+    warmup_steps: {warmup}
+  # Whatever comes first: this, or ten validations without a better BLEU.
   {limit}
   validation:
     every_steps: {every}
     beam_size: 1
+    patience: 10
 """
 
 
 def _training(chosen: Plan, facts: TextFacts) -> str:
     """Write the settings of training."""
-    values = {
-        "limit": _limit(chosen),
-        "updates": _warmup(chosen, facts),
-        "max_tokens": _MAX_TOKENS[chosen.size],
-    }
-    text = _TRAINING[chosen.size].format(**values)
-    if chosen.budget is None:
-        return text
-    updates = chosen.passes * facts.num_tgt_tokens / _MAX_TOKENS[chosen.size]
-    every = 500 if chosen.minutes is not None else max(1, min(500, int(updates / 5)))
-    before = re.split(r"(?m)^  (?:#.*\n  )*schedule:", text)[0]
-    return before + _BUDGET.format(**values, every=every)
+    num_updates = chosen.passes * facts.num_tgt_tokens / _MAX_TOKENS[chosen.size]
+    every, budget = 1000 if chosen.size == "base" else 500, chosen.budget
+    if budget is not None and chosen.minutes is None:  # time validates at shares of it by itself
+        every = max(1, min(every, int(num_updates / 5)))
+    rest = _UNTIL_NO_BETTER if budget is None and chosen.size != "tiny" else _FALLING
+    return _RATES[chosen.size] + rest.format(
+        limit=_limit(chosen),
+        warmup=max(10, min(_WARMUP[chosen.size], round(num_updates / 8))),
+        every=every,
+        end="time is up" if budget is None else "budget is spent",
+        share="" if budget is None else "    warmup_share: 0.1\n",
+    )
 
 
 def _limit(chosen: Plan) -> str:
@@ -343,13 +326,6 @@ def _limit(chosen: Plan) -> str:
     if chosen.minutes is not None:
         return f"max_minutes: {chosen.minutes:g}"
     return f"max_epochs: {chosen.passes:g}"
-
-
-def _warmup(chosen: Plan, facts: TextFacts) -> int:
-    """Warm up for an eighth of the updates at most."""
-    usual = {"tiny": 300, "small": 1000, "base": 4000}[chosen.size]
-    updates = chosen.passes * facts.num_tgt_tokens / _MAX_TOKENS[chosen.size]
-    return max(10, min(usual, round(updates / 8)))
 
 
 def _dropout(passes: float, num_pairs: int, size: str) -> float:

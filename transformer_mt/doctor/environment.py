@@ -12,11 +12,11 @@ from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 from transformer_mt.doctor.findings import Finding, Status
+from transformer_mt.doctor.memory import available_memory, total_memory
 from transformer_mt.errors import brief, reason_of
 from transformer_mt.log import JsonValue
 from transformer_mt.processors import (
     ProcessorLoad,
-    cgroup_folders,
     num_processors,
     num_threads,
 )
@@ -37,7 +37,6 @@ EXTRAS = {
 
 REMOTE = re.compile(r"nfs|cifs|smb|fuse|9p|afs|ceph|lustre|gpfs|beegfs")
 LITTLE_BYTES = 2_000_000_000
-_MEMORY = Path("/proc/meminfo")
 _MOUNTS = Path("/proc/self/mountinfo")
 _DRIVER = Path("/proc/driver/nvidia/version")
 
@@ -135,40 +134,6 @@ def _memory() -> Finding:
             "of the container", facts=facts,
         )  # fmt: skip
     return Finding("environment", "memory", "ok", text, facts=facts)
-
-
-def total_memory() -> int | None:
-    """Return the memory of the machine, or the limit of the control group; None if unknown."""
-    found = [_meminfo("MemTotal"), *(limit for limit, _ in _group_memory())]
-    return min((number for number in found if number is not None), default=None)
-
-
-def available_memory() -> int | None:
-    """Return how many bytes this process can still take; None if the system does not say."""
-    found = [_meminfo("MemAvailable"), *(limit - used for limit, used in _group_memory())]
-    return min((max(0, number) for number in found if number is not None), default=None)
-
-
-def _meminfo(name: str) -> int | None:
-    with suppress(OSError):
-        if found := re.search(rf"{name}:\s*(\d+) kB", _MEMORY.read_text(encoding="ascii")):
-            return int(found[1]) * 1024
-    return None
-
-
-def _group_memory() -> Iterator[tuple[int, int]]:
-    """Yield the memory limit and the use of each control group of this process that has one."""
-    for folder in cgroup_folders("memory"):
-        for limit, used in (
-            ("memory.max", "memory.current"),
-            ("memory.limit_in_bytes", "memory.usage_in_bytes"),
-        ):
-            with suppress(OSError, ValueError):  # `max`: none
-                numbers = [
-                    int((folder / name).read_text(encoding="ascii")) for name in (limit, used)
-                ]
-                if numbers[0] < 1 << 60:
-                    yield numbers[0], numbers[1]
 
 
 def _disk(purpose: str, folder: Path) -> Finding:

@@ -4,7 +4,7 @@ import math
 import shutil
 import time
 from collections.abc import Generator, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,9 +18,10 @@ from transformer_mt.bundle import Bundle, save_bundle, weights_of
 from transformer_mt.config.schema import Config
 from transformer_mt.data.batch_stream import Position
 from transformer_mt.data.batches import uniform_batch
-from transformer_mt.doctor.environment import available_memory, existing
+from transformer_mt.doctor.environment import existing
 from transformer_mt.doctor.findings import Finding
 from transformer_mt.doctor.forecast import Forecast, Speed, forecast
+from transformer_mt.doctor.memory import memory_limit
 from transformer_mt.evaluation import translate_and_score
 from transformer_mt.training.micro_batches import ROW_MULTIPLE, largest_micro_batch
 from transformer_mt.training.prepare_data import ValidationText
@@ -36,8 +37,6 @@ NUM_PARTS = 4
 """Of the measured time, each with its mean loss."""
 NUM_TRANSLATED = 200
 """Sentences of the validation set that are translated to measure its time."""
-_ROOM_SHARE = 0.9
-"""Of the available memory that training may take."""
 _IMPORT_SECONDS = 3.0
 """From the start of the program until torch is there."""
 _END_SECONDS = 2.0
@@ -64,7 +63,7 @@ def check_training(config: Config, *, seconds: float) -> Iterator[Finding]:
             start_seconds = time.monotonic() - opened_at
             trainer.close()
             trainer.reporter = NoReporter()
-            with _memory_limit():
+            with memory_limit():
                 room = _room(trainer)
                 found = None if room.status == "problem" else _updates(trainer, seconds=seconds)
             yield room
@@ -78,42 +77,6 @@ def check_training(config: Config, *, seconds: float) -> Iterator[Finding]:
             measured = replace(speed, start_seconds=start_seconds + _IMPORT_SECONDS)
             measured = _pauses(trainer, Path(folder), measured)
         yield from _in_words(config, measured, forecast(config.training, measured))
-
-
-@contextmanager
-def _memory_limit() -> Iterator[None]:
-    """Let allocations fail where the system would end the process for lack of memory.
-
-    Only the processor's memory, and only on Linux; a GPU reports it by itself.
-    """
-    available = available_memory()
-    try:
-        import resource
-    except ImportError:  # Windows
-        available = None
-    if available is None:
-        yield
-        return
-    before = resource.getrlimit(resource.RLIMIT_DATA)
-    own = _own_data_bytes()
-    limit = own + int(_ROOM_SHARE * available)
-    if before[1] != resource.RLIM_INFINITY:
-        limit = min(limit, before[1])
-    resource.setrlimit(resource.RLIMIT_DATA, (limit, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_DATA, before)
-
-
-def _own_data_bytes() -> int:
-    """Return the private memory that this process has reserved."""
-    status = Path("/proc/self/status")
-    try:
-        lines = status.read_text(encoding="ascii", errors="replace").splitlines()
-    except OSError:
-        return 0
-    return next((1024 * int(line.split()[1]) for line in lines if line.startswith("VmData:")), 0)
 
 
 def _room(trainer: Trainer) -> Finding:
@@ -158,6 +121,8 @@ def _updates(trainer: Trainer, *, seconds: float) -> tuple[Speed, Finding]:
         with closing(trainer.updates.after(state.step, Position())) as updates:
             for micro_batches, position in updates:
                 trainer.update(micro_batches, position)
+                if trainer.must_stop:  # a run would save now
+                    raise KeyboardInterrupt
                 yield
 
     losses, num_updates, elapsed = [], 0, 0.0
