@@ -18,8 +18,9 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Mount, Route
+from starlette.routing import Match, Mount, Route
 from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
 
 from transformer_mt.serving import assistance, files, libretranslate, monitoring
 from transformer_mt.serving.guard import Guard, refusal_response
@@ -30,20 +31,30 @@ from transformer_mt.translation.corrections import Corrections
 
 logger = logging.getLogger(__name__)
 
+
+class Endpoint(Route):
+    """A route that answers every method of its path, most of them with 405."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Match the path, so that the files of the page are not asked for it."""
+        match, child_scope = super().matches(scope)
+        return Match.FULL if match is Match.PARTIAL else match, child_scope
+
+
 ROUTES = [
-    Route("/translate", libretranslate.translate, methods=["POST"]),
-    Route("/translate_file", files.translate_file, methods=["POST"]),
-    Route("/download_file/{key}", files.download_file, methods=["GET"], name="download_file"),
-    Route("/languages", libretranslate.languages, methods=["GET"]),
-    Route("/align", assistance.align, methods=["POST"]),
-    Route("/complete", assistance.complete, methods=["POST"]),
-    Route("/suggest", assistance.suggest, methods=["POST"]),
-    Route("/detect", libretranslate.detect, methods=["POST"]),
-    Route("/frontend/settings", libretranslate.frontend_settings, methods=["GET"]),
-    Route("/health", monitoring.health, methods=["GET"]),
-    Route("/readyz", monitoring.ready, methods=["GET"]),
-    Route("/metrics", monitoring.metrics, methods=["GET"]),
-    Route("/openapi.json", monitoring.openapi, methods=["GET"]),
+    Endpoint("/translate", libretranslate.translate, methods=["POST"]),
+    Endpoint("/translate_file", files.translate_file, methods=["POST"]),
+    Endpoint("/download_file/{key}", files.download_file, methods=["GET"], name="download_file"),
+    Endpoint("/languages", libretranslate.languages, methods=["GET"]),
+    Endpoint("/align", assistance.align, methods=["POST"]),
+    Endpoint("/complete", assistance.complete, methods=["POST"]),
+    Endpoint("/suggest", assistance.suggest, methods=["POST"]),
+    Endpoint("/detect", libretranslate.detect, methods=["POST"]),
+    Endpoint("/frontend/settings", libretranslate.frontend_settings, methods=["GET"]),
+    Endpoint("/health", monitoring.health, methods=["GET"]),
+    Endpoint("/readyz", monitoring.ready, methods=["GET"]),
+    Endpoint("/metrics", monitoring.metrics, methods=["GET"]),
+    Endpoint("/openapi.json", monitoring.openapi, methods=["GET"]),
 ]
 """All endpoints; what is none is looked for among the files of the page."""
 

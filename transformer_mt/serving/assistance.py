@@ -228,7 +228,8 @@ def _check_length(text: str, service: Service) -> None:
 
 def _terms_of(fields: Mapping[str, Any]) -> tuple[Term, ...]:
     """Return the field `glossary`, which may be an object of terms and their translations."""
-    given = fields.get("glossary") or {}
+    given = fields.get("glossary")
+    given = {} if given is None else given
     if not isinstance(given, dict):
         raise Refused(400, "Invalid request: glossary parameter is not an object")
     if len(given) > MOST_TERMS:

@@ -25,7 +25,8 @@ async def translate(request: Request) -> Response:
     texts = texts_of(fields, limits)
     source, target = text_of(fields, "source"), text_of(fields, "target")
     alternatives = number_of(fields, "alternatives", most=limits.alternatives)
-    kind = fields.get("format") or "text"
+    kind = fields.get("format")
+    kind = "text" if kind in (None, "") else kind
     if kind not in ("text", "html"):
         raise Refused(400, f"{kind} format is not supported")
     answer: dict[str, Any] = {}

@@ -33,4 +33,4 @@ async def metrics(request: Request) -> Response:
 async def openapi(request: Request) -> Response:
     """Return the description of the interface."""
     service: Service = request.app.state.service
-    return JSONResponse(document(service.limits, service.catalogue.languages))
+    return JSONResponse(document(service.limits, service.catalogue))

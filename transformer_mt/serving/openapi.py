@@ -1,15 +1,18 @@
 """The OpenAPI document of the interface."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from transformer_mt import __version__
 from transformer_mt.serving.assistance import MOST_TERMS
+from transformer_mt.serving.catalogue import Catalogue
 from transformer_mt.serving.limits import Limits
 
 Json: TypeAlias = dict[str, Any]
 
+KINDS = "application/json", "application/x-www-form-urlencoded", "multipart/form-data"
 TEXT: Json = {"type": "string"}
+KEY: Json = {"type": ["string", "null"]}
 ERROR: Json = {"type": "object", "required": ["error"], "properties": {"error": TEXT}}
 WORDS = {
     400: "Something is missing, wrong, or not served",
@@ -22,70 +25,153 @@ WORDS = {
 }
 
 
-def document(limits: Limits, languages: Sequence[str]) -> Json:
+def document(limits: Limits, catalogue: Catalogue) -> Json:
     """Return the description of all endpoints.
 
     Args:
         limits: Of requests.
-        languages: Codes of those that are served.
+        catalogue: Has the languages that are served.
     """
-    code: Json = {"type": "string", "enum": list(languages)}
-    source: Json = {"type": "string", "enum": [*languages, "auto"]}
-    one: Json = {"type": "string", "minLength": 1, "maxLength": limits.characters}
-    each: Json = {"type": "string", "maxLength": limits.characters}
-    many: Json = {"type": "array", "items": each, "minItems": 1, "maxItems": limits.texts}
-    number: Json = {"type": "integer", "minimum": 0, "maximum": limits.alternatives}
-    guess = _object(confidence=_percent(), language=code)
-    translate = {
-        "q": {"oneOf": [one, many]},
+    key: Json = {"key": {"type": "http", "scheme": "bearer"}}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "tmt serve", "version": __version__},
+        "paths": {
+            **_translation(limits, catalogue),
+            **_files(catalogue),
+            **_assistance(limits, catalogue),
+            **_monitoring(),
+        },
+        "components": {"securitySchemes": key},
+        "security": [{}, {"key": []}],
+    }
+
+
+def _translation(limits: Limits, catalogue: Catalogue) -> Json:
+    code: Json = {"type": "string", "enum": catalogue.languages}
+    source: Json = {"type": "string", "enum": [*catalogue.languages, "auto"]}
+    guess = _object(confidence={"type": "number", "minimum": 0, "maximum": 100}, language=code)
+    fields = {
+        "q": _texts(limits),
         "source": source,
         "target": code,
-        "format": {"type": "string", "enum": ["text", "html"], "default": "text"},
-        "alternatives": number,
-        "api_key": TEXT,
+        "format": {"enum": ["text", "html", "", None], "default": "text"},
+        "alternatives": _number(limits),
+        "api_key": KEY,
     }
-    translated = _object(translatedText={"oneOf": [TEXT, _list(TEXT)]}) | {
-        "properties": {
-            "translatedText": {"oneOf": [TEXT, _list(TEXT)]},
-            "detectedLanguage": {"oneOf": [guess, _list(guess)]},
-            "alternatives": {"oneOf": [_list(TEXT), _list(_list(TEXT))]},
-        }
+    answer = _object(translatedText=_one_or_many(TEXT))
+    answer["properties"] |= {
+        "detectedLanguage": _one_or_many(guess),
+        "alternatives": _one_or_many(_list(TEXT)),
     }
+    targets = {code: catalogue.targets(code) for code in catalogue.languages}
+    of_all = [code for code in catalogue.languages if all(code in own for own in targets.values())]
+    translate = _post("Translate texts", fields, ["q", "source", "target"], answer)
+    for kind in KINDS[1:]:  # a form has no list of one text
+        schema = translate["post"]["requestBody"]["content"][kind]["schema"]
+        schema["properties"] = fields | {"q": _text(limits)}
+    _limit_pairs(translate, targets | {"auto": of_all})
     language = _object(code=code, name=TEXT, targets=_list(code))
-    glossary: Json = {"type": "object", "maxProperties": MOST_TERMS, "additionalProperties": each}
-    pair: dict[str, Json] = {"source": code, "target": code, "api_key": TEXT}
+    text = {"q": _text(limits), "api_key": KEY}
+    return {
+        "/translate": translate,
+        "/detect": _post("Tell the language of a text", text, ["q"], _list(guess)),
+        "/languages": _get("List the languages", _list(language)),
+        "/frontend/settings": _get("Settings of a front end", {"type": "object"}),
+    }
+
+
+def _files(catalogue: Catalogue) -> Json:
+    code: Json = {"type": "string", "enum": catalogue.languages}
+    source: Json = {"type": "string", "enum": [*catalogue.languages, "auto"]}
+    return {
+        "/translate_file": _file({"source": source, "target": code, "api_key": KEY}),
+        "/download_file/{key}": _download(),
+    }
+
+
+def _assistance(limits: Limits, catalogue: Catalogue) -> Json:
+    code: Json = {"type": "string", "enum": catalogue.languages}
+    pair: Json = {"source": code, "target": code, "api_key": KEY}
+    needs = ["q", "source", "target"]
+    prefix: Json = {"type": "string", "maxLength": limits.characters}
+    glossary: Json = {
+        "type": ["object", "null"],
+        "maxProperties": MOST_TERMS,
+        "additionalProperties": TEXT,
+    }
     words = _list(_list({"type": "integer", "minimum": 0}))
     sentence = _object(source=TEXT, target=TEXT, glue=TEXT, words=words)
     aligned = _object(translatedText=TEXT, sentences=_list(sentence))
+    align = _post(
+        "Translate texts and align their words",
+        pair | {"q": _texts(limits), "glossary": glossary},
+        needs,
+        _object(translations=_list(aligned)),
+        kinds=KINDS[:1],
+    )
     completion = _object(word=TEXT, translatedText=TEXT, words=words)
-    align = pair | {"q": {"oneOf": [one, many]}, "glossary": glossary}
-    complete = pair | {"q": one, "prefix": each, "alternatives": number, "glossary": glossary}
-    paths = {
-        "/translate": _post("Translate texts", translate, ["q", "source", "target"], translated),
-        "/align": _post("Translate texts and align their words", align, ["q", "source", "target"],
-                        _object(translations=_list(aligned))),
-        "/complete": _post("Complete the translation of a sentence", complete,
-                           ["q", "source", "target"], _object(completions=_list(completion))),
-        "/suggest": _post("Keep a corrected translation", pair | {"q": one, "s": one},
-                          ["q", "s", "source", "target"], _object(success={"type": "boolean"})),
-        "/detect": _post("Tell the language of a text", {"q": one, "api_key": TEXT}, ["q"],
-                         _list(guess)),
-        "/translate_file": _file(pair | {"source": source}),
-        "/download_file/{key}": _download(),
-        "/languages": _get("List the languages", _list(language)),
-        "/frontend/settings": _get("Settings of a front end", {"type": "object"}),
+    complete = _post(
+        "Complete the translation of a sentence",
+        pair
+        | {"q": _text(limits), "prefix": prefix, "alternatives": _number(limits)}
+        | {"glossary": glossary},
+        needs,
+        _object(completions=_list(completion)),
+        kinds=KINDS[:1],
+    )
+    suggest = _post(
+        "Keep a corrected translation",
+        pair | {"q": _text(limits), "s": _text(limits)},
+        [*needs, "s"],
+        _object(success={"type": "boolean"}),
+    )
+    targets = {code: catalogue.targets(code) for code in catalogue.languages}
+    _limit_pairs(align, targets)
+    _limit_pairs(suggest, targets)
+    direct: dict[str, list[str]] = {}
+    for own, target in catalogue.directions:
+        direct.setdefault(own, []).append(target)
+    _limit_pairs(complete, direct)
+    return {"/align": align, "/complete": complete, "/suggest": suggest}
+
+
+def _monitoring() -> Json:
+    return {
         "/health": _get("Whether the process answers", _object(status=TEXT)),
         "/readyz": _get("Whether translations come to an end", _object(status=TEXT), 503),
         "/metrics": _get("Counts for Prometheus", None, 403),
         "/openapi.json": _get("This document", {"type": "object"}),
-    }  # fmt: skip
-    return {
-        "openapi": "3.1.0",
-        "info": {"title": "tmt serve", "version": __version__},
-        "paths": paths,
-        "components": {"securitySchemes": {"key": {"type": "http", "scheme": "bearer"}}},
-        "security": [{}, {"key": []}],
     }
+
+
+def _limit_pairs(operation: Json, targets: Mapping[str, Sequence[str]]) -> None:
+    """Say which target languages go with a source language."""
+    pairs = [
+        {"properties": {"source": {"const": code}, "target": {"enum": list(own)}}}
+        for code, own in targets.items()
+        if own
+    ]
+    for kind in operation["post"]["requestBody"]["content"].values():
+        kind["schema"] = kind["schema"] | {"anyOf": pairs}
+
+
+def _text(limits: Limits) -> Json:
+    return {"type": "string", "minLength": 1, "maxLength": limits.characters}
+
+
+def _texts(limits: Limits) -> Json:
+    each: Json = {"type": "string", "maxLength": limits.characters}
+    many = _list(each) | {"minItems": 1, "maxItems": limits.texts}
+    return {"oneOf": [_text(limits), many]}
+
+
+def _number(limits: Limits) -> Json:
+    return {"type": ["integer", "null"], "maximum": limits.alternatives}  # less than 0 is 0
+
+
+def _one_or_many(what: Json) -> Json:
+    return {"anyOf": [what, _list(what)]}
 
 
 def _object(**properties: Json) -> Json:
@@ -96,14 +182,16 @@ def _list(items: Json) -> Json:
     return {"type": "array", "items": items}
 
 
-def _percent() -> Json:
-    return {"type": "number", "minimum": 0, "maximum": 100}
-
-
-def _post(summary: str, fields: dict[str, Json], required: list[str], answer: Json) -> Json:
-    schema = {"type": "object", "properties": fields, "required": required}
-    kinds = "application/json", "application/x-www-form-urlencoded", "multipart/form-data"
-    content = {kind: {"schema": schema} for kind in kinds}
+def _post(
+    summary: str,
+    fields: Json,
+    required: Sequence[str],
+    answer: Json,
+    *,
+    kinds: Sequence[str] = KINDS,
+) -> Json:
+    schema = {"type": "object", "properties": fields, "required": list(required)}
+    content = {kind: {"schema": dict(schema)} for kind in kinds}
     return {
         "post": {
             "summary": summary,
@@ -113,7 +201,7 @@ def _post(summary: str, fields: dict[str, Json], required: list[str], answer: Js
     }
 
 
-def _file(fields: dict[str, Json]) -> Json:
+def _file(fields: Json) -> Json:
     """Describe the translation of a document."""
     schema = {
         "type": "object",

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from starlette.datastructures import UploadFile
 from starlette.requests import Request
 
 from transformer_mt.serving.keys import Keys
@@ -37,13 +38,15 @@ def authorize(request: Request, fields: Mapping[str, Any]) -> None:
         Refused: If it has none, or a wrong one.
     """
     keys: Keys = request.app.state.keys
+    if not isinstance(fields.get(KEY), str | None):
+        raise Refused(400, f"Invalid request: {KEY} parameter is not a text")
     if not keys:
         return
     kind, _, token = request.headers.get("authorization", "").partition(" ")
     key = token.strip() if kind.lower() == "bearer" else fields.get(KEY)
     if not key:
         raise Refused(403, "Please contact the server operator to get an API key")
-    if not isinstance(key, str) or not keys.allow(key):
+    if not keys.allow(key):
         raise Refused(403, "Invalid API key")
 
 
@@ -60,9 +63,15 @@ async def _all_fields(request: Request, num_files: int) -> dict[str, Any]:
             raise Refused(400, "Invalid JSON format")
         return fields | body
     form = await request.form(max_files=num_files, max_fields=100)
-    for name, value in form.items():  # a form has line ends of its own
-        fields[name] = value.replace("\r\n", "\n") if isinstance(value, str) else value
+    for name in form:
+        values = [_unix(value) for value in form.getlist(name)]
+        fields[name] = values[0] if len(values) == 1 else values
     return fields
+
+
+def _unix(value: str | UploadFile) -> str | UploadFile:
+    """Undo the line ends that forms have."""
+    return value.replace("\r\n", "\n") if isinstance(value, str) else value
 
 
 def text_of(fields: Mapping[str, Any], name: str) -> str:
@@ -100,8 +109,11 @@ def number_of(fields: Mapping[str, Any], name: str, *, most: int) -> int:
     Raises:
         Refused: If it is something else, or too large.
     """
+    given = fields.get(name)
     try:
-        value = max(0, int(fields.get(name) or 0))
+        value = 0 if given in (None, "") else max(0, int(given))
+        if isinstance(given, bool) or (isinstance(given, float) and given % 1):
+            raise ValueError
     except (TypeError, ValueError, OverflowError):
         raise Refused(400, f"Invalid request: {name} parameter is not a number") from None
     if value > most:

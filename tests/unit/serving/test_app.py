@@ -1,6 +1,8 @@
 """The endpoints of a server."""
 
 import json
+import re
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ def service(tiny_bundle: Path, tagged_bundle: Path) -> Service:
     """From en to de and from there to la; from fr to de by a model of several languages."""
     names = str(tiny_bundle), f"de-la={tiny_bundle}", f"fr-de={tagged_bundle}"
     models = [ServedModel(name, load) for name in names]
-    return Service(Catalogue(models, pivot="de"), limits=Limits(texts=3, characters=100))
+    return Service(Catalogue(models, pivot="de"), limits=Limits(texts=3, characters=200))
 
 
 def test_a_text_and_a_list_are_translated_with_their_white_space(
@@ -35,6 +37,21 @@ def test_a_text_and_a_list_are_translated_with_their_white_space(
     found = answer(service, "POST", "/translate", json=fields).json()
     assert found["translatedText"] == [dog, " ", f"{cat} {dog}"]
     assert list(map(len, found["alternatives"])) == [2, 0, 2]
+
+
+def test_html_keeps_its_tags_and_entities(service: Service, tiny_bundle: Path) -> None:
+    dog, cat = (own.text for own in load(tiny_bundle).translate(["A dog runs.", "A cat & a man"]))
+    page = (
+        '<meta charset="latin-1"><p id="é">A dog runs.</p>\n<!-- A cat --><ul><li>%s</ul>'
+        "<script>a < b</script> &nbsp;"
+    )
+    fields = {"q": page % "A cat &amp; a man", "source": "en", "target": "de", "format": "html"}
+    found = answer(service, "POST", "/translate", json=fields).json()["translatedText"]
+    assert found == page.replace("A dog runs.", escape(dog)) % escape(cat)
+    bold = fields | {"q": ["a <b>dog</b> <", ""], "alternatives": 1}
+    found = answer(service, "POST", "/translate", json=bold).json()
+    assert found["alternatives"] == [[], []]
+    assert re.findall("</?b>", found["translatedText"][0]) == ["<b>", "</b>"]
 
 
 def test_languages_have_names_and_targets_also_over_the_pivot(
@@ -69,7 +86,7 @@ def test_languages_have_names_and_targets_also_over_the_pivot(
         ({"alternatives": "many"}, "Invalid request: alternatives parameter is not a number"),
         ({"alternatives": 6}, "Invalid request: alternatives parameter must be <= 5"),
         ({"q": ["a"] * 4}, "Invalid request: request (4) exceeds text limit (3)"),
-        ({"q": "a" * 101}, "Invalid request: request (101) exceeds text limit (100)"),
+        ({"q": "a" * 201}, "Invalid request: request (201) exceeds text limit (200)"),
         ({"q": ["a", 1]}, "Invalid request: q parameter is not a text"),
         ({"q": "\ud800"}, "Invalid request: q parameter has half a character"),
     ],
@@ -88,6 +105,8 @@ def test_what_is_no_json_object_is_refused(service: Service) -> None:
     for body in ("", "[1]", "{", "[" * 100_000, '{"q": 1' + "0" * 10_000 + "}"):
         found = answer(service, "POST", "/translate", content=body, headers=headers)
         assert (found.status_code, found.json()) == (400, {"error": "Invalid JSON format"})
+    wrong = answer(service, "GET", "/translate")
+    assert (wrong.status_code, wrong.headers["allow"]) == (405, "POST")
     missing = answer(service, "GET", "/translations")
     assert (missing.status_code, missing.json()) == (404, {"error": "Not Found"})
 
