@@ -141,12 +141,13 @@ async def align(request: Request) -> Response:
     fields = await read_fields(request)
     texts = texts_of(fields, service.limits)
     source, target = text_of(fields, "source"), text_of(fields, "target")
+    terms = _terms_of(fields)
     way = service.catalogue.way(source, target)
     split = all(direction.model.config.data.document is None for direction in way)
     pieces = [pieces_of(text, source, target, split=split) for text in texts]
     sentences = list(dict.fromkeys(p.sentence for own in pieces for p in own if p.sentence))
     if len(way) == 1:
-        task = Assistance(way[0], service.beam_of(way[0]), _terms_of(fields))
+        task = Assistance(way[0], service.beam_of(way[0]), terms)
         results = await _computed(service, task, sentences)
         found = {s: own[0] for s, own in zip(sentences, results, strict=True)}
     else:  # over a third language, whose words are not seen
@@ -174,7 +175,8 @@ async def complete(request: Request) -> Response:
     service: Service = request.app.state.service
     fields = await read_fields(request)
     sentence = text_of(fields, "q")
-    prefix = checked_text(fields.get("prefix") or "", "prefix")
+    given = fields.get("prefix")
+    prefix = "" if given is None else checked_text(given, "prefix")
     for text in (sentence, prefix):
         _check_length(text, service)
     direction = service.direction(text_of(fields, "source"), text_of(fields, "target"))

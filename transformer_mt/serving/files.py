@@ -273,8 +273,9 @@ async def translate_pages(
     options = {"from": source, "to": target}
 
     def read() -> list[Document | None]:
+        # With a byte order mark, which counts more than a charset that the text declares.
         return [
-            read_document(text.encode(), "q", "html", options) if text.strip() else None
+            read_document(text.encode("utf-8-sig"), "q", "html", options) if text.strip() else None
             for text in texts
         ]
 
@@ -295,7 +296,7 @@ async def translate_pages(
         if document:
             number = 1 + max((len(translated.alternatives) for _, translated in own), default=0)
             ranks = [
-                document.write([_filled(*pair, rank) for pair in own]).decode()
+                document.write([_filled(*pair, rank) for pair in own]).decode("utf-8-sig")
                 for rank in range(number)
             ]
         others = [page for page in dict.fromkeys(ranks) if page != ranks[0]]

@@ -55,7 +55,7 @@ def _translation(limits: Limits, catalogue: Catalogue) -> Json:
         "q": _texts(limits),
         "source": source,
         "target": code,
-        "format": {"enum": ["text", "html", "", None], "default": "text"},
+        "format": {"type": ["string", "null"], "enum": ["text", "html", "", None]},
         "alternatives": _number(limits),
         "api_key": KEY,
     }
@@ -67,9 +67,6 @@ def _translation(limits: Limits, catalogue: Catalogue) -> Json:
     targets = {code: catalogue.targets(code) for code in catalogue.languages}
     of_all = [code for code in catalogue.languages if all(code in own for own in targets.values())]
     translate = _post("Translate texts", fields, ["q", "source", "target"], answer)
-    for kind in KINDS[1:]:  # a form has no list of one text
-        schema = translate["post"]["requestBody"]["content"][kind]["schema"]
-        schema["properties"] = fields | {"q": _text(limits)}
     _limit_pairs(translate, targets | {"auto": of_all})
     language = _object(code=code, name=TEXT, targets=_list(code))
     text = {"q": _text(limits), "api_key": KEY}
@@ -94,7 +91,7 @@ def _assistance(limits: Limits, catalogue: Catalogue) -> Json:
     code: Json = {"type": "string", "enum": catalogue.languages}
     pair: Json = {"source": code, "target": code, "api_key": KEY}
     needs = ["q", "source", "target"]
-    prefix: Json = {"type": "string", "maxLength": limits.characters}
+    prefix: Json = {"type": ["string", "null"], "maxLength": limits.characters}
     glossary: Json = {
         "type": ["object", "null"],
         "maxProperties": MOST_TERMS,
@@ -191,7 +188,8 @@ def _post(
     kinds: Sequence[str] = KINDS,
 ) -> Json:
     schema = {"type": "object", "properties": fields, "required": list(required)}
-    content = {kind: {"schema": dict(schema)} for kind in kinds}
+    content = {kind: {"schema": schema | {"properties": _in_form(fields)}} for kind in kinds}
+    content[KINDS[0]] = {"schema": schema}
     return {
         "post": {
             "summary": summary,
@@ -199,6 +197,19 @@ def _post(
             "responses": _responses(answer, *WORDS),
         }
     }
+
+
+def _in_form(fields: Json) -> Json:
+    """Describe fields of a form, which has neither null nor a list of one text."""
+    found = {}
+    for name, field in fields.items():
+        own = field["oneOf"][0] if "oneOf" in field else dict(field)
+        if isinstance(own.get("type"), list):
+            own["type"] = own["type"][0]
+        if "enum" in own:
+            own["enum"] = [value for value in own["enum"] if value is not None]
+        found[name] = own
+    return found
 
 
 def _file(fields: Json) -> Json:

@@ -50,7 +50,6 @@ def test_html_keeps_its_tags_and_entities(service: Service, tiny_bundle: Path) -
     assert found == page.replace("A dog runs.", escape(dog)) % escape(cat)
     bold = fields | {"q": ["a <b>dog</b> <", ""], "alternatives": 1}
     found = answer(service, "POST", "/translate", json=bold).json()
-    assert found["alternatives"] == [[], []]
     assert re.findall("</?b>", found["translatedText"][0]) == ["<b>", "</b>"]
 
 
