@@ -99,3 +99,19 @@ def test_other_formats_keep_their_structure(tiny_bundle, tmp_path, name, content
     assert re.match(kept, output.read_text(encoding="utf-8"))
     assert output.read_text(encoding="utf-8") != content
     assert "1 translated" in result.stderr or "2 translated" in result.stderr
+
+
+def test_a_memory_is_taken_before_the_model_and_marked(tiny_bundle, catalog, tmp_path):
+    memory, output = tmp_path / "m.tsv", tmp_path / "de.po"
+    memory.write_text("The <b>dog</b> runs %s.\tDer <b>Hund</b> rennt %s.\n")
+    arguments = ("translate", "-m", tiny_bundle, "-i", catalog, "--memory", memory)
+    result = run(*arguments, "-o", output)
+    assert result.exit_code == 0, result.stderr
+    assert polib.pofile(str(output))[0].msgstr == "Der <b>Hund</b> rennt %s."
+    assert "2 segments: 1 from memory, 1 kept" in result.stderr
+    memory.write_text("A <b>dog</b> runs %s.\tEin <b>Hund</b> rennt %s.\n")
+    assert run(*arguments, "-o", output).exit_code == 0
+    entry = polib.pofile(str(output))[0]
+    assert (entry.fuzzy, entry.previous_msgid) == (True, "A <b>dog</b> runs %s.")
+    lines = run("translate", "-m", tiny_bundle, "--memory", memory, data=b"dog\n")
+    assert (lines.exit_code, "--memory is for documents" in lines.stderr) == (2, True)

@@ -23,6 +23,9 @@ logger = logging.getLogger(__name__)
 FOR_LINES = ("--n-best", "--prefix", "--constraints", "--tab", "--alignments", "--errors")
 """Options that refer to lines."""
 
+OFTEN_LINES = ("html", "json", "jsonl", "md", "tsv")
+"""Formats whose files are read as lines with these options: their names say little."""
+
 
 def document_format(
     ctx: typer.Context, inputs: Sequence[Path]
@@ -43,8 +46,9 @@ def document_format(
         by_name = (format_of(path.name) for path in inputs)
         found = next(((name, {}) for name in by_name if name), None)
     given = given_options(ctx)
-    if wanted is None and found == ("tsv", {}) and "--tab" in given:
-        found = None  # lines with a tab in each
+    clash = [name for name in FOR_LINES if name in given]
+    if found is not None and wanted is None and clash and found[0] in OFTEN_LINES:
+        found = None
     if found is None:
         if "--memory" in given:
             raise ConfigError("--memory is for documents: name their format with --format")
@@ -52,7 +56,7 @@ def document_format(
     what = f"a document ({found[0]}; --format {LINES} reads it as lines)"
     if len(inputs) > 1:
         raise ConfigError(f"{inputs[0]} is {what}: give one input at a time")
-    if clash := [name for name in FOR_LINES if name in given]:
+    if clash:
         raise ConfigError(f"{clash[0]} refers to lines, and the input is {what}: leave it out")
     if ctx.params["as_json"] and ctx.params["output"] in (None, STDOUT):
         raise ConfigError(f"--json prints a report, and the input is {what}: give --output, too")
