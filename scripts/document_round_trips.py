@@ -59,7 +59,7 @@ def written_text(before: Segment, after: Segment) -> str:
 
 
 def _comparable(text: str) -> str:
-    """Return a text without the numbers of inline codes: equal codes may get those of each other."""
+    """Return a text without the numbers of its inline codes, which equal codes may exchange."""
     return " ".join(re.sub(r"<(/?[gx])\d+(/?)>", r"<\1\2>", text).split())
 
 
