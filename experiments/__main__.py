@@ -9,8 +9,10 @@ from experiments import (
     backtranslation,
     cleaning,
     complexity,
+    confidence,
     distillation,
     finetuning,
+    flags,
     gradients,
     heads,
     memory,
@@ -33,7 +35,7 @@ app = typer.Typer(
 )
 for experiment in (
     schedules, scaling, complexity, patterns, patches, memory, agreement, finetuning, pretraining,
-    backtranslation, cleaning, distillation, gradients, heads, positions, parts,
+    backtranslation, cleaning, distillation, gradients, heads, positions, parts, confidence, flags,
 ):  # fmt: skip
     app.command(experiment.__name__.rpartition(".")[2])(experiment.run)
 

@@ -15,12 +15,15 @@ from torch import Tensor
 
 from transformer_mt.config.training import MetricName
 from transformer_mt.data.batches import Batch
-from transformer_mt.errors import DataError
+from transformer_mt.errors import ConfigError, DataError
 from transformer_mt.metrics.scores import Score, score
 from transformer_mt.metrics.significance import score_with_intervals
 from transformer_mt.models.batch_loss import batch_loss
 from transformer_mt.models.seq2seq import Seq2Seq, evaluation_mode
 from transformer_mt.out_of_memory import halving
+from transformer_mt.search.coverage import coverage_of
+from transformer_mt.translation.results import Translation
+from transformer_mt.translation.scoring import Pair
 from transformer_mt.translation.translator import Translator
 
 
@@ -49,11 +52,31 @@ class Loss:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Translations with their confidences, and their scores, one for each metric."""
+    """Translations and their scores, one for each metric.
+
+    Attributes:
+        scores: Of the whole text.
+        hypotheses: Texts of the translations.
+        translations: All that the search found.
+    """
 
     scores: list[Score]
     hypotheses: list[str]
-    confidences: Sequence[float] = ()
+    translations: Sequence[Translation] = ()
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What a model says of translations, one value for each.
+
+    Attributes:
+        confidences: Geometric means of the probabilities of their tokens; None where a line is too
+            long for the model.
+        coverage: See `source_coverage`; None for models without attention to the source.
+    """
+
+    confidences: list[float | None]
+    coverage: list[float] | None
 
 
 def mean_scores(names: Sequence[str], found: Sequence[Sequence[Score]]) -> dict[str, float]:
@@ -152,4 +175,59 @@ def translate_and_score(
     scores = scored(
         hypotheses, references, metrics=metrics, tgt_lang=tgt_lang, more_references=more_references
     )
-    return Evaluation(scores, hypotheses, [found.confidence for found in translations])
+    return Evaluation(scores, hypotheses, translations)
+
+
+def judge(translator: Translator, sources: Sequence[str], hypotheses: Sequence[str]) -> Judgement:
+    """Judge translations of any origin by a model, which reads them and searches nothing."""
+    scored = translator.scorer.score(sources, hypotheses)
+    means = [score.log_prob / len(score.tokens) for score in scored]
+    confidences = [None if math.isnan(mean) else math.exp(mean) for mean in means]
+    fits = [confidence is not None for confidence in confidences]
+    read = translator.tokenizers.src.encode_batch(list(map(translator.clean, sources)))
+    written = translator.tokenizers.tgt.encode_batch(list(hypotheses))
+    pairs = [
+        [(source, target)] if fit else []
+        for source, target, fit in zip(read, written, fits, strict=True)
+    ]
+    return Judgement(confidences, source_coverage(translator, pairs))
+
+
+def judge_own(translator: Translator, translations: Sequence[Translation]) -> Judgement:
+    """Judge the best of a model's own translations: see `judge`."""
+    confidences: list[float | None] = [found.confidence for found in translations]
+    pairs = [[(part.source, part.target) for part in own.n_best[0].parts] for own in translations]
+    return Judgement(confidences, source_coverage(translator, pairs))
+
+
+def source_coverage(
+    translator: Translator, parts_of: Sequence[Sequence[Pair]]
+) -> list[float] | None:
+    """Return how much of each source its translation attends to: 0 all, the lower the less.
+
+    It is the mean over source tokens of log(min(attention, 1)), the attention that of the mean of
+    all layers and heads, summed over the target.
+
+    Source: Wu et al. 2016, equation 14, divided by the length of the source.
+
+    Args:
+        translator: Its model attends.
+        parts_of: Tokens of source and target of the parts of each line.
+
+    Returns:
+        For each line; None for a model without attention to the whole source.
+    """
+    pairs = [pair for parts in parts_of for pair in parts]
+    try:
+        matrices = iter(translator.scorer.source_attention(pairs, lambda w: w.mean(dim=(0, 1))))
+    except ConfigError:
+        return None
+    found = []
+    for parts in parts_of:
+        total, length = 0.0, 0
+        for source, target in parts:
+            matrix = torch.from_numpy(next(matrices).copy())
+            total += coverage_of(matrix, len(target), len(source))
+            length += len(source)
+        found.append(total / max(length, 1))
+    return found

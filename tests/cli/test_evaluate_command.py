@@ -337,6 +337,21 @@ def test_the_confidence_of_a_model_stands_beside_chrf(tiny_bundle, files, tmp_pa
     assert "Mean chrF by fifths" in page.read_text(encoding="utf-8")
 
 
+def test_a_model_judges_existing_translations(finished, tiny_bundle):
+    hyp, src, ref = finished
+    options = ("--hyp", hyp, "--ref", ref, "--model", tiny_bundle)
+    result = run(*options, "--src", src, "--checks", "--json")
+    assert result.exit_code == 0, result.stderr
+    assert json.loads(result.stdout)["checks"]["confidence"]["n"] == 30
+    for given, message in (
+        (("--checks",), "--model needs the sources: give --src"),
+        (("--src", src), "--model, --src: no effect with --hyp"),
+    ):
+        refused = run(*options, *given)
+        assert refused.exit_code == 2
+        assert message in refused.stderr
+
+
 def test_a_metric_command_that_fails_costs_its_score_alone(finished, tmp_path):
     hyp, src, ref = finished
     failing = scorer(tmp_path, "print('loading weights'); raise SystemExit('out of memory')")

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from fake_decoders import BOS, CopyModel, packed
@@ -9,9 +10,17 @@ from fake_decoders import BOS, CopyModel, packed
 from transformer_mt.bundle import Bundle, load_bundle
 from transformer_mt.data.batches import Batch
 from transformer_mt.errors import DataError
-from transformer_mt.evaluation import Loss, translate_and_score, validation_loss
+from transformer_mt.evaluation import (
+    Loss,
+    judge,
+    judge_own,
+    translate_and_score,
+    validation_loss,
+)
 from transformer_mt.models.batch_loss import batch_loss
+from transformer_mt.translation.alignment import attention_of
 from transformer_mt.translation.options import SearchOptions
+from transformer_mt.translation.scoring import token_log_probs
 from transformer_mt.translation.translator import Translator
 
 EOS = 3
@@ -173,3 +182,30 @@ def test_test_sets_that_cannot_be_scored_are_errors(bundle, sources, references,
     translator = Translator(bundle, SearchOptions.from_settings(bundle.config.decoding))
     with pytest.raises(DataError, match=words):
         translate_and_score(translator, sources, references, metrics=["bleu"], tgt_lang="de")
+
+
+def test_a_judgement_is_made_of_token_probabilities_and_of_attention(bundle, tiny_text):
+    translator = Translator(bundle, SearchOptions(beam_size=2))
+    own = translator.translate([*tiny_text[0][:5], ""])
+    judged = judge_own(translator, own)
+    parts = [found.n_best[0].parts[0] for found in own[:5]]
+    log_probs = token_log_probs(bundle, [(part.source, part.target) for part in parts])
+    expected = [math.exp(sum(of_tokens) / len(of_tokens)) for of_tokens in log_probs]
+    assert judged.confidences == pytest.approx([*expected, 1], rel=1e-4)
+    attention = attention_of(translator, [found.n_best[0] for found in own])
+    coverage = [np.log(np.minimum(found.weights.sum(0), 1)).mean() for found in attention[:5]]
+    assert judged.coverage == pytest.approx([*coverage, 0], rel=1e-4)
+
+    lines = [found.text for found in own[:5]]
+    of_text = judge(translator, tiny_text[0][:5], lines)
+    scored = translator.scorer.score(tiny_text[0][:5], lines)
+    expected = [math.exp(score.log_prob / len(score.tokens)) for score in scored]
+    assert of_text.confidences == pytest.approx(expected)
+    assert judge(translator, tiny_text[0][:1], ["Hund"]).coverage[0] < -0.1
+
+
+def test_a_line_too_long_to_judge_has_no_confidence(bundle):
+    translator = Translator(bundle, SearchOptions(beam_size=2))
+    judged = judge(translator, ["the dog"] * 2, ["der Hund", "Hund " * 9999])
+    assert judged.confidences[0] > 0
+    assert judged.confidences[1] is None

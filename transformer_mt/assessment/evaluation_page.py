@@ -171,7 +171,8 @@ def _sentences(page: Page, text: ScoredText, sentences: Sequence[Sentence]) -> N
     for own in sentences:
         written, expected = differences(own.hypothesis, own.reference)
         numbers = [f"{own.number:,}", f"{own.chrf:.1f}"]
-        numbers += [f"{own.confidence:.2f}"] * has_confidence if own.confidence is not None else []
+        if has_confidence:
+            numbers.append("" if own.confidence is None else f"{own.confidence:.2f}")
         numbers += [f"{own.outside[name]:.3f}" for name in names]
         source = [own.source or ""] * has_source
         rows.append([*numbers, *source, written, expected, [(", ".join(own.flags), "flag")]])

@@ -1,8 +1,9 @@
 """Flags of translations that look wrong: hallucination, under-translation, copies, wrong lines.
 
-They need no model: each compares a translation with its source, with its references, or with the
-other lines of the text. Sources: Gale and Church 1993 (lengths); Raunak et al. 2021, "The Curious
-Case of Hallucinations in Neural Machine Translation" (repetition against the source).
+Each compares a translation with its source, with its references, or with the other lines of the
+text; two need a model. Sources: Gale and Church 1993 (lengths); Raunak et al. 2021, "The Curious
+Case of Hallucinations in Neural Machine Translation" (repetition against the source); Wu et al.
+2016 (coverage).
 """
 
 import math
@@ -20,13 +21,25 @@ from transformer_mt.text.marks import marks_in, missing
 from transformer_mt.text.words import UNIT
 
 Flag: TypeAlias = Literal[
-    "empty", "short", "long", "repeated", "copied", "language", "other line", "numbers", "marks"
+    "empty",
+    "short",
+    "long",
+    "uncovered",
+    "unlikely",
+    "repeated",
+    "copied",
+    "language",
+    "other line",
+    "numbers",
+    "marks",
 ]
 FLAGS: tuple[Flag, ...] = get_args(Flag)
 MEANINGS: Mapping[Flag, str] = {
     "empty": "no translation",
     "short": "much shorter than its source leads to expect: something may be missing",
     "long": "much longer than its source leads to expect: something may be invented",
+    "uncovered": "leaves more of its source without attention than the others",
+    "unlikely": "far less probable to the model than the others",
     "repeated": "words repeat more often than in the source",
     "copied": "mostly words of the source",
     "language": "by its script or its commonest words in another language",
@@ -38,6 +51,8 @@ MEANINGS: Mapping[Flag, str] = {
 SHORT, SHORT_WITHOUT_END, LONG = -2.0, -1.0, 3.0
 """Standard deviations of the length from which on a translation is short or long; one that lacks
 the sign at the end of its source is short sooner."""
+UNUSUAL = 3.0
+"""Standard deviations below the median from which on coverage and log-confidence are low."""
 FAR, NEARER = 35.0, 20.0
 """chrF below which a translation is far from its reference, and how much nearer another one is."""
 _ENDS = frozenset(".!?…。！？।؟")
@@ -58,6 +73,8 @@ def flags_of(
     chrf: Sequence[float],
     sources: Sequence[str] | None = None,
     tgt_lang: str = "",
+    confidences: Sequence[float | None] | None = None,
+    coverage: Sequence[float] | None = None,
 ) -> list[list[Flag]]:
     """Return the flags of each translation, in the order of `FLAGS`.
 
@@ -67,6 +84,8 @@ def flags_of(
         chrf: Of each translation.
         sources: As many; without them, no translation is a copy or lacks numbers or marks.
         tgt_lang: Code of the target language.
+        confidences: Of a model in each translation, from 0 to 1; None where it has none.
+        coverage: See `evaluation.source_coverage`.
     """
     units = [_units(line) for line in hypotheses]
     expected = [_units(line) for line in references]
@@ -80,6 +99,10 @@ def flags_of(
         if _nearest(hypotheses[line], [references[other] for other in others]) > chrf[line] + NEARER
     }
     script = script_of(" ".join(references))
+    uncovered = _unusually_low(coverage or [])
+    unlikely = _unusually_low(
+        [None if own is None else math.log(own + 1e-9) for own in confidences or []]
+    )
     found: list[list[Flag]] = []
     for line, text in enumerate(hypotheses):
         if not base[line].strip():
@@ -92,6 +115,8 @@ def flags_of(
             "repeated": _repeats(units[line], read[line], expected[line]),
             "language": _is_foreign(text, references[line], script, plain_code(tgt_lang)),
             "other line": line in elsewhere,
+            "uncovered": line in uncovered,
+            "unlikely": line in unlikely,
         }
         if sources is not None:
             own |= {
@@ -128,6 +153,17 @@ def _length_flags(hypotheses: Sequence[str], base: Sequence[str]) -> list[Flag |
         is_short = deviation < (SHORT if has_end else SHORT_WITHOUT_END)
         found.append("short" if is_short else "long" if deviation > LONG else None)
     return found
+
+
+def _unusually_low(values: Sequence[float | None]) -> set[int]:
+    """Return the places of values far below the median, by the median deviation from it."""
+    known = [value for value in values if value is not None]
+    if len(known) < _ENOUGH_LINES:
+        return set()
+    middle = median(known)
+    spread = 1.4826 * median(abs(value - middle) for value in known)
+    least = middle - UNUSUAL * spread
+    return {place for place, value in enumerate(values) if value is not None and value < least}
 
 
 def _repeats(units: Sequence[str], source: Sequence[str], reference: Sequence[str]) -> bool:

@@ -24,7 +24,9 @@ class ScoredText:
         more_references: Further references, each a list with one for each line.
         sources: As many; None if they are not known.
         src_lang: Code of their language; empty if it is not known.
-        confidences: Of the model in its translations, from 0 to 1; None without a model.
+        confidences: Of a model in the translations, from 0 to 1; None without a model, and where
+            a line is too long for it.
+        coverage: See `evaluation.source_coverage`; None without a model that has one.
     """
 
     name: str
@@ -34,7 +36,8 @@ class ScoredText:
     more_references: Sequence[Sequence[str]] = ()
     sources: Sequence[str] | None = None
     src_lang: str = ""
-    confidences: Sequence[float] | None = None
+    confidences: Sequence[float | None] | None = None
+    coverage: Sequence[float] | None = None
 
 
 @dataclass(frozen=True)
@@ -143,7 +146,13 @@ def assess(
     """
     chrf = sentence_chrf(text.hypotheses, text.references, more_references=text.more_references)
     flags = flags_of(
-        text.hypotheses, text.references, chrf=chrf, sources=text.sources, tgt_lang=text.tgt_lang
+        text.hypotheses,
+        text.references,
+        chrf=chrf,
+        sources=text.sources,
+        tgt_lang=text.tgt_lang,
+        confidences=text.confidences,
+        coverage=text.coverage,
     )
     others = outside or {}
     sentences = [

@@ -115,6 +115,8 @@ WITH_HYPOTHESES = {
     "--glossary", "--sentences", "--report", "--train-text",
 }  # fmt: skip
 """Options that have an effect with --hyp; --src has one with some of the last."""
+JUDGING = {"--model", "--ensemble-weights", "--to", "--from", "--device", "--precision"}
+"""Options of a model that judges existing translations."""
 
 
 EXAMPLES = (
@@ -125,6 +127,7 @@ EXAMPLES = (
     "tmt evaluate --hyp test.hyp --ref test.de --tgt-lang de --json",
     "tmt evaluate --hyp test.hyp --ref first.de --ref second.de --confidence",
     "tmt evaluate --hyp test.hyp --src test.en --ref test.de --checks --report test.html",
+    "tmt evaluate --hyp test.hyp --src test.en --ref test.de --checks --model runs/base",
     "tmt evaluate --metric-cmd 'comet=comet-score -s {src} -t {hyp} -r {ref}'",
     "tmt evaluate --bleu --by-length --length-edges 10,20,30 --figure by_length.png",
 )
@@ -182,7 +185,7 @@ def evaluate(
     results = EvaluationOutput(wanted, metrics, as_json=as_json)
     if hyp is not None:
         _check_finished(ctx, wanted)
-        results.add_finished(_finished(hyp, ref, src, tgt_lang))
+        results.add_finished(_finished(ctx, hyp, ref, src, tgt_lang))
         return results.finish(str(hyp))
     _check_sources(ctx)
     given = search_options_of(ctx)
@@ -226,7 +229,7 @@ def _score_test_sets(
 ) -> None:
     """Translate, keep, score and print each test set."""
     from transformer_mt.assessment.sentences import ScoredText
-    from transformer_mt.evaluation import translate_and_score
+    from transformer_mt.evaluation import judge_own, translate_and_score
     from transformer_mt.translation.directions import directed
 
     translators: dict[Direction | None, Translator] = {}
@@ -252,6 +255,7 @@ def _score_test_sets(
             )
         if output is not None:
             _keep(evaluation.hypotheses, output, test.name if len(test_sets) > 1 else None)
+        found = judge_own(translator, evaluation.translations) if results.judges else None
         text = ScoredText(
             test.name,
             evaluation.hypotheses,
@@ -260,7 +264,7 @@ def _score_test_sets(
             test.more_references,
             test.sources,
             model.config.data.src_lang,
-            evaluation.confidences,
+            *(() if found is None else (found.confidences, found.coverage)),
         )
         lengths = translator.source_lengths(test.sources)
         results.add(text, evaluation.scores, lengths, direction=direction)
@@ -268,10 +272,13 @@ def _score_test_sets(
 
 def _check_finished(ctx: typer.Context, wanted: Wanted) -> None:
     """Refuse options that have no effect on existing translations, or need their sources."""
-    with_source = {"--src"} if wanted.reads_sources else set()
-    useless = set(given_options(ctx)) - WITH_HYPOTHESES - with_source
+    useless = set(given_options(ctx)) - WITH_HYPOTHESES
+    useless -= {"--src"} if wanted.reads_sources else set()
+    useless -= JUDGING if wanted.assesses and ctx.params["model"] else set()
     _check_files("--hyp", ctx.params["ref"], useless)
-    wanted.check_sources(are_given=ctx.params["src"] is not None)
+    wanted.check_sources(
+        are_given=ctx.params["src"] is not None, are_judged=bool(ctx.params["model"])
+    )
 
 
 def _check_sources(ctx: typer.Context) -> None:
@@ -305,13 +312,19 @@ def _check_kept(output: Path | None, test_sets: Sequence["TestSet"], *read: Path
 
 
 def _finished(
-    hyp: Path, ref: Sequence[Path], src: Path | None, tgt_lang: str | None
+    ctx: typer.Context, hyp: Path, ref: Sequence[Path], src: Path | None, tgt_lang: str | None
 ) -> "ScoredText":
-    """Read existing translations."""
+    """Read existing translations; a model that is named judges them."""
     from transformer_mt.assessment.sentences import ScoredText
 
     hypotheses, references, *others = parallel_lines(hyp, *ref, *([src] if src else []))
     sources = others.pop() if src else None
+    found = None
+    if sources is not None and ctx.params["model"]:
+        from transformer_mt.evaluation import judge
+
+        bundle = in_direction(ctx, load_of_options(ctx))
+        found = judge(make_translator(bundle, search_options_of(ctx)), sources, hypotheses)
     return ScoredText(
         hyp.name,
         hypotheses,
@@ -319,6 +332,8 @@ def _finished(
         language_of(tgt_lang, references),
         others,
         sources,
+        confidences=None if found is None else found.confidences,
+        coverage=None if found is None else found.coverage,
     )
 
 

@@ -156,14 +156,19 @@ class Wanted:
         """Whether sources of existing translations have an effect."""
         return self.assesses or any(metric.needs_sources for metric in self.outside)
 
-    def check_sources(self, *, are_given: bool) -> None:
+    def check_sources(self, *, are_given: bool, are_judged: bool) -> None:
         """Refuse existing translations without their sources where these are needed.
+
+        Args:
+            are_given: Whether there are sources.
+            are_judged: Whether a model reads them.
 
         Raises:
             ConfigError: Names the option that needs them.
         """
         needing = [f"--metric-cmd {own.name}" for own in self.outside if own.needs_sources]
         needing += [] if self.glossary is None else ["--glossary"]
+        needing += ["--model"] if are_judged else []
         if needing and not are_given:
             raise ConfigError(f"{needing[0]} needs the sources: give --src")
         if self.assesses and not are_given:

@@ -42,6 +42,11 @@ class EvaluationOutput:
         self._buckets: dict[str, list[Bucket]] = {}
         self._failed: dict[str, None] = {}
 
+    @property
+    def judges(self) -> bool:
+        """Whether it shows what a model says of its translations."""
+        return self._wanted.assesses
+
     def add_finished(self, text: "ScoredText") -> None:
         """Score and print existing translations; their lengths are counted in words."""
         from transformer_mt.assessment.words import words_of

@@ -48,6 +48,18 @@ def test_each_fault_has_its_flag_and_no_other(line, text, expected):
     assert flags(line, text) == expected
 
 
+def test_what_a_model_finds_unusual_is_flagged_and_what_it_cannot_read_is_not():
+    chrf = [100.0] * len(REFERENCES)
+    confidences: list[float | None] = [0.6 + 0.01 * (line % 7) for line in range(len(REFERENCES))]
+    coverage = [-0.3 - 0.01 * (line % 5) for line in range(len(REFERENCES))]
+    confidences[3], confidences[4], coverage[5] = 0.01, None, -2.0
+    found = flags_of(REFERENCES, REFERENCES, chrf=chrf, confidences=confidences, coverage=coverage)
+    assert {line: own for line, own in enumerate(found) if own} == {
+        3: ["unlikely"],
+        5: ["uncovered"],
+    }
+
+
 def test_without_sources_what_needs_them_is_left_out():
     assert flags(0, "Der alte Mann liest im Garten 4 Bücher.", with_sources=False) == set()
     assert flags(1, "Ein kleiner Hund", with_sources=False) == {"short"}

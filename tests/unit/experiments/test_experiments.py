@@ -10,10 +10,12 @@ from experiments import agreement, complexity, memory
 from experiments.__main__ import app
 from experiments.complexity import LAYERS, LayerCost, exponents
 from experiments.finetuning import weight_of_old
+from experiments.flags import FAULTS, Text, planted, table
 from experiments.lengths import by_mask, encoder_step, fitted_exponent, layer_step, measure
 from experiments.memory import MODELS, MemoryPoint, draw_batch, lengths_of, measure_memory
 from experiments.patterns import CPU, PATTERNS, settings
-from experiments.pretraining import Score, table
+from experiments.pretraining import Score
+from experiments.pretraining import table as scores_table
 from experiments.scaling import jacobian_norms, measure_scaling
 from experiments.schedules import schedule_curves
 from transformer_mt.config.training import CosineSchedule, NoamSchedule, TrainingSettings
@@ -164,7 +166,7 @@ def test_the_weight_of_old_text_makes_it_the_share_that_was_asked_for():
 
 def test_a_row_has_the_mean_of_all_seeds_and_the_widest_interval():
     scores = [Score(5000, "scratch", seed, 400, 10.0 + seed, 0.5 * seed) for seed in (1, 2, 3)]
-    *_, row = table(scores)
+    *_, row = scores_table(scores)
     assert row == "| 5,000 | from scratch | 400 | 12.0 | 11.0, 12.0, 13.0 (± 1.5) |"
 
 
@@ -179,3 +181,15 @@ def test_contrasts_differ_in_the_verb_alone_and_nouns_between_have_the_other_num
         is_plural = right[0] == "Die" and right[1] != "Frau"
         assert (right[-1].rstrip(".").endswith("en")) == is_plural
         assert ("den" in right) == (row.num_between > 0 and not is_plural)
+
+
+def test_planted_faults_are_where_they_are_said_to_be():
+    lines = [f"w{number} a b c d e f g." for number in range(100)]
+    text = Text([f"s {line}" for line in lines], lines, lines, [f"f {line}" for line in lines])
+    found, planted_at = planted(text, share=0.1, seed=1)
+    assert list(planted_at) == list(FAULTS)
+    faulty = set().union(*planted_at.values())
+    assert len(faulty) == 50
+    assert {line for line, own in enumerate(found) if own != lines[line]} == faulty
+    rows = table(text, tgt_lang="de", share=0.1, seeds=[1])
+    assert rows[5].startswith("| `copied` | source copied | 10 | 10 | 100.0% |")
