@@ -12,6 +12,7 @@ stroke ratio); differs: a word that is among those offered is chosen, and counte
 
 import argparse
 import itertools
+from difflib import SequenceMatcher
 from pathlib import Path
 
 import transformer_mt as tmt
@@ -34,25 +35,31 @@ def main() -> None:
     options = parser.parse_args()
     translator = make_translator(tmt.load(options.model, device="cpu").bundle, {})
     pairs = zip(read_lines(options.src), read_lines(options.ref), strict=True)
-    num_words = num_chosen = num_typed = num_plain = 0
+    num_words = num_chosen = num_typed = num_edited = 0
     for source, reference in itertools.islice(pairs, options.lines):
         words = reference.split()
-        chosen, typed = effort(translator, source, words)
-        num_words, num_chosen, num_typed = (
-            num_words + len(words), num_chosen + chosen, num_typed + typed
-        )  # fmt: skip
-        plain = translator.translate([source])[0].text.split()
-        num_plain += sum(a != b for a, b in itertools.zip_longest(words, plain)) > 0
+        text = translator.translate([source])[0].text
+        kept = SequenceMatcher(None, words, text.split(), autojunk=False).get_matching_blocks()
+        chosen, typed = effort(translator, source, text, words)
+        num_words += len(words)
+        num_edited += len(words) - sum(block.size for block in kept)
+        num_chosen, num_typed = num_chosen + chosen, num_typed + typed
     print(f"{num_words} words of {options.lines} references")
-    print(f"sentences that differ from their reference: {num_plain}")
-    print(f"chosen from {NUM_OFFERED} words offered: {num_chosen / num_words:.1%}")
-    print(f"typed: {num_typed / num_words:.1%}")
+    print(f"not in the translation, so typed when it is edited: {num_edited / num_words:.1%}")
+    print(f"completed: {num_chosen / num_words:.1%} are chosen from {NUM_OFFERED} words offered,")
+    print(f"  {num_typed / num_words:.1%} are typed")
 
 
-def effort(translator: Translator, source: str, words: list[str]) -> tuple[int, int]:
-    """Return how many words are chosen from those offered, and how many typed."""
+def effort(translator: Translator, source: str, text: str, words: list[str]) -> tuple[int, int]:
+    """Return how many words are chosen from those offered, and how many typed.
+
+    Args:
+        translator: What translates.
+        source: A sentence.
+        text: Its translation.
+        words: Of its reference.
+    """
     chosen = typed = done = 0
-    text = translator.translate([source])[0].text
     while True:
         found = text.split()
         while done < len(words) and found[done : done + 1] == words[done : done + 1]:
@@ -62,7 +69,7 @@ def effort(translator: Translator, source: str, words: list[str]) -> tuple[int, 
         prefix = "".join(f"{word} " for word in words[:done])
         others = completions(translator, Line(source, prefix=prefix), NUM_OFFERED + 1)
         offered = [one.text.split()[done : done + 1] for one in others]
-        is_offered = [words[done]] in offered[: NUM_OFFERED + 1]
+        is_offered = [words[done]] in offered
         chosen, typed = chosen + is_offered, typed + (not is_offered)
         done += 1
         prefix += f"{words[done - 1]} "

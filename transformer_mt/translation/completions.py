@@ -6,6 +6,7 @@ differs: the prefix may end inside a word, whose last pieces are then predicted 
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from transformer_mt.text.special_ids import EOS_ID
 from transformer_mt.text.tokenizer import Tokenizer
@@ -101,7 +102,7 @@ def _starts(translator: Translator, line: Line, num: int) -> list[_Start]:
     after = (id_ for id_, piece in pieces[-1] if piece.startswith(_SPACE) or not begun)
     starts = [(*prefix, id_) for id_ in after if _is_text(id_, tokenizer)][:num]
     if not _ends_word(line.prefix):
-        starts += list(_prolonged(prefix, pieces, tokenizer))[:num]
+        starts += islice(_prolonged(prefix, pieces, tokenizer), num)
     try:
         translator.requests(replace(line, prefix="", then=starts[0]))
     except (LineError, IndexError):
@@ -116,15 +117,14 @@ def _prolonged(
 
     `Ein Hu` may be `▁Ein ▁H u`, where the model would write `▁Ein ▁Hund`.
     """
-    for start in reversed(range(len(prefix))):
-        rest = "".join(tokenizer.pieces(prefix[start:]))
-        probable = dict(pieces[start])
-        others = {id_: piece for piece, id_ in tokenizer.ids.items()}
-        for id_, piece in (probable | others).items():
+    own = tokenizer.pieces(prefix)
+    first = max((i for i, piece in enumerate(own) if piece.startswith(_SPACE)), default=0)
+    others = {id_: piece for piece, id_ in tokenizer.ids.items()}
+    for start in range(first, len(prefix)):  # all of the word, then less and less of it
+        rest = "".join(own[start:])
+        for id_, piece in (dict(pieces[start]) | others).items():
             if piece.startswith(rest) and piece != rest:
                 yield (*prefix[:start], id_)
-        if rest.startswith(_SPACE):
-            return
 
 
 def _is_text(id_: int, tokenizer: Tokenizer) -> bool:
