@@ -141,7 +141,7 @@ async def align(request: Request) -> Response:
     fields = await read_fields(request)
     texts = texts_of(fields, service.limits)
     source, target = text_of(fields, "source"), text_of(fields, "target")
-    terms = _terms_of(fields)
+    terms = _terms_of(fields, service)
     way = service.catalogue.way(source, target)
     split = all(direction.model.config.data.document is None for direction in way)
     pieces = [pieces_of(text, source, target, split=split) for text in texts]
@@ -181,7 +181,9 @@ async def complete(request: Request) -> Response:
         _check_length(text, service)
     direction = service.direction(text_of(fields, "source"), text_of(fields, "target"))
     num = 1 + number_of(fields, "alternatives", most=service.limits.alternatives)
-    task = Assistance(direction, service.beam_of(direction), _terms_of(fields), prefix, num)
+    task = Assistance(
+        direction, service.beam_of(direction), _terms_of(fields, service), prefix, num
+    )
     (found,) = await _computed(service, task, [" ".join(sentence.split())])
     return JSONResponse(
         {
@@ -228,7 +230,7 @@ def _check_length(text: str, service: Service) -> None:
         raise Refused(400, f"Invalid request: request ({len(text)}) exceeds text limit ({most})")
 
 
-def _terms_of(fields: Mapping[str, Any]) -> tuple[Term, ...]:
+def _terms_of(fields: Mapping[str, Any], service: Service) -> tuple[Term, ...]:
     """Return the field `glossary`, which may be an object of terms and their translations."""
     given = fields.get("glossary")
     given = {} if given is None else given
@@ -236,9 +238,11 @@ def _terms_of(fields: Mapping[str, Any]) -> tuple[Term, ...]:
         raise Refused(400, "Invalid request: glossary parameter is not an object")
     if len(given) > MOST_TERMS:
         raise Refused(400, f"Invalid request: glossary has more than {MOST_TERMS} terms")
-    pairs = [tuple(checked_text(text, "glossary") for text in pair) for pair in given.items()]
-    return tuple(
-        Term(term.strip(), translation.strip())
-        for term, translation in pairs
-        if UNIT.search(term) and UNIT.search(translation)
-    )
+    terms = []
+    for pair in given.items():
+        for text in pair:
+            _check_length(checked_text(text, "glossary"), service)
+        source, target = map(str.strip, pair)
+        if UNIT.search(source) and UNIT.search(target):
+            terms.append(Term(source, target))
+    return tuple(terms)

@@ -95,7 +95,8 @@ def _assistance(limits: Limits, catalogue: Catalogue) -> Json:
     glossary: Json = {
         "type": ["object", "null"],
         "maxProperties": MOST_TERMS,
-        "additionalProperties": TEXT,
+        "propertyNames": {"maxLength": limits.characters},
+        "additionalProperties": {"type": "string", "maxLength": limits.characters},
     }
     words = _list(_list({"type": "integer", "minimum": 0}))
     sentence = _object(source=TEXT, target=TEXT, glue=TEXT, words=words)

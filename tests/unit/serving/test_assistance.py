@@ -79,6 +79,12 @@ def test_a_glossary_is_in_the_translation(service: Service) -> None:
     assert "auto" not in found["translations"][0]["translatedText"]
 
 
+def test_a_text_in_the_language_that_is_wanted_stays_as_it_is(service: Service) -> None:
+    same = DOG | {"target": "en"}
+    found, _ = answer(service, "/align", **same)
+    assert found["translations"][0]["translatedText"] == DOG["q"]
+
+
 def test_over_a_third_language_the_words_are_not_aligned(service: Service) -> None:
     found, status = answer(service, "/align", source="en", target="la", q="Dog runs.")
     assert status == 200
@@ -107,7 +113,8 @@ def test_completions_begin_with_the_prefix_and_differ_in_the_next_word(service: 
         ("/align", {"glossary": []}, None),
         ("/align", {"glossary": [1]}, "glossary parameter is not an object"),
         ("/align", {"glossary": {"dog": 1}}, "glossary parameter is not a text"),
-        ("/align", {"glossary": {"dog": "hund " * 60}}, None),
+        ("/align", {"glossary": {"dog": "hund " * 60}}, "exceeds text limit (100)"),
+        ("/align", {"target": "en", "glossary": "{"}, "glossary parameter is not an object"),
         ("/align", {"glossary": {str(i): "a" for i in range(201)}}, "more than 200 terms"),
         ("/align", {"q": ["a. " * 30, "b. c. d. " * 9]}, None),
         ("/align", {"q": ["a", "b", "c", "d"]}, "exceeds text limit (3)"),
@@ -133,7 +140,7 @@ def test_what_cannot_be_done_is_refused_in_the_form_of_the_interface(
 
 
 def test_terms_widen_the_beam_of_a_sentence_only_so_far(service: Service) -> None:
-    fits, too_long = {"cat": "baum"}, {"dog": "hund " * 33}
+    fits, too_long = {"cat": "baum"}, {"dog": "hund " * 19}
     found, _ = answer(service, "/align", **DOG, glossary=fits)
     assert "baum" in found["translations"][0]["translatedText"]
     assert answer(service, "/align", **DOG, glossary=too_long | fits)[0] == found
