@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from tests.commands import tmt
 from tests.tiny_runs import tiny_config
@@ -83,6 +84,19 @@ def test_average_makes_a_bundle(finished, monkeypatch):
     result = tmt("average", "--run", "nothing", "--last", 2, "-o", "mean")
     assert result.exit_code == 4
     assert "nothing: expected the folder of a run" in result.stderr
+
+
+def test_average_of_models_lies_between_them(finished, monkeypatch):
+    monkeypatch.chdir(finished)
+    assert tmt("average", "runs/tiny", "--best", 1, "-o", "a").exit_code == 0
+    assert tmt("average", "runs/tiny", "--last", 2, "-o", "b").exit_code == 0
+    result = tmt("average", "--model", "a", "--model", "b", "--weights", "1,3", "-o", "between")
+    assert result.stdout == "between: mean of 2 models (a, b)\n"
+    a, b, mean = (load_file(f"{name}/model.safetensors") for name in ("a", "b", "between"))
+    for name, weight in mean.items():
+        torch.testing.assert_close(weight, 0.25 * a[name] + 0.75 * b[name])
+    assert tmt("average", "--model", "a", "--weights", "1", "-o", "c").exit_code == 2
+    assert tmt("average", "--model", "a", "--model", "b", "--last", 2, "-o", "c").exit_code == 2
 
 
 @pytest.mark.parametrize("suffix", ["png", "svg"])

@@ -44,7 +44,7 @@ COMMANDS = {
     "distill": "Translate training text by a teacher, for a student.",
     "backtranslate": "Translate target text into synthetic source text.",
     "explain": "Write a web page that shows how a sentence is translated.",
-    "average": "Average the weights of several checkpoints of a run.",
+    "average": "Average the weights of several checkpoints of a run, or of several models.",
     "export": "Export a model to another program's format.",
     "import": "Import a model of Marian, OPUS-MT, M2M-100 or NLLB.",
     "verify": "Verify files by their hashes, and models by their scores.",

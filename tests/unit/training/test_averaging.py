@@ -1,5 +1,7 @@
 """The mean of checkpoints: which ones, and what numbers it has."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -10,6 +12,7 @@ from transformer_mt.config.training import CheckpointSettings
 from transformer_mt.errors import ConfigError, ModelError
 from transformer_mt.training.averaging import (
     average_checkpoints,
+    average_models,
     average_run,
     choose_checkpoints,
     take_average,
@@ -102,3 +105,9 @@ def test_another_architecture_is_refused(run):
     directories = [save(run, 2), save(run, 4, width=5)]
     with pytest.raises(ModelError, match=r"step-4: of another architecture than .*step-2"):
         average_checkpoints(directories)
+
+
+def test_models_of_other_vocabularies_have_no_average(tiny_bundle, tmp_path):
+    golden = Path(__file__).parents[2] / "golden" / "0.1.0" / "bundle"
+    with pytest.raises(ModelError, match="of another vocabulary than"):
+        average_models([tiny_bundle, golden], [1, 1], tmp_path / "mean")
