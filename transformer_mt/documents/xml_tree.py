@@ -14,11 +14,16 @@ from transformer_mt.documents.text_encoding import Encoding, decode
 from transformer_mt.errors import DataError
 
 MAX_DEPTH = 200
+MAX_ELEMENTS = 1_000_000
+"""Limit of a document, or of one unit of a stream: 330 MB of memory."""
 MAX_UNIT_CHARACTERS = 1 << 22
 """Limit of the text of one unit, such as a `tu`."""
 
 XML_LANG = "http://www.w3.org/XML/1998/namespace lang"
 XML_SPACE = "http://www.w3.org/XML/1998/namespace space"
+
+MAX_TOKEN_BYTES = 1 << 22
+"""Limit of one tag or comment in a stream: expat begins it anew with every block."""
 
 _BLOCK_BYTES = 1 << 16
 _DECLARATION = re.compile(rb'\s*<\?xml[^>]*?encoding\s*=\s*["\']([\w.:-]+)')
@@ -92,7 +97,7 @@ class _Builder:
         self._name, self._texts, self._unit = name, texts, unit
         self._stack: list[Node] = []
         self._open: Node | None = None  # whose start tag ends at the next event
-        self._num_inside = self._num_characters = 0
+        self._num_inside = self._num_characters = self._num_elements = 0
         self.namespace = ""
         parser = self.parser = expat.ParserCreate(encoding.get("encoding"), namespace_separator=" ")
         parser.buffer_text = bool(unit)
@@ -147,6 +152,9 @@ class _Builder:
         else:
             parent.content.append(node)
         self._stack.append(node)
+        self._num_elements += 1
+        if self._num_elements > MAX_ELEMENTS:
+            self.refuse(f"more than {MAX_ELEMENTS:,} elements; cut it into several documents")
         if len(self._stack) > MAX_DEPTH:
             self.refuse(f"elements are nested more than {MAX_DEPTH} deep")
         self._open = node
@@ -162,6 +170,7 @@ class _Builder:
             self._num_characters = 0
         if self._unit and self._stack and not self._num_inside:
             self._stack[-1].content.clear()
+            self._num_elements = len(self._stack)
 
     def _text(self, text: str) -> None:
         self._begun()
@@ -285,9 +294,13 @@ def stream(file: BinaryIO, name: str, *, unit: str, root: str) -> Iterator[Node]
     """
     builder = _Builder(name, frozenset([unit]), unit)
     is_checked = False
+    num_bytes = 0
     while True:
         data = file.read(_BLOCK_BYTES)
         builder.feed(data, is_last=not data)
+        num_bytes += len(data)
+        if num_bytes - builder.parser.CurrentByteIndex > MAX_TOKEN_BYTES:
+            builder.refuse(f"a tag or comment of more than {MAX_TOKEN_BYTES:,} bytes")
         if builder.root is not None and not is_checked:
             check_root(builder.root, root, name)
             is_checked = True

@@ -67,6 +67,10 @@ def test_pairs_are_found_by_the_beginning_of_their_language():
         (MEMORY.replace("tmx version", "tms version").replace("/tmx", "/tms"), "expected <tmx>"),
         (MEMORY[:300], "not well-formed XML"),
         (MEMORY.replace("de-AT", "nl"), "has both en and de; there is: FR, en, en-US, ja, nl"),
+        (
+            MEMORY.replace("<body>", "<body><!--" + "a" * (1 << 23)),
+            "comment of more than 4,194,304",
+        ),
         (MEMORY.replace("Cats", "a" * (1 << 23)), "a <tu> of more than 4,194,304 characters"),
     ],
 )
