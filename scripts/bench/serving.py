@@ -8,7 +8,8 @@ Every answer is compared with the translation of its sentence by `Model.translat
 - `start`: seconds from the start of the process to the first answer, for each engine
 - `batched`: many clients that each send the next sentence when they have the answer to the last
 - `alone`: the same clients, when each sentence is translated by itself, one after the other
-  (`--threads 1 --batch-size 1`), and as many at a time as there are processors (`--batch-size 1`)
+  (`--batch-size 1 --threads 1`), and as many at a time as there are processors (`--batch-size 1`)
+- `torch`: both with the engine torch; all else is with `auto`, CTranslate2 where it is installed
 - `stalled`: one client beside 200 that stop in the middle of a header or a body, and without them
 - `killed`: the server is killed and started again while clients ask; then stopped by SIGTERM
 
@@ -47,7 +48,8 @@ class Seen:
 
     Attributes:
         seconds: From each request to its answer.
-        counts: `right`, `wrong`, the statuses of refusals, `broken` connections.
+        counts: `right`, `wrong`, the statuses of refusals; `lost`: sent and not answered, as the
+            connection broke; `unreachable`: not sent, as nothing listened.
     """
 
     seconds: list[float] = field(default_factory=list)
@@ -74,10 +76,14 @@ class Client:
         self._port = port
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
-    async def ask(self, sentence: str) -> tuple[int, str]:
-        """Return the status and the translation."""
+    async def open(self) -> None:
+        """Connect, if that has not been done."""
         if self._streams is None:
             self._streams = await asyncio.open_connection("127.0.0.1", self._port)
+
+    async def ask(self, sentence: str) -> tuple[int, str]:
+        """Return the status and the translation."""
+        assert self._streams is not None
         reader, writer = self._streams
         body = json.dumps({"q": sentence} | LANGUAGES).encode()
         writer.write(HEAD % len(body) + body)
@@ -98,6 +104,7 @@ HEAD = (
     b"Content-Length: %d\r\n\r\n"
 )
 LANGUAGES: dict[str, str] = {}
+ALONE = "--batch-size", "1", "--threads", "1"
 
 
 async def ask_again(port: int, pairs: Pairs, seen: Seen, end: float, seed: int) -> None:
@@ -105,13 +112,15 @@ async def ask_again(port: int, pairs: Pairs, seen: Seen, end: float, seed: int) 
     rng, client = random.Random(seed), Client(port)
     while time.monotonic() < end:
         sentence, expected = rng.choice(pairs)
-        start = time.monotonic()
+        what = "unreachable"
         try:
+            await client.open()
+            start, what = time.monotonic(), "lost"
             status, text = await client.ask(sentence)
         except BROKEN:
-            seen.counts["broken"] += 1
+            seen.counts[what] += 1
             client.close()
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0.2)
             continue
         seen.seconds.append(time.monotonic() - start)
         right = "right" if text == expected else "wrong"
@@ -171,6 +180,7 @@ async def first_answer(port: int, pairs: Pairs) -> None:
     client = Client(port)
     while True:
         try:
+            await client.open()
             status, text = await client.ask(sentence)
         except BROKEN:
             client.close()
@@ -242,12 +252,13 @@ def killed(model: Path, pairs: Pairs, clients: int, seconds: float) -> dict[str,
             server.wait()
             server = start_server(model, port)
         await asyncio.sleep(seconds - 0.5)
-        before = seen.counts["broken"]
+        lost = seen.counts["lost"]
         server.terminate()
         code = await asyncio.to_thread(server.wait, 60)
         await asyncio.gather(*tasks)
         found = seen.summary(time.monotonic() - start)
-        return found | {"kills": 3, "exit_code": code, "broken_before_sigterm": before}
+        after = seen.counts["lost"] - lost
+        return found | {"kills": 3, "exit_code": code, "lost_after_sigterm": after}
 
     return asyncio.run(measure())
 
@@ -270,20 +281,20 @@ def main() -> None:
     parser.add_argument("--text", type=Path, required=True, help="sentences, one on each line")
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--seconds", type=float, default=300, help="of the batched load")
-    parser.add_argument("--short", type=float, default=15, help="seconds of each other measurement")
+    parser.add_argument("--short", type=float, default=12, help="seconds of each other measurement")
     parser.add_argument("--stalled", type=int, default=200)
-    parser.add_argument("--engine", default="auto")
     parser.add_argument("--only", nargs="*", help="names of measurements")
     given = parser.parse_args()
-    pairs = read_pairs(given.model, given.text, given.engine)
+    pairs = read_pairs(given.model, given.text, "auto")
     short, model = given.short, given.model
 
-    def under_load(seconds: float, *options: str) -> dict[str, Any]:
-        with serving(model, pairs, "--engine", given.engine, *options) as port:
-            return asyncio.run(load(port, pairs, clients=given.clients, seconds=seconds))
+    def under_load(seconds: float, *options: str, engine: str = "auto") -> dict[str, Any]:
+        own = pairs if engine == "auto" else read_pairs(model, given.text, engine)
+        with serving(model, own, "--engine", engine, *options) as port:
+            return asyncio.run(load(port, own, clients=given.clients, seconds=seconds))
 
     def beside() -> dict[str, Any]:
-        with serving(model, pairs, "--engine", given.engine) as port:
+        with serving(model, pairs) as port:
             return beside_stalled(port, pairs, given.stalled, short)
 
     measurements: dict[str, Callable[[], dict[str, Any]]] = {
@@ -291,18 +302,22 @@ def main() -> None:
         "start_torch": lambda: starts(model, pairs, "torch"),
         "stalled": beside,
         "killed": lambda: killed(model, pairs, given.clients, short / 2),
-        "alone": lambda: under_load(short, "--threads", "1", "--batch-size", "1"),
-        "alone_each_processor": lambda: under_load(short, "--batch-size", "1"),
+        "alone": lambda: under_load(short, *ALONE),
+        "alone_each_processor": lambda: under_load(short, *ALONE[:2]),
         "batched": lambda: under_load(given.seconds),
+        "torch_alone": lambda: under_load(short, *ALONE, engine="torch"),
+        "torch_batched": lambda: under_load(short, engine="torch"),
     }
     found: dict[str, Any] = {"processors": os.cpu_count(), "sentences": len(pairs)}
     for name, measure in measurements.items():
         if not given.only or name in given.only:
             found[name] = measure()
             print(name, found[name], file=sys.stderr, flush=True)
-    if {"alone", "batched"} <= set(found):
-        rates = [found[name]["answers_per_second"] for name in ("batched", "alone")]
-        found["times_alone"] = round(rates[0] / rates[1], 2)
+    for engine in ("", "torch_"):
+        names = f"{engine}batched", f"{engine}alone"
+        if set(names) <= set(found):
+            rates = [found[name]["answers_per_second"] for name in names]
+            found[f"{engine}times_alone"] = round(rates[0] / rates[1], 2)
     print(json.dumps(found, indent=2))
 
 
