@@ -5,6 +5,7 @@
 
 Every answer is compared with the translation of its sentence by `Model.translate`. Measured are:
 
+- `batches`: processor time of a sentence in batches of several sizes, without a server
 - `start`: seconds from the start of the process to the first answer, for each engine
 - `batched`: many clients that each send the next sentence when they have the answer to the last
 - `alone`: the same clients, when each sentence is translated by itself, one after the other
@@ -263,6 +264,20 @@ def killed(model: Path, pairs: Pairs, clients: int, seconds: float) -> dict[str,
     return asyncio.run(measure())
 
 
+def by_batch_size(model: Path, text: Path, engine: Any) -> dict[str, Any]:
+    """Measure the processor time of a sentence, in batches of several sizes, in one thread."""
+    lines = text.read_text(encoding="utf-8").splitlines()[:256]
+    found = tmt.load(model, engine=engine, threads=1)
+    found.translate(lines[:2])
+    times = {}
+    for size in (1, 4, 16, 32, 64):
+        start = time.process_time()
+        for place in range(0, len(lines), size):
+            found.translate(lines[place : place + size], split_sentences=False)
+        times[str(size)] = round(1000 * (time.process_time() - start) / len(lines), 2)
+    return {"processor_ms_per_sentence": times}
+
+
 def read_pairs(model: Path, text: Path, engine: Any) -> Pairs:
     """Translate the sentences of a file."""
     lines = [line for line in text.read_text(encoding="utf-8").splitlines() if line.strip()]
@@ -298,6 +313,8 @@ def main() -> None:
             return beside_stalled(port, pairs, given.stalled, short)
 
     measurements: dict[str, Callable[[], dict[str, Any]]] = {
+        "batches_ctranslate2": lambda: by_batch_size(model, given.text, "ctranslate2"),
+        "batches_torch": lambda: by_batch_size(model, given.text, "torch"),
         "start_ctranslate2": lambda: starts(model, pairs, "ctranslate2"),
         "start_torch": lambda: starts(model, pairs, "torch"),
         "stalled": beside,

@@ -74,7 +74,11 @@ Engine: TypeAlias = Annotated[
 ]
 Threads: TypeAlias = Annotated[
     int | None,
-    typer.Option(metavar="N", min=1, help="Batches at a time. Default: one for each processor."),
+    typer.Option(
+        metavar="N",
+        min=1,
+        help="Batches at a time. Default: one for each processor, or one on a GPU.",
+    ),
 ]
 BatchSize: TypeAlias = Annotated[
     int, typer.Option(metavar="N", min=1, help="Sentences of all requests in a batch.")
@@ -175,7 +179,7 @@ def serve(
 
     from transformer_mt.serving.app import make_app
     from transformer_mt.serving.catalogue import Catalogue, ServedModel
-    from transformer_mt.serving.server import load_model, reserve, run
+    from transformer_mt.serving.server import is_on_gpu, load_model, reserve, run
     from transformer_mt.serving.service import Service
     from transformer_mt.translation.corrections import Corrections
 
@@ -186,10 +190,11 @@ def serve(
     load = partial(load_model, num_threads=num, device=device, precision=precision, engine=engine)
     with reserve(host, port) as listener:
         catalogue = Catalogue([ServedModel(name, load) for name in model or [""]], pivot=pivot)
+        has_gpu = any(is_on_gpu(own.model) for own in catalogue.directions.values())
         service = Service(
             catalogue,
             limits=limits,
-            num_threads=num,
+            num_threads=threads or (1 if has_gpu else num),
             batch_size=batch_size,
             batch_wait=batch_wait / 1000,
             beam_size=beam_size,

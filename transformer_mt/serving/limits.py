@@ -12,7 +12,7 @@ class Limits:
         file: Bytes of a body that is a document.
         characters: Of one text.
         texts: Of one request.
-        sentences: Of all texts of a request.
+        sentences: Of all texts of a request, and lines.
         alternatives: Further translations of a text.
         beam: Width of the search.
         waiting: Sentences in the queue.

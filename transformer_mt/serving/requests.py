@@ -131,7 +131,9 @@ def texts_of(fields: Mapping[str, Any], limits: Limits) -> list[str]:
     if not value:
         raise Refused(400, "Invalid request: missing q parameter")
     texts = [checked_text(text, "q") for text in (value if isinstance(value, list) else [value])]
-    for size, most in [(len(texts), limits.texts), *((len(t), limits.characters) for t in texts)]:
+    num_lines = sum(len(text.splitlines()) for text in texts)
+    sizes = [(len(texts), limits.texts), (num_lines, limits.sentences)]
+    for size, most in [*sizes, *((len(text), limits.characters) for text in texts)]:
         if size > most:
             raise Refused(400, f"Invalid request: request ({size}) exceeds text limit ({most})")
     return texts

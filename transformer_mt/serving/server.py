@@ -29,6 +29,12 @@ def load_model(path: Path | None, *, num_threads: int, **options: Any) -> Model:
     return model
 
 
+def is_on_gpu(model: Model) -> bool:
+    """Return whether a model computes on a GPU, which one batch at a time fills."""
+    bundle = model.bundle
+    return bundle.search is None and next(bundle.model.parameters()).device.type != "cpu"
+
+
 def reserve(host: str, port: int) -> socket.socket:
     """Take a port, before the seconds that models take to load; 0 is any that is free.
 
@@ -67,7 +73,6 @@ def make_server(app: ASGIApp, limits: Limits) -> uvicorn.Server:
         log_config=None,
         log_level="warning",
         access_log=False,
-        proxy_headers=False,
         server_header=False,
         limit_concurrency=limits.connections,
         h11_max_incomplete_event_size=16_384,

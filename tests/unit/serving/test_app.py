@@ -21,7 +21,9 @@ def service(tiny_bundle: Path, tagged_bundle: Path) -> Service:
     """From en to de and from there to la; from fr to de by a model of several languages."""
     names = str(tiny_bundle), f"de-la={tiny_bundle}", f"fr-de={tagged_bundle}"
     models = [ServedModel(name, load) for name in names]
-    return Service(Catalogue(models, pivot="de"), limits=Limits(texts=3, characters=200))
+    return Service(
+        Catalogue(models, pivot="de"), limits=Limits(texts=3, characters=200, sentences=50)
+    )
 
 
 def test_a_text_and_a_list_are_translated_with_their_white_space(
@@ -86,6 +88,7 @@ def test_languages_have_names_and_targets_also_over_the_pivot(
         ({"alternatives": 6}, "Invalid request: alternatives parameter must be <= 5"),
         ({"q": ["a"] * 4}, "Invalid request: request (4) exceeds text limit (3)"),
         ({"q": "a" * 201}, "Invalid request: request (201) exceeds text limit (200)"),
+        ({"q": "\n" * 60}, "Invalid request: request (60) exceeds text limit (50)"),
         ({"q": ["a", 1]}, "Invalid request: q parameter is not a text"),
         ({"q": "\ud800"}, "Invalid request: q parameter has half a character"),
     ],
