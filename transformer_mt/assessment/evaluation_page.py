@@ -15,6 +15,10 @@ from transformer_mt.plots.page import Bar, Cell, Page
 
 SHOWN = 20
 """Sentences of each list."""
+NOTE = (
+    "By sentence chrF. Marked in translations: words that the reference has not; in references: "
+    "words that the translation has not."
+)
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,7 @@ def evaluation_page(
         _flags(page, own, prefix)
         by_chrf = sorted(own.assessment.sentences, key=lambda sentence: sentence.chrf)
         by_chrf = [sentence for sentence in by_chrf if sentence.reference.strip()]
-        page.section(f"{prefix}Worst and best sentences", "By sentence chrF.")
+        page.section(f"{prefix}Worst and best sentences", NOTE)
         _sentences(page, own.text, by_chrf[:SHOWN])
         with page.folded("Best"):
             _sentences(page, own.text, by_chrf[::-1][:SHOWN])

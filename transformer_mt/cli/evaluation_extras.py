@@ -131,8 +131,9 @@ class Wanted:
         report, sentences, text = options["report"], options["sentences"], options["train_text"]
         if text is not None and report is None:
             raise ConfigError("--train-text: no effect without --report")
+        named = [options[name] for name in ("src", "hyp", "output", "glossary", "train_text")]
         for path, other in ((report, sentences), (sentences, report)):
-            check_output(path, options["src"], options["hyp"], *options["ref"], other)
+            check_output(path, *named, *options["ref"], other)
         return cls(
             outside=outside,
             timeout_s=options["metric_timeout"],

@@ -27,6 +27,7 @@ PLACES = ("src", "hyp", "ref", "refs")
 
 _MAX_BYTES = 64 * 1024 * 1024
 _SHOWN_LINES = 20
+_SHOWN_BYTES = 10_000
 _NUMBER_AT_END = re.compile(r"(?:^|[\s:=])([-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?)\s*$")
 
 
@@ -178,11 +179,12 @@ def _run(metric: OutsideMetric, arguments: Sequence[str], folder: Path, timeout_
             problem = f"no result within {timeout_s:g} s (--metric-timeout): ended"
         finally:
             _end(process)
-    printed = out.read_bytes()[: _MAX_BYTES + 1].decode("utf-8", "replace")
+    if not problem and out.stat().st_size > _MAX_BYTES:
+        problem = f"printed more than {_MAX_BYTES // 2**20} MiB"
     if problem:
-        said = err.read_bytes()[-_MAX_BYTES:].decode("utf-8", "replace")
-        raise OutsideMetricError(f"{metric.name}: {problem}", _last(printed) + _last(said))
-    return printed
+        said = "".join(_last(_end_of(path)) for path in (out, err))
+        raise OutsideMetricError(f"{metric.name}: {problem}", said)
+    return out.read_bytes().decode("utf-8", "replace")
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
@@ -193,6 +195,12 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
         else:
             os.killpg(process.pid, signal.SIGKILL)
     process.wait()
+
+
+def _end_of(path: Path) -> str:
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - _SHOWN_BYTES))
+        return file.read().decode("utf-8", "replace")
 
 
 def _last(text: str) -> str:
