@@ -86,7 +86,9 @@ TestSetNames: TypeAlias = Annotated[
 Hypotheses: TypeAlias = Annotated[
     Path | None,
     typer.Option(
-        metavar="FILE", help="Existing translations to score, - for stdin; needs --ref, no model."
+        metavar="FILE",
+        help="Existing translations to score, - for stdin; needs --ref, no model. With --checks "
+        "and the like, a --model judges them.",
     ),
 ]
 Kept: TypeAlias = Annotated[
