@@ -1,8 +1,7 @@
 """Which measure of a translation's probability goes best with its quality.
 
-Spearman's and Pearson's correlation with sentence chrF of measures that a search knows already
-(sums and means of log-probabilities, the score it ranks by) and of those that need the
-distribution at each place (entropy, the lead of the best token).
+Spearman's and Pearson's correlation with sentence chrF of measures made of the log-probabilities
+of the tokens and of the score by which the search ranks.
 
 Source: Fomicheva et al. 2020, "Unsupervised Quality Estimation for Neural Machine Translation".
 """
@@ -22,9 +21,6 @@ from transformer_mt.text.lines import read_lines
 from transformer_mt.translation.load import load_model, make_translator
 from transformer_mt.translation.scoring import token_log_probs
 
-NUM_ALTERNATIVES = 20
-"""Tokens at each place whose entropy is taken; the rest counts as one more."""
-
 
 @dataclass(frozen=True)
 class Measured:
@@ -34,15 +30,11 @@ class Measured:
         log_prob: Of all tokens, in nats.
         score: By which the search ranks it.
         tokens: Log-probability of each, eos last.
-        entropies: At each place, in nats.
-        leads: Log-probability of the best token less that of the second, at each place.
     """
 
     log_prob: float
     score: float
     tokens: list[float]
-    entropies: list[float]
-    leads: list[float]
 
 
 MEASURES: Mapping[str, Callable[[Measured], float]] = {
@@ -52,17 +44,8 @@ MEASURES: Mapping[str, Callable[[Measured], float]] = {
     "geometric mean of probabilities": lambda own: math.exp(fmean(own.tokens)),
     "mean of probabilities": lambda own: fmean(map(math.exp, own.tokens)),
     "least log-probability": lambda own: min(own.tokens),
-    "mean entropy, negative": lambda own: -fmean(own.entropies),
-    "mean lead of the best token": lambda own: fmean(own.leads),
     "length, negative": lambda own: -len(own.tokens),
 }
-
-
-def _entropy(log_probs: list[float]) -> float:
-    """Return the entropy of the most probable tokens, all others taken as one."""
-    probs = [math.exp(own) for own in log_probs]
-    rest = max(1 - sum(probs), 1e-12)
-    return -sum(p * own for p, own in zip(probs, log_probs, strict=True)) - rest * math.log(rest)
 
 
 def run(
@@ -91,23 +74,10 @@ def _measured(
     translator = make_translator(bundle, {})
     translations = translator.translate(sources)
     chrf = sentence_chrf([own.text for own in translations], references)
-    scorer, found = translator.scorer, []
+    found = []
     for own in translations:
         best = own.n_best[0]
-        pairs = [(part.source, part.target) for part in best.parts]
-        places = [
-            [value for _, value in place]
-            for part in scorer.alternatives(pairs, NUM_ALTERNATIVES)
-            for place in part
-        ]
-        tokens = token_log_probs(bundle, pairs)
-        found.append(
-            Measured(
-                best.log_prob,
-                best.score,
-                [value for part in tokens for value in part],
-                list(map(_entropy, places)),
-                [place[0] - place[1] for place in places],
-            )
-        )
+        tokens = token_log_probs(bundle, [(part.source, part.target) for part in best.parts])
+        values = [value for part in tokens for value in part]
+        found.append(Measured(best.log_prob, best.score, values))
     return found, chrf
