@@ -231,6 +231,8 @@ def test_all_is_done_by_keyboard(page):
     expect(page.locator("#target")).to_have_text(re.compile(f"^Hund {chosen}"))
     page.keyboard.press("Alt+z")
     expect(page.locator("#target")).to_have_text(TEXT)
+    page.keyboard.press("Alt+g")
+    expect(page.locator("#glossary")).to_be_focused()
     page.keyboard.press("Alt+t")
     expect(page.locator("#target-language")).to_be_focused()
     page.keyboard.press("F1")

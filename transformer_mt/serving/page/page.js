@@ -107,7 +107,7 @@ function redraw(place) {
   wordAt(place)?.focus();
 }
 
-const corrected = () => shown.lines.flatMap((line) => line.sentences).filter((one) => one.edited && !corrections.includes(one));
+const corrected = () => [...new Set(shown.lines.flatMap((line) => line.sentences))].filter((one) => one.edited && !corrections.includes(one));
 
 /** Give the corrected sentences to the server, which keeps them for training. */
 async function keep() {
@@ -252,6 +252,8 @@ function typed() {
   later("translate", translate, DELAY);
 }
 
+/** On a Mac the Alt key alone types letters such as ç and ß. */
+const IS_MAC = /Mac|iPhone|iPad/.test(navigator.platform);
 const SHORTCUTS = {
   KeyS: () => fromList.focus(),
   KeyT: () => toList.focus(),
@@ -260,7 +262,7 @@ const SHORTCUTS = {
   KeyZ: undo,
   KeyK: () => get("keep").hidden || keep(),
   KeyG: () => { get("glossary-box").open = true; get("glossary").focus(); },
-  Backspace: clear,
+  KeyN: clear,
 };
 
 function clear() {
@@ -282,7 +284,7 @@ for (const [id, action] of Object.entries({ swap, copy, undo, keep, clear, "open
 }
 document.addEventListener("keydown", (event) => {
   if (event.key === "F1") get("help").showModal();
-  else if (event.altKey && !event.ctrlKey && !event.metaKey && event.code in SHORTCUTS) SHORTCUTS[event.code]();
+  else if (event.altKey && event.ctrlKey === IS_MAC && !event.metaKey && event.code in SHORTCUTS) SHORTCUTS[event.code]();
   else return;
   event.preventDefault();
 });
