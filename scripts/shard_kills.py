@@ -60,8 +60,9 @@ def main() -> None:
     parser.add_argument("--input", required=True)
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--longest", type=float, default=12.0, help="seconds to the first kill")
+    parser.add_argument("--seed", type=int, default=1, help="of the moments")
     arguments = parser.parse_args()
-    random.seed(1)
+    random.seed(arguments.seed)
     killed: Counter[str] = Counter()
     own = [*TMT, "--model", arguments.model, "--input", arguments.input, "--engine", "torch"]
     with TemporaryDirectory(prefix="shard-kills-") as folder:

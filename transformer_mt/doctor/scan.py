@@ -23,7 +23,8 @@ BLOCK = 1000
 """Pairs that are looked at together."""
 MOST_PAIRS = 2_000_000
 """Pairs of a source that are looked at; the reader counts the rest."""
-MOST_BLOCKS_BY_LANGUAGE = 100
+MOST_BLOCKS_BY_LANGUAGE, ENOUGH_FOR_LANGUAGE = 100, 200
+"""Blocks whose language is guessed, and the pairs of each that it is guessed from."""
 LONG_CHARACTERS = 1000
 _WORD = re.compile(r"[^\W\d_]+")
 _LEAST_FOR_SHIFT = 50
@@ -121,7 +122,7 @@ def scan(pairs: Iterable[Pair], direction: Direction, others: Mapping[str, froze
         if words is not None:
             found.num_exchanged += sum(_is_exchanged(pair, words) for pair in block)
         if codes[0] != codes[1] and number < MOST_BLOCKS_BY_LANGUAGE:
-            found.foreign += _foreign(block, codes, first)
+            found.foreign += _foreign(block[:ENOUGH_FOR_LANGUAGE], codes, first)
         lengths = np.log1p([[len(src), len(tgt)] for src, tgt in block])
         with_ones = np.column_stack([np.ones(len(block)), lengths])
         moments += with_ones.T @ with_ones
@@ -157,8 +158,8 @@ def _count(found: Scan, block: Sequence[Pair], first: int) -> None:
 def _is_exchanged(pair: Pair, words: tuple[frozenset[str], frozenset[str]]) -> bool:
     """Return whether a side has clearly more common words of the other language than of its own."""
     for text, own, other in ((pair[0], *words), (pair[1], *words[::-1])):
-        found = _WORD.findall(text.lower())
-        if sum(w in other for w in found) >= 2 + 2 * sum(w in own for w in found):
+        found = set(_WORD.findall(text.lower()))
+        if len(found & other) >= 2 + 2 * len(found & own):
             return True
     return False
 
