@@ -40,7 +40,7 @@ def kill_until_done(command: list[str], longest: float, killed: Counter[str]) ->
             driver.wait(timeout=random.uniform(0.5, longest))
         except subprocess.TimeoutExpired:
             workers = workers_of(driver.pid)
-            is_worker = bool(workers) and random.random() < 0.5
+            is_worker = bool(workers) and random.random() < 0.8
             victim = random.choice(workers) if is_worker else driver.pid
             try:
                 os.kill(victim, signal.SIGKILL)

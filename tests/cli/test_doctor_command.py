@@ -126,3 +126,5 @@ def test_a_forecast_adds_up(run_config: Callable[..., Config]) -> None:
     assert found.limit == "max_minutes"
     # Each 20 updates take 10 s, and the validation after them 12 s.
     assert found.steps == pytest.approx(20 * 120 / 22, abs=1)
+    found = forecast(timed.model_copy(update={"max_minutes": None, "budget_minutes": 2}), speed)
+    assert (found.limit, found.seconds) == ("budget_minutes", pytest.approx(120, abs=8))

@@ -90,6 +90,8 @@ def forecast(training: TrainingSettings, speed: Speed) -> Forecast:
     if keep.average != "none" and kept > 1:
         num_bundles = NUM_BUNDLES
         seconds += speed.validation_seconds + 2 * speed.bundle_seconds
+    if limit == "budget_minutes":
+        seconds = max(seconds, 60 * (training.budget_minutes or 0))
     most = min(validations, keep.keep_last + keep.keep_best) + 1
     return Forecast(
         limit=limit,
@@ -108,10 +110,13 @@ def _validations(steps: int, training: TrainingSettings) -> int:
 
 
 def _demanded(training: TrainingSettings, speed: Speed) -> int:
-    """Count the validations that a limit in minutes demands; a slow one is made less often."""
+    """Count the validations that a limit in minutes demands, with the one at the end.
+
+    After the first, none is made while they have taken a sixth of the time.
+    """
     minutes = training.max_minutes or training.budget_minutes or 0
     affordable = 10 * minutes / max(1e-9, speed.validation_seconds)
-    return max(1, min(training.validation.min_validations, math.floor(affordable)))
+    return max(1, min(training.validation.min_validations, 2 + math.floor(affordable)))
 
 
 def _around_minutes(training: TrainingSettings, speed: Speed) -> float:
