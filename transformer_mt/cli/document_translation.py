@@ -90,6 +90,11 @@ def translate_document(
     from transformer_mt.translation.markup.protection import Protector
     from transformer_mt.translation.memory import TranslationMemory
 
+    if translator.reads_documents:
+        raise ConfigError(
+            f"this model reads lines in context, and cannot translate a document ({kind}) segment "
+            "by segment: take another model, or --format lines"
+        )
     path = inputs[0] if inputs else STDIN
     if path == STDIN:
         name = "stdin"

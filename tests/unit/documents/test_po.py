@@ -5,7 +5,7 @@ import pytest
 
 from transformer_mt.documents.document import Filled
 from transformer_mt.documents.formats import read_document
-from transformer_mt.errors import DataError
+from transformer_mt.errors import ConfigError, DataError
 
 HEADER = """\
 # A catalog.
@@ -127,6 +127,12 @@ def test_other_encodings_are_kept_and_wrong_ones_refused():
         document.write([Filled("\u4e2d"), *[None] * 4])
     with pytest.raises(DataError, match=r"m\.po:17: declares utf-8"):
         read(CATALOG.encode("latin-1"))
+
+
+def test_a_missing_library_is_named_with_what_to_install(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=r"pip install 'transformer_mt\[formats\]'"):
+        read(CATALOG)
 
 
 @pytest.mark.parametrize(
