@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from transformer_mt.bundle import Bundle
 from transformer_mt.config.schema import Config
@@ -95,25 +94,29 @@ class CTranslate2Search:
         found = []
         for source, result, of_prefix in zip(sources, results, of_prefixes, strict=True):
             beam = result.hypotheses
-            lengths = np.array([len(pieces) + 1 for pieces in beam])
-            log_probs = np.array(result.scores) * lengths**self._exponent + of_prefix
-            for place in np.flatnonzero(lengths == limit):  # cut off there; here eos follows
-                (whole,) = self._translator.score_batch([source], [beam[place]])
-                log_probs[place] = sum(whole.log_probs[len(tags.tgt) :])
+            lengths = [len(pieces) + 1 for pieces in beam]
+            log_probs = [
+                score * length**self._exponent + of_prefix
+                for score, length in zip(result.scores, lengths, strict=True)
+            ]
+            for place, length in enumerate(lengths):
+                if length == limit:  # cut off there; here eos follows
+                    (whole,) = self._translator.score_batch([source], [beam[place]])
+                    log_probs[place] = sum(whole.log_probs[len(tags.tgt) :])
             found.append(self._ranked(beam, log_probs, lengths))
         return found
 
     def _ranked(
-        self, beam: Sequence[Sequence[str]], log_probs: NDArray[np.float64], lengths: NDArray[Any]
+        self, beam: Sequence[Sequence[str]], log_probs: Sequence[float], lengths: Sequence[int]
     ) -> list[Hypothesis]:
         """Rank translations by our length penalty; those with special tokens are left out."""
-        scores = self._options.ranking.scores(log_probs, lengths)
+        scores = self._options.ranking.scores(np.array(log_probs), np.array(lengths)).tolist()
         ids, found = self._tgt.ids, []
-        for place in np.argsort(-scores, kind="stable").tolist():
+        for place in sorted(range(len(beam)), key=lambda place: -scores[place]):
             tokens = [ids[piece] for piece in beam[place]]
             if min(tokens, default=EOS_ID) >= EOS_ID:  # others are never generated here
                 own = tokens[len(self._tags.tgt) :]
-                found.append(Hypothesis(own, float(log_probs[place]), float(scores[place])))
+                found.append(Hypothesis(own, log_probs[place], scores[place]))
             if len(found) == self._options.n_best:
                 break
         return found

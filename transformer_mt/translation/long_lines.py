@@ -3,7 +3,7 @@
 import logging
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from transformer_mt.errors import DataError
@@ -85,7 +85,7 @@ def split_lines(
     if tokenizer.names_pictures:
         return _pictures(lines, tokenizer, max_tokens=max_tokens, numbers=numbers), [0] * len(lines)
     all_sentences = [
-        [replace(s, text=clean(s.text)) for s in _sentences(line, languages)] for line in lines
+        [Sentence(clean(s.text), s.spacing) for s in _sentences(line, languages)] for line in lines
     ]
     texts = (s.text for sentences in all_sentences for s in sentences)
     short = [text if len(text) <= MAX_CHARACTERS else "" for text in texts]
@@ -115,7 +115,7 @@ def split_lines(
                 elif languages is not None:
                     target = spacing_in(languages[1], spacing)
                 parts += of_sentence[:-1]
-                parts.append(replace(of_sentence[-1], glue=spacing, target_glue=target))
+                parts.append(Part(of_sentence[-1].tokens, spacing, target))
         all_parts.append(parts)
     return all_parts, nums_cut
 

@@ -52,10 +52,13 @@ class Line:
 
 def numbered(lines: Sequence[str | Line], first_line: int) -> list[Line]:
     """Number lines by their place, from `first_line`; lines that have a number keep it."""
-    known = (Line(line) if isinstance(line, str) else line for line in lines)
     return [
-        line if line.number else replace(line, number=place)
-        for place, line in enumerate(known, first_line)
+        Line(line, number=place)
+        if isinstance(line, str)
+        else line
+        if line.number
+        else replace(line, number=place)
+        for place, line in enumerate(lines, first_line)
     ]
 
 
