@@ -219,6 +219,11 @@ function chosen() {
   translate();
 }
 
+/** Let the server load what aligns words, which takes seconds once, while the first words are typed. */
+function warmUp({ source: { code: from }, target: { code: to } }) {
+  ask("align", { q: "a", source: from, target: to }).catch(() => {});
+}
+
 async function start() {
   try {
     [settings, languages] = await Promise.all([askJson("frontend/settings"), askJson("languages")]);
@@ -233,6 +238,7 @@ async function start() {
   get("open-key").hidden = !settings.apiKeys;
   if (settings.supportedFilesFormat?.length) listenForFiles(settings.supportedFilesFormat, () => ({ source: fromList.value, target: toList.value }));
   document.body.dataset.ready = "yes";
+  if (!settings.apiKeys) warmUp(settings.language);
   translate();
 }
 
