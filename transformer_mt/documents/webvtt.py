@@ -1,7 +1,8 @@
 """WebVTT subtitles (vtt)."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
 
 import srt
 from webvtt.utils import iter_blocks_of_lines
@@ -35,7 +36,7 @@ def _cues(text: str, name: str) -> Iterator[Cue]:
         lines.append(line)
     if not is_valid_content(lines) or not re.match(r"WEBVTT(\s|$)", text):
         raise DataError(f"{name}:1: expected WEBVTT, got {lines[0][:60]!r}")
-    for block in iter_blocks_of_lines(lines):
+    for block in _apart(iter_blocks_of_lines(lines)):
         if WebVTTCueBlock.is_valid(block):
             cue = WebVTTCueBlock.from_lines(block)
             start, end = (
@@ -44,3 +45,11 @@ def _cues(text: str, name: str) -> Iterator[Cue]:
             )
             last = cue.payload[-1]
             yield Cue(start, end, cue.payload[0].begins, last.begins + len(last))
+
+
+def _apart(blocks: Iterable[list[_Line]]) -> Iterator[list[_Line]]:
+    """Part cues without a blank line between them: a line with `-->` is never text."""
+    for block in blocks:
+        begins = [number for number, line in enumerate(block) if "-->" in line][1:]
+        for begin, end in pairwise([0, *begins, len(block)]):
+            yield block[begin:end]

@@ -77,6 +77,13 @@ def test_speakers_are_apart_and_sentences_run_over_cues():
     ]  # fmt: skip
 
 
+def test_a_line_with_times_ends_a_cue_without_a_blank_line():
+    document = read(
+        "WEBVTT\n\n00:01.000 --> 00:02.000\nOne.\n00:02.000 --> 00:03.000\nTwo.\n", "vtt"
+    )
+    assert [segment.source for segment in document.segments] == ["One.", "Two."]
+
+
 def test_a_translation_is_cut_by_length_and_broken_into_two_lines():
     words = "Wenn abends die Sonne untergeht und auch alle Vögel still sind, dann schlafen wir."
     text = written(read(SRT), lambda source: words if "sun" in source else source)
