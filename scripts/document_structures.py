@@ -50,7 +50,7 @@ def word(data: bytes) -> Any:
         "p", "tbl", "tc", "hyperlink", "drawing", "pict", "fldChar", "instrText", "br", "tab",
         "bookmarkStart", "footnoteReference", "commentReference", "sdt", "del", "ins",
     )  # fmt: skip
-    found = []
+    found: list[Any] = []
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         for name in archive.namelist():
             content = archive.read(name)
