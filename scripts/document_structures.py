@@ -63,10 +63,11 @@ def word(data: bytes) -> Any:
 
 
 def subtitles(data: bytes) -> Any:
-    """Return the lines with times, and the number of all lines with text."""
-    text = data.decode("utf-8-sig") if not data.startswith((b"\xff\xfe", b"\xfe\xff")) else ""
-    text = text or data.decode("utf-16")
-    return [line.strip() for line in text.splitlines() if "-->" in line]
+    """Return the lines with times, and the styles and other codes of all cues."""
+    is_wide = data.startswith((b"\xff\xfe", b"\xfe\xff"))
+    text = data.decode("utf-16" if is_wide else "utf-8-sig")
+    times = [line.strip() for line in text.splitlines() if "-->" in line]
+    return times, sorted(re.findall(r"<[^<>\n]+>|\{\\[^{}\n]*\}", text))
 
 
 def json_text(data: bytes) -> Any:

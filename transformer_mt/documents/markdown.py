@@ -20,6 +20,9 @@ from transformer_mt.documents.inline import Flow, Piece, Range, flows
 from transformer_mt.documents.splicing import Edit, Lines, Slot, SplicedDocument
 from transformer_mt.documents.text_encoding import decode, line_end_of
 
+LONGEST = 20_000
+"""Characters of a paragraph: markdown-it takes time that grows with the square of some."""
+
 _FRONT_MATTER = re.compile(
     r"(---|\+\+\+)[ \t]*\r?\n.*?^(?:\1|\.\.\.)[ \t]*\r?$", re.DOTALL | re.MULTILINE
 )
@@ -175,14 +178,12 @@ class _Block:
         kind: The token of markdown-it that holds it, such as `paragraph`.
         starts: Where each of its lines begins in the document.
         indent: What stands before its second line.
-        pieces: Of the content.
     """
 
     content: str
     kind: str
     starts: Sequence[int]
     indent: str
-    pieces: Sequence[Piece]
 
     def place(self, at: int) -> int:
         """Return the place in the document of one in the content."""
@@ -190,9 +191,7 @@ class _Block:
         return self.starts[line] + at - (self.content.rfind("\n", 0, at) + 1)
 
 
-def _blocks(
-    tokens: Sequence[Token], text: str, lines: Lines, pieces: Callable[[str], list[Piece]]
-) -> Iterator[_Block]:
+def _blocks(tokens: Sequence[Token], text: str, lines: Lines) -> Iterator[_Block]:
     """Find the text of the inline tokens in the document; what is not found there is left out."""
     cursor = (0, 0)  # a row of a table, and the end of the last cell
     for number, token in enumerate(tokens):
@@ -219,7 +218,7 @@ def _blocks(
             if len(starts) > 1:
                 space = len(written[1]) - len(written[1].lstrip())
                 indent = text[lines.start(first + 1) : starts[1] + space]
-            yield _Block(token.content, kind, starts, indent, pieces(token.content))
+            yield _Block(token.content, kind, starts, indent)
 
 
 def _seen(pieces: Sequence[Piece], content: str) -> list[_Part]:
@@ -281,13 +280,15 @@ def read(data: bytes, name: str, options: Options) -> SplicedDocument:
     tokens = reader.markdown.parse(body, env)
     lines, line_end = Lines(text, r"\r\n?|\n"), line_end_of(text)
 
-    def reads_as(block: _Block, flow: Flow, written: str, wanted: Sequence[_Part]) -> bool:
+    def reads_as(
+        block: _Block, pieces: Sequence[Piece], flow: Flow, written: str, wanted: Sequence[_Part]
+    ) -> bool:
         """Whether markdown-it reads just this where a segment stood, and the same around it."""
         whole = block.content[: flow.start] + written + block.content[flow.end :]
         expected = [
-            *_seen([p for p in block.pieces if p.end <= flow.start], block.content),
+            *_seen([p for p in pieces if p.end <= flow.start], block.content),
             *wanted,
-            *_seen([p for p in block.pieces if p.start >= flow.end], block.content),
+            *_seen([p for p in pieces if p.start >= flow.end], block.content),
         ]
         if _joined(_seen(reader.pieces(whole, env), whole)) != _joined(expected):
             return False
@@ -296,11 +297,11 @@ def read(data: bytes, name: str, options: Options) -> SplicedDocument:
         kinds = [token.type for token in reader.markdown.parse(whole, dict(env))]
         return kinds == ["paragraph_open", "inline", "paragraph_close"]
 
-    def slot(block: _Block, flow: Flow) -> Slot:
+    def slot(block: _Block, pieces: Sequence[Piece], flow: Flow) -> Slot:
         def write(target: str) -> list[Edit] | None:
             wanted = _wanted(flow, block, target)
             for written in _candidates(wanted, block, flow) if wanted else ():
-                if reads_as(block, flow, written, wanted or ()):
+                if reads_as(block, pieces, flow, written, wanted or ()):
                     start, end = block.place(flow.start), block.place(flow.end)
                     return [Edit(start, end, [written.replace("\n", line_end + block.indent)])]
             return None
@@ -308,6 +309,14 @@ def read(data: bytes, name: str, options: Options) -> SplicedDocument:
         place = f"{name}:{lines.at(block.place(flow.start))}"
         return Segment(flow.source, place), write
 
-    blocks = _blocks(tokens, text, lines, lambda content: reader.pieces(content, env))
-    slots = [slot(block, flow) for block in blocks for flow in flows(block.pieces)]
+    slots: list[Slot] = []
+    for block in _blocks(tokens, text, lines):
+        if len(block.content) > LONGEST:
+            place = f"{name}:{lines.at(block.starts[0])}"
+            reason = f"longer than {LONGEST:,} characters"
+            locked = Segment(block.content, place, state="locked", reason=reason)
+            slots.append((locked, lambda target: None))
+        else:
+            pieces = reader.pieces(block.content, env)
+            slots += [slot(block, pieces, flow) for flow in flows(pieces)]
     return SplicedDocument(text, encoding, name, slots)

@@ -112,6 +112,14 @@ def test_a_translation_that_breaks_its_syntax_does_not_fit():
     assert not segment.fits("ein fettes Wort")
 
 
+def test_a_paragraph_that_would_take_minutes_is_left_and_listed():
+    document = read("[" * 30_000 + "\n\nnext\n")
+    assert [segment.reason for segment in document.segments] == [
+        "longer than 20,000 characters", "",
+    ]  # fmt: skip
+    assert document.segments[0].state == "locked"
+
+
 PARTS = st.sampled_from(
     ["one", " two", "**", "*", "_", "~~", "`", "[", "](u)", "![", "<b>", "</b>", "\n", "\n\n", "- ",
      "> ", "# ", "1. ", "|", "\n|-|-|\n", "\\", "&#38;", "  \n", "    ", "```\n", "[^1]", "<g1>"]
