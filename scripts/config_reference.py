@@ -1,14 +1,15 @@
-"""Configuration reference: docs/configuration.md and docs/config.schema.json.
+"""References of configs and of the rules of cleaning: pages and JSON Schemas in docs/.
 
-Both are made from the settings; `--check` fails if one is not up to date instead of writing it.
+All are made from the settings; `--check` fails if one is not up to date instead of writing it.
 """
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
+from transformer_mt.config.cleaning import CleaningSettings
 from transformer_mt.config.schema import config_schema
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
@@ -24,20 +25,45 @@ changes a setting on the command line. Settings marked **required** have no defa
 """
 
 
+CLEANING_HEAD = """# Rules of cleaning
+
+What `tmt clean --config FILE` reads, with types, defaults and meanings ([data.md](data.md) shows
+their use). This page is made from the code by `python scripts/config_reference.py`; editors that
+know JSON Schema can use [cleaning.schema.json](cleaning.schema.json). `tmt clean --show-rules`
+prints all rules with their defaults, `--set rules.ratio.max=4` changes a setting on the command
+line, and `--set rules.ratio=null` switches a rule off. Sources are described in
+[configuration.md](configuration.md).
+"""
+
+
 def pages() -> dict[Path, str]:
     """Return the text of each file that is made from the settings."""
-    schema = config_schema()
+    schema, cleaning = config_schema(), config_schema(CleaningSettings)
     return {
         DOCS / "configuration.md": HEAD + "\n" + "\n".join(_reference(schema)) + "\n",
-        DOCS / "config.schema.json": json.dumps(schema, indent=2, ensure_ascii=False) + "\n",
+        DOCS / "config.schema.json": _json(schema),
+        DOCS / "cleaning_rules.md": CLEANING_HEAD
+        + "\n"
+        + "\n".join(_reference(cleaning, elsewhere=set(schema["$defs"])))
+        + "\n",
+        DOCS / "cleaning.schema.json": _json(cleaning),
     }
 
 
-def _reference(schema: Schema) -> Iterator[str]:
-    """Yield the lines of all sections: the top level, then each group where it first occurs."""
+def _json(schema: Schema) -> str:
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+
+
+def _reference(schema: Schema, elsewhere: Collection[str] = ()) -> Iterator[str]:
+    """Yield the lines of all sections: the top level, then each group where it first occurs.
+
+    Args:
+        schema: Of all settings.
+        elsewhere: Groups that another page describes.
+    """
     groups = schema["$defs"]
     waiting: list[tuple[str, Schema]] = [("Top level", schema)]
-    seen: set[str] = set()
+    seen: set[str] = set(elsewhere)
     while waiting:
         title, group = waiting.pop(0)
         yield from _section(title, group, groups)
@@ -56,6 +82,8 @@ def _section(title: str, group: Schema, groups: Schema) -> Iterator[str]:
     yield f"## {title}\n"
     if group.get("description"):
         yield _one_line(group["description"]) + "\n"
+    if not group["properties"]:
+        return
     yield "| setting | type | default | meaning |"
     yield "|---|---|---|---|"
     required = group.get("required", [])

@@ -169,12 +169,14 @@ def make(args: argparse.Namespace) -> None:
         for paths in ((args.src, args.tgt), args.other, args.held_out)
     )
     entries = [Entry(number, "", *pair) for number, pair in enumerate(pairs)]
-    kinds = [*FAULTS, *OTHER_KINDS, "none"]
+    kinds = ["none", *FAULTS, *OTHER_KINDS]
     each = (args.pairs - len(pairs)) // (len(kinds) - 1)
     for kind in kinds:
         planted = 0
         while planted < each:
             number = rng.randrange(len(pairs))
+            if entries[number].kind:
+                continue
             found = _plant(kind, pairs[number], rng, pairs, other, held_out)
             if found is None:
                 continue
@@ -253,11 +255,13 @@ def count(args: argparse.Namespace) -> None:
     print(f"\n{total['']:,} of the pairs as they were are dropped\n")
     print("| rule | dropped | faults of its kind | other faults | pairs as they were | precision |")
     print("|---|---:|---:|---:|---:|---:|")
-    for rule, found in dropped.items():
+    for rule, found in sorted(dropped.items()):
+        if not found.total():
+            continue
         own = sum(found[kind] for kind in planted if rule in RULES.get(kind, (kind,)))
         good = found[""] + found["none"]
         others = found.total() - own - good
-        share = 1 - good / max(found.total(), 1)
+        share = 1 - good / found.total()
         print(f"| {rule} | {found.total():,} | {own:,} | {others:,} | {good:,} | {share:.2%} |")
 
 

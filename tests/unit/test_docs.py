@@ -187,7 +187,7 @@ def test_every_line_of_attention_by_hand_prints_what_the_page_shows():
 def test_every_recipe_with_its_settings_that_a_page_shows_is_a_good_config(monkeypatch):
     monkeypatch.chdir(ROOT)
     lines = [(page.name, line) for page in PAGES for line in command_lines(page)]
-    shown = [(name, line) for name, line in lines if "--config" in line]
+    shown = [(name, line) for name, line in lines if "--config" in line and line[0] != "clean"]
     num_recipes = 0
     for name, line in shown:
         values = {"--config": [], "--set": []}

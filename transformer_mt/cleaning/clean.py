@@ -23,6 +23,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from transformer_mt.cleaning import shards
 from transformer_mt.cleaning.decisions import Decisions, Scorer
 from transformer_mt.cleaning.report import Report
 from transformer_mt.cleaning.result import (
@@ -44,6 +45,7 @@ from transformer_mt.storage.folders import (
 from transformer_mt.storage.locks import claimed
 from transformer_mt.storage.overwriting import refuse_to_replace_others
 from transformer_mt.storage.untrusted import read_json
+from transformer_mt.versions import installed_versions
 
 _SHARDS_AHEAD = 2  # for each process
 
@@ -79,11 +81,13 @@ class Job:
                 json.dumps(
                     {
                         "version": FORMAT_VERSION,
+                        "shard_pairs": shards.SHARD_PAIRS,
                         "texts": [source.fingerprint() for source in self.sources],
                         "languages": self.checker.languages,
                         "rules": self.checker.rules.model_dump(),
                         "held_out": hash_values(sorted(self.checker.held_out)),
                         "unicode": unicodedata.unidata_version,
+                        "program": installed_versions()["transformer_mt"],
                         **self.about,
                     }
                 )
@@ -105,15 +109,19 @@ def clean(job: Job, folder: Path) -> Report:
     """
     refuse_to_replace_others(folder, KIND)
     identity = job.identity()
-    if (report := finished_report(folder, identity)) is not None:
-        logger.info("%s: has the result of the same text and rules already", folder)
-        return report
     unfinished = folder.with_name(f".{folder.name}.unfinished")
     with explain_write_errors(folder), claimed(unfinished):
-        _begin(unfinished, identity)
-        num_shards = _make_shards(job, unfinished)
-        decisions = Decisions(unfinished, num_shards, job.checker.rules, job.score)
-        report = write_result(folder, decisions, job.checker, identity)
+        if (report := finished_report(folder, identity)) is not None:
+            logger.info("%s: has the result of the same text and rules already", folder)
+        else:
+            _begin(unfinished, identity)
+            try:
+                num_shards = _make_shards(job, unfinished)
+                decisions = Decisions(unfinished, num_shards, job.checker.rules, job.score)
+                report = write_result(folder, decisions, job.checker, identity)
+            except DataError:  # other text, or other rules, begin anew
+                shutil.rmtree(unfinished, ignore_errors=True)
+                raise
         shutil.rmtree(unfinished, ignore_errors=True)
     return report
 
@@ -143,12 +151,12 @@ def _make_shards(job: Job, folder: Path) -> int:
             num_pairs += len(shard)
             job.on_progress(num_pairs, None)
 
-    shards = counted_shards()
-    head = list(islice(shards, 2))
+    remaining = counted_shards()
+    head = list(islice(remaining, 2))
     if not head:
         names = ", ".join(source.describe() for source in job.sources)
         raise DataError(f"{names}: holds no sentence pairs")
-    numbered = enumerate(chain(head, shards))
+    numbered = enumerate(chain(head, remaining))
     if job.num_workers > 1 and len(head) > 1:
         return _in_processes(job, folder, numbered)
     maker = ShardMaker(job.checker, folder)
@@ -159,7 +167,7 @@ def _make_shards(job: Job, folder: Path) -> int:
     return number + 1
 
 
-def _in_processes(job: Job, folder: Path, shards: Iterable[tuple[int, list[Pair]]]) -> int:
+def _in_processes(job: Job, folder: Path, numbered: Iterable[tuple[int, list[Pair]]]) -> int:
     # Spawned, not forked: threads do not survive a fork.
     pool = ProcessPoolExecutor(
         job.num_workers,
@@ -170,7 +178,7 @@ def _in_processes(job: Job, folder: Path, shards: Iterable[tuple[int, list[Pair]
     pending: deque[Future[None]] = deque()
     number = 0
     try:
-        for number, shard in shards:
+        for number, shard in numbered:
             if not rows_of(folder, number).exists():
                 pending.append(pool.submit(_make_in_worker, number, shard))
             if len(pending) > _SHARDS_AHEAD * job.num_workers:

@@ -10,7 +10,7 @@ import xxhash
 from transformer_mt.cleaning.language_id import Identifier, same_language
 from transformer_mt.cleaning.rules import SIDES, Finding, PairText
 from transformer_mt.config import cleaning as config
-from transformer_mt.text.marks import is_address, marks_in
+from transformer_mt.text.marks import PROTECTED, is_address, marks_in
 from transformer_mt.text.words import words_of
 
 _NUMBER = re.compile(r"\d{1,3}(?:[.,'’\u00a0\u202f ]\d{3})+(?!\d)|\d+")
@@ -18,6 +18,7 @@ _HAN_DIGITS = re.compile("[〇零一二三四五六七八九十百千万億亿�
 _MAY_HAVE_MARKS = re.compile(r"[<&{}%@$`_:]|www\.")
 _ICU = re.compile(r"\{\s*([\w.]+)\s*,\s*(\w+).*\}", re.DOTALL)
 _ATTRIBUTES = re.compile(r"^(</?[A-Za-z][\w:.-]*).*?(/?>)$", re.DOTALL)
+_LARGE_SIGN = re.compile("[\u1100-\u11ff\u2e80-\uffef]")
 _HALF_DAY = 12
 
 
@@ -80,10 +81,7 @@ def placeholders(rule: config.PlaceholdersRule, pair: PairText) -> Finding:
     """Compare placeholders and tags, without what is translated in them."""
     return _compared(
         rule.max_missing,
-        [
-            [_essence(mark) for mark in _marks(text) if mark[0] != "&" and not is_address(mark)]
-            for text in pair.sides
-        ],
+        [list(map(_essence, _placeholders_in(text))) for text in pair.sides],
     )
 
 
@@ -92,11 +90,22 @@ def _marks(text: str) -> list[str]:
 
 
 def _without(language: str, address: str) -> str:
-    """Drop the language of a page, a slash at the end, and the case of an address."""
-    parts = re.split(r"([/.:?=])", address.casefold().rstrip("/").removeprefix("https://"))
+    """Drop the language of a page, case, a slash at the end, and Korean particles."""
+    address = _LARGE_SIGN.split(address.casefold())[0].rstrip("/").removeprefix("https://")
+    parts = re.split(r"([/.:?=])", address)
     code = language.casefold().replace("_", "-")
     own = (code, code[:2]) if code else ()
     return "".join("*" if part in own else part for part in parts)
+
+
+def _placeholders_in(text: str) -> Iterator[str]:
+    """Yield marks without addresses, entities and `<words in brackets>`; those inside of code."""
+    for mark in _marks(text):
+        is_words = mark[0] == "<" and " " in mark.strip("</ >") and "=" not in mark
+        if mark[0] == "`":  # often in other quotes on the other side
+            yield from _placeholders_in(mark.strip("`"))
+        elif mark[0] != "&" and not is_words and not is_address(mark):
+            yield mark
 
 
 def _essence(mark: str) -> str:
@@ -128,6 +137,8 @@ def language(
     found: list[Finding] = []
     for name, text, own, size in zip(SIDES, pair.sides, languages, pair.letters, strict=True):
         if own and size >= rule.min_letters:
+            if _MAY_HAVE_MARKS.search(text):
+                text = PROTECTED.sub(" ", text)
             code, probability = identifier.identify(text)
             is_other = not same_language(code, own)
             drops = is_other and probability > rule.max_probability

@@ -88,27 +88,27 @@ def copies(rule: config.CopyRule, pair: PairText) -> Finding:
     src, tgt = pair.words
     if src == tgt and (src or pair.sides[0] == pair.sides[1]):
         return True, 1.0, "equal"
-    shorter = min(len(src), len(tgt))
     words = set(src), set(tgt)
-    share = len(words[0] & words[1]) / max(min(map(len, words)), 1)
+    shorter = min(map(len, words))
+    share = len(words[0] & words[1]) / max(shorter, 1)
     return share > rule.max_shared and shorter >= rule.min_words, share, ""
 
 
 def script(rule: config.ScriptRule, pair: PairText, languages: Sequence[str]) -> Finding:
-    """Count letters of the scripts of the languages."""
+    """Count letters of the scripts of the languages, without words that both sides have: names."""
     found: list[Finding] = []
     for name, text, language in zip(SIDES, pair.sides, languages, strict=True):
         own = scripts_of(language)
-        if is_latin(text) and "LATIN" in own:  # the quick way for most texts
+        if not language or (is_latin(text) and "LATIN" in own):  # the quick way for most texts
             found.append((False, 1.0, ""))
             continue
-        counts = letters_by_script(text)
+        words, others = pair.words if name == SIDES[0] else pair.words[::-1]
+        counts = letters_by_script("".join(set(words) - set(others)))
         total = counts.total()
-        share = sum(counts[name] for name in own) / total if total and language else 1.0
+        share = sum(counts[name] for name in own) / total if total else 1.0
         drops = share < rule.min_share
-        found.append(
-            (drops, share, f"{name}: {max(counts, key=counts.__getitem__)}" if drops else "")
-        )
+        common = max(counts, key=counts.__getitem__) if drops else ""
+        found.append((drops, share, f"{name}: {common}" if drops else ""))
     return worse(found)
 
 

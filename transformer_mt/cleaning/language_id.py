@@ -10,7 +10,13 @@ from transformer_mt.errors import ConfigError, brief
 from transformer_mt.extras import need
 
 BUILT_IN = "py3langid"
-_SAME = ({"no", "nb", "nn", "da"}, {"sr", "hr", "bs", "sh"}, {"id", "ms"}, {"cs", "sk"})
+_SAME = (
+    {"en", "pcm"},
+    {"no", "nb", "nn", "da"},
+    {"sr", "hr", "bs", "sh"},
+    {"id", "ms"},
+    {"cs", "sk"},
+)
 """Languages that identifiers confuse in short texts."""
 
 

@@ -9,7 +9,7 @@ import xxhash
 
 from transformer_mt.cleaning.rules import MEANINGS
 from transformer_mt.cleaning.shards import Counts, Row
-from transformer_mt.log import counted
+from transformer_mt.log import counted, printable
 
 NUM_SAMPLES = 10
 _BAR = 40
@@ -80,8 +80,8 @@ class Report:
         )
 
     def text(self) -> str:
-        """Write the table, the histograms and the samples."""
-        return "\n".join([self.table(), *self._histograms(), *self._samples()]) + "\n"
+        """Write the table, the histograms and the samples, without control characters."""
+        return printable("\n".join([self.table(), *self._histograms(), *self._samples()])) + "\n"
 
     def _histograms(self) -> Iterator[str]:
         for name, bins in self.counts.histograms.items():

@@ -25,8 +25,8 @@ class EncodingRule(Settings):
 class CharactersRule(Settings):
     """Characters that no clean text has.
 
-    Control characters, U+FFFD, private and unassigned characters, and text that was decoded with a
-    wrong charset (mojibake).
+    Control characters, line separators, U+FFFD, characters of private use, and UTF-8 that was read
+    as Windows-1252 (mojibake).
     """
 
     max_bad: Natural = 0
@@ -65,14 +65,14 @@ class CopyRule(Settings):
     """A target that is its source, or nearly so. Case and punctuation do not count."""
 
     max_shared: Fraction = 0.8
-    """Share of the words of the shorter side that the other side may have, too; 1: only texts that
-    are equal are dropped."""
+    """Share of the different words of the shorter side that the other side may have, too; 1: only
+    texts that are equal are dropped."""
     min_words: PositiveInt = 4
-    """Fewest words of the shorter side for `max_shared` to apply."""
+    """Fewest different words of the shorter side for `max_shared` to apply."""
 
 
 class ScriptRule(Settings):
-    """Letters of scripts in which the language is not written."""
+    """Letters of scripts in which the language is not written; words of both sides do not count."""
 
     min_share: Fraction = 0.5
     """Least share of the letters of a side that are of a script of its language. A letter of a
@@ -118,7 +118,7 @@ class PlaceholdersRule(Settings):
 class LanguageRule(Settings):
     """Text in another language, by a language identifier. Its value is the probability of that."""
 
-    max_probability: Fraction = 0.5
+    max_probability: Fraction = 0.7
     """Largest probability of another language."""
     min_letters: Natural = 20
     """Fewest letters of a side that is looked at: short texts are guesses."""

@@ -129,9 +129,9 @@ class Config(Settings):
             )
 
 
-def config_schema() -> dict[str, Any]:
+def config_schema(kind: type[Settings] = Config) -> dict[str, Any]:
     """Describe all settings as JSON Schema (2020-12), for editors that check YAML."""
-    schema = Config.model_json_schema(schema_generator=_SchemaGenerator)
+    schema = kind.model_json_schema(schema_generator=_SchemaGenerator)
     return {"$schema": GenerateJsonSchema.schema_dialect, **schema}
 
 

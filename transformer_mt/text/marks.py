@@ -29,7 +29,7 @@ PROTECTED = re.compile(
       (?:hh|ll|[hlLqjztZ])?(?:[diouxXeEfFgGcrsapn@](?![A-Za-z])|(?<!\d%)[diusfgxX])
     | (?<!\d)(?<!\d\s)%[\-EO]?[AaBbCcDFgGHIjklMmnPpRrSTUuVWwXxYyZz](?![A-Za-z])  # %Y-%m-%d
     | %%
-    | %L?\d+(?!\d|\s*%(?!\d))(?=\W|$)                         # %1
+    | %L?\d+(?!\d|\s*%(?!\d))(?=\W|[^\x00-\u024f]|$)          # %1, also before a Korean particle
     | (?<!\w)__\w+?__(?!\w)                                   # __name__
     | (?<!\w)@[A-Z][A-Z0-9_]+@
     | (?<![\w:]):[A-Za-z_][\w+-]*:(?![\w:])                     # :name:
