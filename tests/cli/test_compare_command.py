@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from sacrebleu.significance import PairedTest
 
 from tests.commands import tmt
 from tests.conftest import small_text
@@ -278,7 +279,8 @@ def outputs(tmp_path_factory) -> dict[str, Path]:
     return {name: folder / name for name in texts}
 
 
-def test_files_are_compared_with_the_scores_of_evaluate(outputs, tmp_path):
+def test_files_are_compared_with_the_scores_of_evaluate(outputs, tmp_path, monkeypatch):
+    monkeypatch.setitem(PairedTest._DEFAULT_SAMPLES, "ar", 200)
     page = tmp_path / "page.html"
     files = (outputs["first"], outputs["second"], "--ref", outputs["ref"], "--tgt-lang", "de")
     extras = ("--moved", 2, "--report", page, "--by-length", "--test", "randomization")
@@ -291,7 +293,7 @@ def test_files_are_compared_with_the_scores_of_evaluate(outputs, tmp_path):
         assert [own["value"] for own in row["scores"]] == [
             own["value"] for own in evaluated["scores"]
         ]
-    assert all("ar:10000" in own["signature"] and own["p_value"] < 0.01 for own in second["scores"])
+    assert all("ar:200" in own["signature"] and own["p_value"] < 0.01 for own in second["scores"])
     assert [own["change"] < 0 for own in second["moved"]] == [True, True]
     assert all((own["line"] - 1) % 3 == 0 for own in second["moved"])
     assert second["wins_by_length"][-1] == {"name": "all", "better": 0, "equal": 20, "worse": 10}

@@ -108,7 +108,7 @@ def test_after_two_rollbacks_a_run_that_diverges_again_stops(run_config, monkeyp
             train(run_config(training__max_steps=100))
     run = Path(run_config().training.runs_dir) / "tiny"
     events = [event["event"] for event in read_metrics(run / "events.jsonl")]
-    assert events.count("rolled_back") == 2
+    assert events == ["started", "rolled_back", "rolled_back", "diverged"]
     # What is left is sound: the run can be taken up again, with other settings.
     assert [step_of(folder) for folder in list_checkpoints(run / "checkpoints")] == [4]
     assert all(torch.isfinite(tensor).all() for tensor in weights_at(run, 4).values())

@@ -11,7 +11,6 @@ from transformer_mt.cli.comparison_output import aligned
 from transformer_mt.cli.options import AsJson
 from transformer_mt.config.training import METRIC_LABELS
 from transformer_mt.errors import DataError, reason_of
-from transformer_mt.log import counted
 
 if TYPE_CHECKING:
     from transformer_mt.run_list import ListedRun
@@ -54,7 +53,7 @@ def runs(
             typer.echo(f"{run.name}: {run.state}: {run.note}")
     differing = list(dict.fromkeys(path for run in found for path in run.settings))
     if differing:
-        typer.echo(f"\n{counted(len(differing), 'setting')} that differ:")
+        typer.echo("\nsettings that differ:")
         values = [
             [run.name, *(_word(run.settings.get(path)) for path in differing)] for run in found
         ]

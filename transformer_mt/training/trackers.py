@@ -105,6 +105,7 @@ class GuardedTracker:
         self._records: queue.Queue[tuple[int, dict[str, float]] | None] = queue.Queue(_MAX_WAITING)
         self._busy_since: float | None = time.monotonic()
         self._is_left_out = False
+        self._warning = threading.Lock()
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self._thread.start()
 
@@ -147,9 +148,10 @@ class GuardedTracker:
             self._leave_out(brief(error))
 
     def _leave_out(self, reason: str) -> None:
-        if not self._is_left_out:
-            self._is_left_out = True
-            logger.warning("%s: left out from here on: %s", self._setting, reason)
+        with self._warning:  # both threads may find a reason
+            if not self._is_left_out:
+                logger.warning("%s: left out from here on: %s", self._setting, reason)
+                self._is_left_out = True
 
 
 def check_trackers(settings: TrainingSettings) -> None:
