@@ -20,6 +20,7 @@ The clients run in this process, on the same processors as the server.
 import argparse
 import asyncio
 import json
+import math
 import os
 import random
 import signal
@@ -91,6 +92,8 @@ class Client:
         head = await reader.readuntil(b"\r\n\r\n")
         length = int(head.lower().partition(b"content-length:")[2].split()[0])
         answer = json.loads(await reader.readexactly(length))
+        if b"\r\nconnection: close" in head.lower():
+            self.close()
         return int(head[9:12]), answer.get("translatedText", "")
 
     def close(self) -> None:
@@ -242,24 +245,27 @@ def killed(model: Path, pairs: Pairs, clients: int, seconds: float) -> dict[str,
 
     async def measure() -> dict[str, Any]:
         seen, start = Seen(), time.monotonic()
-        server = start_server(model, port)
-        end = start + 4 * seconds
         tasks = [
-            asyncio.create_task(ask_again(port, pairs, seen, end, seed)) for seed in range(clients)
+            asyncio.create_task(ask_again(port, pairs, seen, math.inf, seed))
+            for seed in range(clients)
         ]
-        for _ in range(3):
-            await asyncio.sleep(seconds)
-            server.kill()
-            server.wait()
+        for number in range(4):
             server = start_server(model, port)
-        await asyncio.sleep(seconds - 0.5)
+            await first_answer(port, pairs)
+            await asyncio.sleep(seconds)
+            if number < 3:
+                server.kill()
+                server.wait()
         lost = seen.counts["lost"]
         server.terminate()
         code = await asyncio.to_thread(server.wait, 60)
-        await asyncio.gather(*tasks)
-        found = seen.summary(time.monotonic() - start)
+        elapsed = time.monotonic() - start
+        await asyncio.sleep(0.5)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         after = seen.counts["lost"] - lost
-        return found | {"kills": 3, "exit_code": code, "lost_after_sigterm": after}
+        return seen.summary(elapsed) | {"kills": 3, "exit_code": code, "lost_after_sigterm": after}
 
     return asyncio.run(measure())
 
@@ -318,7 +324,7 @@ def main() -> None:
         "start_ctranslate2": lambda: starts(model, pairs, "ctranslate2"),
         "start_torch": lambda: starts(model, pairs, "torch"),
         "stalled": beside,
-        "killed": lambda: killed(model, pairs, given.clients, short / 2),
+        "killed": lambda: killed(model, pairs, given.clients, short / 3),
         "alone": lambda: under_load(short, *ALONE),
         "alone_each_processor": lambda: under_load(short, *ALONE[:2]),
         "batched": lambda: under_load(given.seconds),

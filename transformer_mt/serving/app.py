@@ -136,6 +136,7 @@ def make_app(
         lifespan=lifespan,
     )
     app.state.service = service
+    app.state.is_stopping = bool  # False, until a server says otherwise
     app.state.keys = keys
     app.state.corrections = corrections
     app.state.files = files.Files(service.limits)

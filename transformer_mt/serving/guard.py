@@ -5,7 +5,7 @@ import json
 import logging
 import time
 import traceback
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -59,6 +59,7 @@ class Guard:
         if scope["path"] in self._with_files:
             limits = replace(limits, body=limits.file, seconds=limits.file_seconds)
         one = _Exchange(receive, send, limits)
+        one.is_last = scope["app"].state.is_stopping
         self._metrics.in_flight += 1
         try:
             await self._answer(one, scope)
@@ -126,6 +127,7 @@ class _Exchange:
     Attributes:
         status: Of the answer; 0 before it.
         client_left: Whether the client closed the connection.
+        is_last: Tells whether the connection ends with the answer, which the client must know.
     """
 
     def __init__(self, receive: Receive, send: Send, limits: Limits) -> None:
@@ -137,6 +139,7 @@ class _Exchange:
         self.status = 0
         self._deadline: asyncio.Timeout | None = None
         self.client_left = False
+        self.is_last: Callable[[], bool] = bool
 
     def check_length(self, scope: Scope) -> None:
         """Refuse a body whose header says that it is too long."""
@@ -163,6 +166,8 @@ class _Exchange:
         """Send a part of the answer."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
+            if self.is_last():
+                message["headers"] = [*message.get("headers", ()), (b"connection", b"close")]
             self._extend(self._limits.read_seconds)
         await self._send(message)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
-from starlette.types import ASGIApp
+from starlette.applications import Starlette
 
 from transformer_mt import api
 from transformer_mt.errors import ConfigError, reason_of
@@ -55,13 +55,13 @@ def reserve(host: str, port: int) -> socket.socket:
     return own
 
 
-def run(app: ASGIApp, listener: socket.socket, limits: Limits) -> None:
+def run(app: Starlette, listener: socket.socket, limits: Limits) -> None:
     """Serve until SIGTERM or Ctrl-C; what was accepted by then is answered first."""
     signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn raises it again at its end
     make_server(app, limits).run([listener])
 
 
-def make_server(app: ASGIApp, limits: Limits) -> uvicorn.Server:
+def make_server(app: Starlette, limits: Limits) -> uvicorn.Server:
     """Make a server of uvicorn."""
     # Warnings there name words of a text.
     logging.getLogger("transformer_mt.translation").setLevel(logging.ERROR)
@@ -78,4 +78,6 @@ def make_server(app: ASGIApp, limits: Limits) -> uvicorn.Server:
         h11_max_incomplete_event_size=16_384,
         timeout_graceful_shutdown=math.ceil(limits.seconds + limits.read_seconds),
     )
-    return uvicorn.Server(config)
+    server = uvicorn.Server(config)
+    app.state.is_stopping = lambda: server.should_exit
+    return server

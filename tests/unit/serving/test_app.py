@@ -125,6 +125,14 @@ def test_the_language_is_detected_among_those_of_the_models(service: Service) ->
     assert len(found["translatedText"]) == 2
 
 
+def test_a_missing_detector_is_named(tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("transformer_mt.serving.detection.find_spec", lambda name: None)
+    service = Service(Catalogue([ServedModel(str(tiny_bundle), load)]))
+    found = answer(service, "POST", "/detect", data={"q": "a dog"})
+    assert found.status_code == 501
+    assert "pip install 'transformer_mt[clean]'" in found.json()["error"]
+
+
 def test_the_document_describes_every_endpoint_and_its_answers(service: Service) -> None:
     document = answer(service, "GET", "/openapi.json").json()
     described = {

@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from tests.unit.serving.serving_models import answer, listening, load, talk
-from transformer_mt.serving.app import ROUTES
+from transformer_mt.serving.app import ROUTES, make_app
 from transformer_mt.serving.catalogue import Catalogue, ServedModel
 from transformer_mt.serving.keys import Keys
 from transformer_mt.serving.limits import Limits
@@ -204,3 +204,18 @@ def test_the_page_may_load_nothing_from_elsewhere(service: Service) -> None:
     found = answer(Service(service.catalogue), "GET", "/")  # a file takes its time
     assert found.status_code == 200
     assert found.headers["content-security-policy"].startswith("default-src 'self'; ")
+
+
+def test_a_server_that_stops_says_that_it_closes_the_connection(service: Service) -> None:
+    def found(is_stopping: bool) -> str | None:
+        app = make_app(service)
+        app.state.is_stopping = lambda: is_stopping
+        transport = httpx.ASGITransport(app)
+
+        async def ask() -> httpx.Response:
+            async with httpx.AsyncClient(transport=transport, base_url="http://a") as client:
+                return await client.get("/health")
+
+        return asyncio.run(ask()).headers.get("connection")
+
+    assert (found(True), found(False)) == ("close", None)
