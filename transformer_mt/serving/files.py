@@ -6,12 +6,13 @@ Source: the file translation of the LibreTranslate interface.
 import asyncio
 import concurrent.futures
 import importlib.util
+import math
 import re
 import secrets
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, TypeVar
@@ -81,8 +82,7 @@ class Files:
         self._limits = limits
         self._held: OrderedDict[str, Held] = OrderedDict()
         self._workers = concurrent.futures.ThreadPoolExecutor(2, thread_name_prefix="documents")
-        self._num_open = 0
-        self._lock = threading.Lock()
+        self._open: set[Work] = set()
 
     def hold(self, name: str, content: bytes) -> str:
         """Keep a document, and return the name under which it can be taken, which nobody guesses.
@@ -112,12 +112,11 @@ class Files:
         Raises:
             Refused: If many wait, or it cannot be read or translated.
         """
-        with self._lock:
-            if self._num_open >= self._limits.files:
-                raise Refused(503, "Many documents wait: try again later", retry_after=10)
-            self._num_open += 1
+        if len(self._open) >= self._limits.files:
+            raise Refused(503, "Many documents wait: try again later", retry_after=10)
+        self._open.add(work)
         future = self._workers.submit(work)
-        future.add_done_callback(self._closed)
+        future.add_done_callback(lambda done: self._open.discard(work))
         try:
             return await asyncio.wrap_future(future)
         except TmtError as error:
@@ -125,13 +124,11 @@ class Files:
         finally:
             work.stop()
 
-    def _closed(self, future: object) -> None:
-        with self._lock:
-            self._num_open -= 1
-
     def close(self) -> None:
-        """End the threads."""
-        self._workers.shutdown(cancel_futures=True)
+        """End the threads; nobody waits for what they do."""
+        for work in list(self._open):
+            work.stop()
+        self._workers.shutdown(wait=False, cancel_futures=True)
 
 
 class Work:
@@ -143,14 +140,23 @@ class Work:
         kind: Its format.
         languages: Source, or `auto`, and target.
         service: Translates.
+        is_stopping: Tells whether the server is about to end, and so this, where it takes long.
     """
 
     def __init__(
-        self, data: bytes, name: str, kind: str, languages: tuple[str, str], service: Service
+        self,
+        data: bytes,
+        name: str,
+        kind: str,
+        languages: tuple[str, str],
+        service: Service,
+        *,
+        is_stopping: Callable[[], bool],
     ) -> None:
         self._data, self._name, self._kind = data, name, kind
         self._source, self._target = languages
-        self._service = service
+        self._service, self._is_stopping = service, is_stopping
+        self._last = math.inf  # time at which the server will not wait any more
         self._loop = asyncio.get_running_loop()
         self._stopped = threading.Event()
         self._waiting: concurrent.futures.Future[Any] | None = None
@@ -210,6 +216,12 @@ class Work:
         if self._stopped.is_set():
             coroutine.close()
             raise Refused(503, "The request was given up")
+        now = time.monotonic()
+        if self._is_stopping():
+            self._last = min(self._last, now + self._service.limits.seconds)
+        if now >= self._last:
+            coroutine.close()
+            raise Refused(503, "The server stops: try again later", retry_after=10)
         waiting = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         self._waiting = waiting
         return waiting.result()
@@ -235,7 +247,9 @@ async def translate_file(request: Request) -> Response:
     if not data:
         raise Refused(400, "Invalid request: empty file")
     service.catalogue.way(target if source == "auto" else source, target)
-    work = Work(data, f"{stem}{suffix}", kind, (source, target), service)
+    is_stopping = request.app.state.is_stopping
+    languages = source, target
+    work = Work(data, f"{stem}{suffix}", kind, languages, service, is_stopping=is_stopping)
     content, report = await files.run(work)
     key = files.hold(f"{stem}.{target}{suffix}", content)
     untouched = [

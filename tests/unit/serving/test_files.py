@@ -103,6 +103,17 @@ def test_bombs_large_bodies_missing_keys_and_busy_servers_are_refused(models: Ca
     assert late.status_code == 503
 
 
+def test_a_server_that_stops_gives_up_long_documents(models: Catalogue) -> None:
+    async def session(client: httpx.AsyncClient) -> httpx.Response:
+        client._transport.app.state.is_stopping = lambda: True  # type: ignore[attr-defined]
+        return await client.post("/translate_file", data=FIELDS, files={"file": ("a.html", PAGE)})
+
+    found = talk(service(models, seconds=0.0), session)
+    assert (found.status_code, found.headers["retry-after"]) == (503, "10")
+    assert found.json() == {"error": "The server stops: try again later"}
+    assert talk(service(models), session).status_code == 200
+
+
 def test_documents_are_forgotten_in_time_and_the_oldest_when_there_are_many() -> None:
     files = Files(Limits(held_bytes=10))
     first, second = files.hold("a", b"12345"), files.hold("b", b"1234567")
