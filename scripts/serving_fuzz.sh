@@ -21,4 +21,4 @@ until curl --silent --fail --output /dev/null "http://127.0.0.1:$port/readyz"; d
     kill -0 $server
     sleep 0.2
 done
-"$schemathesis" --config-file "$settings" run "http://127.0.0.1:$port/openapi.json" --seed 1 "$@"
+"$schemathesis" --config-file "$settings" run "http://127.0.0.1:$port/openapi.json" --seed 1 --request-timeout 60 "$@"
