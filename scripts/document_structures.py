@@ -9,16 +9,24 @@ from typing import Any
 
 
 def web_page(data: bytes) -> Any:
-    """Return the elements of a page, as lxml reads it, with their attributes that nobody reads."""
+    """Return the elements of a page, as lxml reads it, with what they are in and their attributes.
+
+    Left out are attributes that people read, and the order, which a translation may change.
+    """
     import lxml.html
 
-    read = frozenset(("alt", "title", "placeholder", "aria-label", "content", "value", "lang",
-                      "xml:lang"))  # fmt: skip
-    return [
-        (element.tag, sorted((k, v) for k, v in element.attrib.items() if k not in read))
+    read = frozenset(
+        ("alt", "title", "placeholder", "aria-label", "content", "value", "lang", "xml:lang")
+    )
+    return sorted(
+        (
+            element.tag,
+            [str(outer.tag) for outer in element.iterancestors()],
+            sorted((str(k), str(v)) for k, v in element.attrib.items() if k not in read),
+        )
         for element in lxml.html.document_fromstring(data).iter()
         if isinstance(element.tag, str)
-    ]
+    )
 
 
 def markdown(data: bytes) -> Any:

@@ -229,28 +229,33 @@ def _seen(pieces: Sequence[Piece], content: str) -> list[_Part]:
 
 
 def _joined(parts: Sequence[_Part]) -> list[_Part]:
-    """Join the texts, and the inline codes, that stand together."""
-    return [
-        (is_text, re.sub(r"\s+", " ", "".join(written for _, written in some)))
-        for is_text, some in groupby(parts, lambda part: part[0])
-    ]
+    """Join the texts that stand together, each run of white space as a space."""
+    joined: list[_Part] = []
+    for is_text, some in groupby(parts, lambda part: part[0]):
+        written = [text for _, text in some]
+        whole = ["".join(written)] if is_text else written
+        joined += [(is_text, re.sub(r"\s+", " ", text)) for text in whole]
+    return joined
 
 
-def _wanted(flow: Flow, block: _Block, target: str) -> list[_Part] | None:
+def _wanted(flow: Flow, block: _Block, pieces: Sequence[Piece], target: str) -> list[_Part] | None:
     """Return what is to stand for a segment: texts, and inline codes as they are written."""
     parts = flow.read(target)
     if parts is None:
         return None
-    wanted = []
+    wanted: list[_Part] = []
     for part in parts:
         if isinstance(part, str):
             wanted.append((True, part))
             continue
-        raw = block.content[slice(*part)]
-        if raw in ("]", "][]"):  # the text of the link is also its name
-            label = block.content.rfind("[", 0, part[0])
-            raw = f"][{block.content[label + 1 : part[0]]}]"
-        wanted.append((False, raw))
+        for piece in (p for p in pieces if part[0] <= p.start and p.end <= part[1]):
+            raw = block.content[piece.start : piece.end]
+            if raw in ("]", "][]"):  # the text of the link is also its name
+                label = block.content.rfind("[", 0, part[0])
+                raw = f"][{block.content[label + 1 : part[0]]}]"
+            if raw[0] == "`" and wanted and wanted[-1][1][-1:] == "`":
+                wanted.append((True, " "))  # else the two would be one
+            wanted.append((False, raw))
     return wanted
 
 
@@ -299,7 +304,7 @@ def read(data: bytes, name: str, options: Options) -> SplicedDocument:
 
     def slot(block: _Block, pieces: Sequence[Piece], flow: Flow) -> Slot:
         def write(target: str) -> list[Edit] | None:
-            wanted = _wanted(flow, block, target)
+            wanted = _wanted(flow, block, pieces, target)
             for written in _candidates(wanted, block, flow) if wanted else ():
                 if reads_as(block, pieces, flow, written, wanted or ()):
                     start, end = block.place(flow.start), block.place(flow.end)

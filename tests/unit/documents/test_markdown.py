@@ -112,6 +112,15 @@ def test_a_translation_that_breaks_its_syntax_does_not_fit():
     assert not segment.fits("ein fettes Wort")
 
 
+def test_codes_that_come_together_stay_apart():
+    document = read("the `one` and `two` here")
+    texts = (
+        written(document, lambda text: "hier <x2/><x1/>"),
+        written(document, lambda t: "<x1/>` <x2/>"),
+    )
+    assert texts == ("hier `two` `one`", "`one`\\` `two`")
+
+
 def test_a_paragraph_that_would_take_minutes_is_left_and_listed():
     document = read("[" * 30_000 + "\n\nnext\n")
     assert [segment.reason for segment in document.segments] == [
