@@ -17,6 +17,7 @@ from transformer_mt.errors import DataError
 
 _WRAP = 78
 _KEYWORD = re.compile(r"\s*(?:msgctxt|msgid|#\|)")
+_TEXT = re.compile(r'\s*(?:msgstr|")')
 _CHARSET = re.compile(rb'"Content-Type:[^"\n]*charset=([\w.:-]+)')
 
 
@@ -110,10 +111,12 @@ class Catalog:
         segments = []
         for number, known in enumerate(self._entries):
             entry = known.entry
-            place = f"{self._name}:{_line_of('msgid', lines, known) + 1}"
+            line = _line_of("msgid", lines, known)
+            is_whole = None not in (line, _line_of("msgstr", lines, known))
+            place = f"{self._name}:{(known.first if line is None else line) + 1}"
             for form, source, target in self._texts(entry):
                 state = "new" if not target else "fuzzy" if entry.fuzzy else "done"
-                reason = ""
+                reason = "" if is_whole else "not all of the entry is obsolete"
                 if form is not None and self._forms is None:
                     reason = "the header has no Plural-Forms that can be read"
                 if not source.strip():
@@ -180,9 +183,13 @@ class Catalog:
         written = new.__unicode__(width).rstrip("\n").split("\n")
         begin = next(i for i, line in enumerate(written) if line.startswith("msgstr"))
         first = _line_of("msgstr", lines, known)
-        last = first
-        while last < known.end and lines[last].lstrip().startswith(("msgstr", '"')):
-            last += 1
+        assert first is not None
+        last = first + 1
+        for number in range(first, known.end):
+            if _TEXT.match(lines[number]):
+                last = number + 1
+            elif lines[number].lstrip().startswith("msg"):
+                break  # the header, if it does not come first
         missing_end = last == len(lines) and not lines[-1].endswith(end)
         lines[first:last] = [line + end for line in written[begin:]]
         if missing_end and end:
@@ -233,11 +240,9 @@ def _unmark_header(lines: list[str]) -> None:
             return
 
 
-def _line_of(keyword: str, lines: Sequence[str], known: _Entry) -> int:
-    for number in range(known.first, known.end):
-        if lines[number].lstrip().startswith(keyword):
-            return number
-    raise AssertionError(keyword)
+def _line_of(keyword: str, lines: Sequence[str], known: _Entry) -> int | None:
+    numbers = range(known.first, known.end)
+    return next((i for i in numbers if lines[i].lstrip().startswith(keyword)), None)
 
 
 def _set_flags(
@@ -250,6 +255,7 @@ def _set_flags(
     wanted = ["fuzzy", *flags] if is_fuzzy else flags
     keyword = next(i for i in range(known.first, len(lines)) if _KEYWORD.match(lines[i]))
     after = _line_of("msgid", lines, known)
+    assert after is not None
     context = [i for i in range(keyword, after) if lines[i].lstrip().startswith("msgctxt")]
     begin = context[0] if context else after
     if lines[keyword].lstrip().startswith("#|"):

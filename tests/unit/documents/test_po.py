@@ -129,6 +129,18 @@ def test_other_encodings_are_kept_and_wrong_ones_refused():
         read(CATALOG.encode("latin-1"))
 
 
+def test_damaged_entries_do_not_damage_others():
+    half = 'msgid "a"\n#~ msgstr "A"\n\n'
+    torn = 'msgid "b"\nmsgstr "B"\n\n"more"\n\nmsgid "c"\nmsgstr "C"\n'
+    found = read(half + torn).segments
+    assert [(s.source, s.state) for s in found] == [("a", "locked"), ("b", "done"), ("c", "done")]
+    assert written(half + torn, {1: Filled("D")}) == half + torn.replace('"B"\n\n"more"', '"D"')
+    late = torn + "\n" + HEADER + 'msgid "d"\nmsgstr ""\n'
+    assert written(late, {1: Filled("D")}) == late.replace('"C"', '"D"').replace(
+        '"Language: \\n"', '"Language: de\\n"'
+    )
+
+
 def test_a_missing_library_is_named_with_what_to_install(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"pip install 'transformer_mt\[formats\]'"):
