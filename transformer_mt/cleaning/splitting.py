@@ -5,10 +5,10 @@ are near duplicates, or stand in one document; and so are relatives of relatives
 relatives one pair is held out, and the others are left out of all sets; a document is held out as a
 whole. Which groups are held out depends on a hash of their text alone.
 
-Memory: 120 bytes for each pair.
+Memory: 340 bytes for each pair.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -90,17 +90,11 @@ def split(
         ConfigError: If something else is in the folder.
     """
     keys, signature, blank = _keys(source, min_similarity is not None)
-    edges = [(firsts_of(key), np.arange(len(key))) for key in keys]
     if documents:
         inner = np.flatnonzero(~blank[1:] & ~blank[:-1]) + 1
-        edges = [(inner - 1, inner)]
-    if min_similarity is not None and not documents:
-        edges += [
-            (own[near], other[near])
-            for own, other in candidates(signature)
-            for near in [estimated(signature, own, other) >= min_similarity]
-        ]
-    groups = components(len(blank), edges)
+        groups = components(len(blank), [(inner - 1, inner)])
+    else:
+        groups = components(len(blank), _relatives(keys, signature, min_similarity))
     chosen = _choose(groups, keys[0], blank, sizes, documents=documents, seed=seed)
     names = ["train", *sizes]
     about = {"texts": source.fingerprint(), "seed": seed, "documents": documents}
@@ -134,19 +128,33 @@ def _keys(source: PairSource, compares: bool) -> tuple[list[Hashes], Hashes, NDA
     return list(map(np.concatenate, hashes)), np.concatenate(found), np.concatenate(blank)
 
 
+def _relatives(
+    keys: Iterable[Hashes], signature: Hashes, min_similarity: float | None
+) -> Iterator[tuple[Numbers, Numbers]]:
+    """Yield numbers of pairs and of others that are their relatives."""
+    for key in keys:
+        firsts = firsts_of(key)
+        later = np.flatnonzero(firsts != np.arange(len(key)))
+        yield firsts[later], later
+    if min_similarity is not None:
+        for own, other in candidates(signature):
+            near = estimated(signature, own, other) >= min_similarity
+            yield own[near], other[near]
+
+
 def components(number: int, edges: Iterable[tuple[Numbers, Numbers]]) -> Numbers:
     """Return for each of some things the least one that edges connect it with."""
-    first, second = (np.concatenate(ends) for ends in zip(*edges, strict=True))
     labels = np.arange(number)
-    while True:
-        least = np.minimum(labels[first], labels[second])
-        found = labels.copy()
-        for ends in (first, second):
-            np.minimum.at(found, labels[ends], least)
-        found = found[found]
-        if np.array_equal(found, labels):
-            return labels
-        labels = found
+    for first, second in edges:
+        while True:
+            ends = labels[first], labels[second]
+            if np.array_equal(*ends):
+                break
+            for end in ends:
+                np.minimum.at(labels, end, np.minimum(*ends))
+            while not np.array_equal(nearer := labels[labels], labels):
+                labels = nearer
+    return labels
 
 
 def _choose(
@@ -163,29 +171,36 @@ def _choose(
     order = np.argsort(groups, kind="stable")
     order = order[~blank[order]]
     starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
-    members = np.split(order, starts[1:]) if len(order) else []
-    ranked = sorted(
-        (xxhash.xxh3_64_intdigest(keys[own].min().tobytes(), seed=seed), own[0], own)
-        for own in members
-        if documents or len(own) <= LARGEST_GROUP
-    )
-    remaining = iter(ranked)
+    lengths = np.diff(starts, append=len(order))
+    least = np.minimum.reduceat(keys[order], starts) if len(order) else keys[order]
+    ranked = np.argsort(_mixed(least, seed), kind="stable")
+    if not documents:
+        ranked = ranked[lengths[ranked] <= LARGEST_GROUP]
+    remaining = iter(ranked.tolist())
     for number, (name, size) in enumerate(sizes.items(), start=1):
         held = 0
         while held < size:
-            found = next(remaining, None)
-            if found is None:
+            group = next(remaining, None)
+            if group is None:
                 raise DataError(
                     f"{size:,} pairs for {name} cannot be held out: there are "
                     f"{counted(len(ranked), 'group')} of relatives: ask for fewer"
                 )
-            own: Sequence[int] | Numbers = found[2]
+            own = order[starts[group] : starts[group] + lengths[group]]
             chosen[own] = number if documents else LEFT_OUT
             chosen[own[0]] = number
             held += len(own) if documents else 1
     if not (chosen == TRAIN).any():
         raise DataError("nothing is left to train on: ask for fewer held-out pairs")
     return chosen
+
+
+def _mixed(keys: Hashes, seed: int) -> Hashes:
+    """Hash keys once more, to an order that depends on the seed."""
+    mixed = keys ^ np.uint64(xxhash.xxh3_64_intdigest(b"", seed=seed))
+    for shift in (29, 32):
+        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(0x9E3779B97F4A7C15)
+    return mixed
 
 
 def as_dict(found: Split) -> dict[str, object]:
