@@ -135,7 +135,7 @@ def _unknown(data: Data, corpora: list[Corpus]) -> Iterator[Finding]:
         for text, share in shares.items()
         if share[0] > MUCH_UNKNOWN or share[1] > MUCH_BYTES
     }
-    for text, (unknown, in_bytes) in (much or {"text": max(shares.values())}).items():
+    for text, (unknown, in_bytes) in (much or {"all text": max(shares.values())}).items():
         yield Finding(
             "tokenizer", "coverage", "warning" if much else "ok",
             f"{text}: {unknown:.2%} unknown pieces, {in_bytes:.2%} bytes of rare characters",
