@@ -47,6 +47,9 @@ FORMAT_VERSION = 1
 Record = tuple[str, float, str, str]
 """Why a line is left out, if so; mean log-probability of a token; the line; its translation."""
 
+_REPEATED = re.compile(r"(\S{1,20}?)(?: ?\1){5,}")
+"""The same characters six times in a row: a search that found no end, which a student learns."""
+
 logger = logging.getLogger(__name__)
 
 
@@ -111,7 +114,8 @@ def synthesize(
     """Translate texts, and write what was read and what came of it as two parallel files.
 
     Left out are blank lines, lines that the model cannot translate in one piece, empty
-    translations, copies of the line, and the pairs with the lowest scores.
+    translations, those that repeat themselves, copies of the line, and the pairs with the lowest
+    scores.
 
     Args:
         translator: The model, ready to translate.
@@ -208,6 +212,8 @@ def _translated(
             reason = "too long"
         elif is_blank(best.text):
             reason = "empty translation"
+        elif _REPEATED.search(best.text) and not _REPEATED.search(line):
+            reason = "repetition"
         yield reason, score, line, best.text
 
 

@@ -1,6 +1,8 @@
 """Text that a model writes for another one: parts, resuming, what is left out."""
 
 import json
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,11 +11,19 @@ import transformer_mt as interface
 from tests.commands import tmt
 from transformer_mt.bundle import load_bundle
 from transformer_mt.errors import ConfigError, DataError, TmtError
+from transformer_mt.translation import synthetic
 from transformer_mt.translation.load import make_translator
 from transformer_mt.translation.synthetic import synthesize
 from transformer_mt.translation.translator import Translator
 
 LINES = ["The dog sees a red house.", "", "A cat and a man run.", "The old tree.", " \t", "A car."]
+
+
+@pytest.fixture(autouse=True)
+def _repetitions_stay(monkeypatch, request):
+    """Random models repeat themselves."""
+    if request.node.name != "test_translations_that_repeat_themselves_are_left_out":
+        monkeypatch.setattr(synthetic, "_REPEATED", re.compile("(?!)"))
 
 
 @pytest.fixture
@@ -172,6 +182,23 @@ def test_commands_print_the_source_for_a_config(tiny_bundle, text, tmp_path):
         src, tgt = (json.dumps(str(out / name / f"train.{side}")) for side in sides)
         assert result.stdout == f"- {{type: text, src: {src}, tgt: {tgt}{more}}}\n"
         assert "of 6 lines (left out: blank 2" in result.stderr
+
+
+def test_translations_that_repeat_themselves_are_left_out(make, monkeypatch):
+    translate = Translator.translate
+
+    def looping(self, lines, **settings):
+        found = translate(self, lines, **settings)
+        text = "Eine Katze mit {}offenen Augen."
+        texts = [text.format("weit " * (7 if "cat" in line else 2)) for line in lines]
+        return [
+            replace(one, n_best=[replace(one.n_best[0], text=text)])
+            for one, text in zip(found, texts, strict=True)
+        ]
+
+    monkeypatch.setattr(Translator, "translate", looping)
+    made = make()
+    assert (made.pairs, made.left_out) == (3, {"blank": 2, "repetition": 1})
 
 
 def test_python_functions_write_what_the_commands_write(make, tiny_bundle, text, tmp_path):
