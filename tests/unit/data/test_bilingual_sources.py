@@ -3,6 +3,7 @@
 import zipfile
 from pathlib import Path
 
+import openpyxl
 import pytest
 from pydantic import TypeAdapter
 
@@ -87,15 +88,17 @@ def test_damaged_and_encrypted_zip_files_are_refused(tmp_path):
         open_(type="opus", path=str(path))
 
 
-def test_a_workbook_is_a_source_where_its_library_is_installed(tmp_path):
+def test_a_workbook_needs_its_library(tmp_path, monkeypatch):
     path = tmp_path / "b.xlsx"
     path.write_bytes(b"PK")
-    try:
-        import openpyxl
-    except ImportError:
-        with pytest.raises(ConfigError, match=r"pip install 'transformer_mt\[excel\]'"):
-            open_(type="xlsx", path=str(path))
-        return
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=r"pip install 'transformer_mt\[excel\]'"):
+        open_(type="xlsx", path=str(path))
+
+
+def test_a_workbook_is_a_source(tmp_path):
+    path = tmp_path / "b.xlsx"
+    path.write_bytes(b"PK")
     with pytest.raises(DataError, match="not an Excel workbook"):
         list(open_(type="xlsx", path=str(path)))
     book = openpyxl.Workbook()
