@@ -77,6 +77,28 @@ def test_a_document_that_cannot_be_read_leaves_the_output_alone(tiny_bundle, cat
     assert result.exit_code == 3
     assert f"{catalog}:2: not a gettext catalog" in result.stderr
     assert output.read_text() == "before"
+    assert "model: " not in result.stderr  # it is read before the model is
+
+
+def test_a_document_or_a_memory_of_another_language_is_named_before_the_model(
+    tiny_bundle, catalog, tmp_path
+):
+    arguments = ("translate", "-m", tiny_bundle, "-i", catalog)
+    memory = tmp_path / "m.tmx"
+    memory.write_text(
+        '<tmx version="1.4"><header/><body><tu><tuv xml:lang="en"><seg>A</seg></tuv></tu></body>'
+        "</tmx>"
+    )
+    result = run(*arguments, "--memory", memory)
+    assert result.exit_code == 3
+    assert "no unit has both en and de; there is: en; take a file of these" in result.stderr
+    catalog.write_text(CATALOG.replace('8\\n"\n', '8\\n"\n"Language: fr\\n"\n', 1))
+    found = run(*arguments)
+    assert found.exit_code == 2
+    assert "is to be translated into 'fr', but the model translates into 'de'" in found.stderr
+    assert "model: " not in result.stderr + found.stderr
+    damaged = run("translate", "-m", tmp_path, "-i", catalog)
+    assert (damaged.exit_code, "manifest.json" in damaged.stderr) == (4, True)
 
 
 @pytest.mark.parametrize(

@@ -3,19 +3,22 @@
 import json
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
 from transformer_mt.cli.input_lines import STDIN, standard_input
+from transformer_mt.cli.model_loading import config_of_options
 from transformer_mt.cli.options import given_options
 from transformer_mt.cli.output_files import STDOUT, progress_bar, write_whole
 from transformer_mt.errors import ConfigError
-from transformer_mt.log import printable
+from transformer_mt.log import counted, printable
 
 if TYPE_CHECKING:
+    from transformer_mt.documents.document import Document
     from transformer_mt.translation.translator import Translator
 
 logger = logging.getLogger(__name__)
@@ -65,36 +68,39 @@ def document_format(
 
 def translate_document(
     ctx: typer.Context,
-    translator: "Translator",
+    load: Callable[[], "Translator"],
     inputs: Sequence[Path],
     kind: str,
     options: dict[str, str],
-    languages: tuple[str, str],
 ) -> None:
     """Translate one document, list what was left as it is, and write it as a whole.
 
     Args:
         ctx: Of the command.
-        translator: Translates its segments.
+        load: Makes what translates its segments; called when the document has been read.
         inputs: The document; none: stdin.
         kind: Its format.
         options: Of the format.
-        languages: Of the model, source and target.
 
     Raises:
         DataError: If it cannot be read.
         ConfigError: If it, or the translation memory, is for other languages.
     """
     from transformer_mt.documents.formats import MAX_BYTES, load_bytes
+    from transformer_mt.translation.directions import direction_of
     from transformer_mt.translation.filling import as_json, fill_document
     from transformer_mt.translation.markup.protection import Protector
     from transformer_mt.translation.memory import TranslationMemory
 
-    if translator.reads_documents:
+    data_config = config_of_options(ctx).data
+    if data_config.document is not None:
         raise ConfigError(
             f"this model reads lines in context, and cannot translate a document ({kind}) segment "
             "by segment: take another model, or --format lines"
         )
+    languages = direction_of(
+        data_config, source=ctx.params["source_language"], target=ctx.params["target_language"]
+    )
     path = inputs[0] if inputs else STDIN
     if path == STDIN:
         name = "stdin"
@@ -105,11 +111,18 @@ def translate_document(
     memory = None
     if (earlier := ctx.params["memory"]) is not None:
         memory = TranslationMemory.load(earlier, *languages)
-        logger.info("memory: %s: %s pairs", earlier, f"{len(memory):,}")
-    protector = Protector(translator, warns=False)
+        logger.info("memory: %s: %s", earlier, counted(len(memory), "pair"))
+
+    @cache
+    def protector() -> Protector:
+        return Protector(load(), warns=False)
+
+    def ready(document: "Document") -> None:
+        """Load the model for a document that can be translated."""
+        protector()
 
     def translate(lines: Sequence[str]) -> list[str]:
-        return [found.text for found in protector.translate(lines)]
+        return [found.text for found in protector().translate(lines)]
 
     with progress_bar("translate", " lines") as show:
         result, report = fill_document(
@@ -120,6 +133,7 @@ def translate_document(
             options=options,
             languages=languages,
             memory=memory,
+            check=ready,
             show=show,
         )
     write_whole(ctx.params["output"], result)

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 import typer
 
 from transformer_mt.cli.options import read_numbers
-from transformer_mt.errors import ConfigError
+from transformer_mt.errors import ConfigError, ModelError
+from transformer_mt.locations import CONFIG, find_bundle
 from transformer_mt.translation.load import names_several
 
 if TYPE_CHECKING:
     from transformer_mt.bundle import Bundle
+    from transformer_mt.config.schema import Config
 
 
 def has_several_ranks() -> bool:
@@ -64,6 +66,22 @@ def in_direction(ctx: typer.Context, bundle: "Bundle") -> "Bundle":
 
     source, target = ctx.params["source_language"], ctx.params["target_language"]
     return directed(bundle, source=source, target=target)
+
+
+def config_of_options(ctx: typer.Context) -> "Config":
+    """Return the config of the model that `load_of_options` loads, the first of several.
+
+    Raises:
+        ModelError: If there is none, or it has no config that can be read.
+    """
+    from transformer_mt.config.loading import load_recorded
+
+    models = ctx.params["model"]
+    first = models if isinstance(models, Path) or not models else models[0]
+    try:
+        return load_recorded(find_bundle(first or None, export="ctranslate2") / CONFIG)
+    except ConfigError as error:
+        raise ModelError(str(error)) from error
 
 
 def load_of_options(ctx: typer.Context, *, for_many: bool = True) -> "Bundle":

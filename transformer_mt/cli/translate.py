@@ -53,6 +53,7 @@ from transformer_mt.translation.load import decoding_settings, make_translator
 
 if TYPE_CHECKING:
     from transformer_mt.bundle import Bundle
+    from transformer_mt.translation.translator import Translator
 
 SEARCH, CONSTRAINTS, TEXT, DOCUMENTS = "Search", "Constraints", "Text", "Documents"
 
@@ -270,11 +271,7 @@ def translate(
         translate_in_shards(ctx, inputs, bundle, _job(ctx, bundle, given, inputs))
         return
     if (kind := document_format(ctx, [] if text is not None else inputs)) is not None:
-        bundle = in_direction(ctx, load_of_options(ctx))
-        is_split = _splits_sentences(ctx, bundle)
-        translator = make_translator(bundle, given, glossary=glossary, split_sentences=is_split)
-        languages = (bundle.config.data.src_lang, bundle.config.data.tgt_lang)
-        translate_document(ctx, translator, inputs, *kind, languages)
+        translate_document(ctx, lambda: _translator(ctx, given), inputs, *kind)
         return
     at_terminal = text is None and is_typed(inputs)
     texts = [[text]] if text is not None else input_chunks(
@@ -293,6 +290,13 @@ def translate(
     ):
         job.run(chunks, results, links, show)
     job.report(has_glossary=glossary is not None)
+
+
+def _translator(ctx: typer.Context, given: Mapping[str, object]) -> "Translator":
+    """Load the models, and make the translator."""
+    bundle = in_direction(ctx, load_of_options(ctx))
+    is_split, glossary = _splits_sentences(ctx, bundle), ctx.params["glossary"]
+    return make_translator(bundle, given, glossary=glossary, split_sentences=is_split)
 
 
 def _job(

@@ -44,7 +44,7 @@ FORMATS = {
     "po": Format(
         "gettext catalog", (".po", ".pot"), "po", "polib", options={"mark": ("none", "fuzzy")}
     ),
-    "xliff": Format("XLIFF file", (".xlf", ".xliff"), "xliff"),
+    "xliff": Format("document in XLIFF", (".xlf", ".xliff"), "xliff"),
     "tmx": Format("TMX translation memory", (".tmx",), "tmx"),
     "html": Format("web page", (".html", ".htm", ".xhtml"), "html"),
     "md": Format("Markdown document", (".md", ".markdown"), "markdown", "markdown_it"),

@@ -100,8 +100,8 @@ def stream_pairs(
     if not found:
         known = ", ".join(sorted(filter(None, seen))[:20]) or "no language"
         raise DataError(
-            f"{name}: no unit has both {src_lang} and {tgt_lang}; there is: {known}; set src_lang "
-            "and tgt_lang"
+            f"{name}: no unit has both {src_lang} and {tgt_lang}; there is: {known}; take a file "
+            "of these languages, or name them as the file does"
         )
 
 

@@ -113,7 +113,7 @@ class ServedModel:
             yield from ((pair, Direction(model, *pair)) for pair in pairs)
             return
         own = self._pair if self._pair in pairs else pairs[0]
-        if own != self._pair and len(pairs) > 1:
+        if own != self._pair and (len(pairs) > 1 or self._pair == own[::-1]):
             known = ", ".join(map("-".join, pairs[:20]))
             raise ConfigError(
                 f"--model {'-'.join(self._pair)}=..: not a direction of this model: {known}"

@@ -3,9 +3,13 @@
 import difflib
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from transformer_mt.bundle import Bundle
 from transformer_mt.errors import ConfigError
+
+if TYPE_CHECKING:
+    from transformer_mt.config.data import DataSettings
 
 
 def directed(bundle: Bundle, *, source: str | None = None, target: str | None = None) -> Bundle:
@@ -24,12 +28,8 @@ def directed(bundle: Bundle, *, source: str | None = None, target: str | None = 
         ConfigError: If a language is missing, or not one of the model.
     """
     data = bundle.config.data
+    direction = direction_of(data, source=source, target=target)
     settings = data.language_tags
-    read, written = data.languages()
-    is_named = settings is not None and settings.source in ("own", "both")
-    if source is None and not is_named:
-        source = data.src_lang
-    direction = _chosen(source, read, "from"), _chosen(target, written, "to")
     if settings is None:
         return bundle
     chosen = data.model_copy(update=dict(zip(("src_lang", "tgt_lang"), direction, strict=True)))
@@ -38,6 +38,18 @@ def directed(bundle: Bundle, *, source: str | None = None, target: str | None = 
         config=bundle.config.model_copy(update={"data": chosen}),
         tags=bundle.tokenizers.tags(settings.of(direction)),
     )
+
+
+def direction_of(
+    data: "DataSettings", *, source: str | None = None, target: str | None = None
+) -> tuple[str, str]:
+    """Return the languages that a model translates from and into: see `directed`."""
+    settings = data.language_tags
+    read, written = data.languages()
+    is_named = settings is not None and settings.source in ("own", "both")
+    if source is None and not is_named:
+        source = data.src_lang
+    return _chosen(source, read, "from"), _chosen(target, written, "to")
 
 
 def check_directed(bundle: Bundle) -> None:

@@ -13,6 +13,7 @@ from transformer_mt.config.language_codes import plain_code
 from transformer_mt.documents.document import Document, Filled, Options, Segment
 from transformer_mt.documents.formats import one_line, read_document
 from transformer_mt.errors import ConfigError
+from transformer_mt.log import counted
 from transformer_mt.text.marks import PROTECTED, marks_in, missing, nesting
 
 Translate: TypeAlias = Callable[[Sequence[str]], Sequence[str]]
@@ -65,7 +66,8 @@ class Report:
     def __str__(self) -> str:
         """Write the numbers for people."""
         counts = ", ".join(f"{count:,} {fate}" for fate, count in self.fates.most_common())
-        return f"{self.fates.total():,} segments: {counts}" if self.fates else "no segments"
+        num = self.fates.total()
+        return f"{counted(num, 'segment')}: {counts}" if num else "no segments"
 
 
 def fill_document(

@@ -23,6 +23,8 @@ def test_a_pair_has_one_model_and_may_be_chosen(tiny_bundle: Path, tagged_bundle
         Catalogue([one, many])
     with pytest.raises(ConfigError, match=r"de-en=\.\.: not a direction of this model: en-de, en-"):
         ServedModel(f"de-en={tagged_bundle}", load)
+    with pytest.raises(ConfigError, match=r"de-en=\.\.: not a direction of this model: en-de$"):
+        ServedModel(f"de-en={tiny_bundle}", load)
     chosen = ServedModel(f"en-fr={tagged_bundle}", load)
     both = Catalogue([one, chosen])
     assert set(both.directions) == {("en", "de"), ("en", "fr")}
