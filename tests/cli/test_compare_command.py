@@ -217,6 +217,27 @@ def test_mistakes_are_named_in_one_line(runs, arguments, exit_code, words):
     assert result.stdout == ""
 
 
+@pytest.mark.parametrize(
+    ("arguments", "exit_code", "words"),
+    [
+        (["a", "b", "--ref", "e"], 3, "a has 0 lines, b has 0 lines, but the references of e"),
+        (["a", "b", "--ref", "a"], 3, "nothing to score: there are no translations"),
+        (["blank", "c", "--ref", "blank"], 3, "nothing to score: all references are blank"),
+        (["c", "e", "--ref", "blank", "--report", "e"], 2, "cannot write e: the command also"),
+    ],
+)
+def test_files_without_a_score_and_reports_over_them_are_refused(
+    tmp_path, monkeypatch, arguments, exit_code, words
+):
+    monkeypatch.chdir(tmp_path)
+    for name, text in {"a": "", "b": "", "c": "x\n", "e": "y\n", "blank": " \n"}.items():
+        Path(name).write_text(text)
+    result = tmt("compare", *arguments)
+    assert result.exit_code == exit_code, result.output
+    assert words in result.stderr
+    assert Path("e").read_text() == "y\n"
+
+
 def test_runs_with_different_test_sets_are_refused_and_named(runs, changed):
     other = changed("num_pairs: 9", "num_pairs: 10")
     result = tmt("compare", runs / "tiny", other)

@@ -133,7 +133,7 @@ def compare(
     if figure is not None and not by_length:
         check_figure(figure)
         check_output(figure)
-    check_output(report, figure, src, *ref)
+    check_output(report, figure, src, *ref, *runs)
     from transformer_mt.comparison.system import find_system
 
     systems = [find_system(path) for path in runs]  # before the seconds that torch takes

@@ -41,6 +41,29 @@ class Score:
     half_width: float | None = None
 
 
+def check_texts(
+    systems: Sequence[Sequence[str]],
+    references: Sequence[str],
+    more_references: Sequence[Sequence[str]] = (),
+) -> None:
+    """Refuse texts that have no score.
+
+    Raises:
+        DataError: If the numbers of lines differ, or all references are blank.
+    """
+    for hypotheses in systems:
+        for lines in (references, *more_references):
+            if len(hypotheses) != len(lines):
+                raise DataError(
+                    f"expected one translation for each reference; got {len(hypotheses)} "
+                    f"translations and {len(lines)} references"
+                )
+    if not references:
+        raise DataError("nothing to score: there are no translations and no references")
+    if not any(reference.strip() for reference in references):
+        raise DataError("nothing to score: all references are blank lines")
+
+
 def score(
     hypotheses: Sequence[str],
     references: Sequence[str],
@@ -62,16 +85,7 @@ def score(
     Raises:
         DataError: If the numbers of lines differ, or all references are blank.
     """
-    for lines in (references, *more_references):
-        if len(hypotheses) != len(lines):
-            raise DataError(
-                f"expected one translation for each reference; got {len(hypotheses)} translations "
-                f"and {len(lines)} references"
-            )
-    if not references:
-        raise DataError("nothing to score: there are no translations and no references")
-    if not any(reference.strip() for reference in references):
-        raise DataError("nothing to score: all references are blank lines")
+    check_texts([hypotheses], references, more_references)
     scores = []
     for name in metrics:
         metric = build_metric(name, tgt_lang)

@@ -8,7 +8,7 @@ from typing import Literal
 from sacrebleu.significance import PairedTest, Result
 
 from transformer_mt.config.training import MetricName
-from transformer_mt.metrics.scores import METRICS, Score, build_metric, score
+from transformer_mt.metrics.scores import METRICS, Score, build_metric, check_texts, score
 
 NUM_SAMPLES = 1000
 SIGNIFICANT = 0.05
@@ -64,7 +64,11 @@ def compare_systems(
 
     Returns:
         For each system a score for each metric.
+
+    Raises:
+        DataError: If the numbers of lines differ, or all references are blank.
     """
+    check_texts(systems, references, more_references)
     logging.getLogger("sacrebleu").setLevel(logging.WARNING)  # it reports each step
     paired = PairedTest(
         [(str(number), list(lines)) for number, lines in enumerate(systems)],
