@@ -9,7 +9,7 @@ import typer
 
 from transformer_mt.cli.input_lines import count_lines
 from transformer_mt.cli.options import AsJson, Device, Precision
-from transformer_mt.cli.output_files import progress_bar
+from transformer_mt.cli.output_files import check_new_folder, progress_bar
 from transformer_mt.cli.pair_inputs import (
     Column,
     Language,
@@ -116,6 +116,9 @@ def clean(
             raise ConfigError("give two files, or --src FILE and --tgt FILE")
         files = [src, tgt]
     sources = _sources(files, rules, (src_lang, tgt_lang), columns_of(src_column, tgt_column))
+    read = [getattr(one, name, None) for one in sources for name in ("src", "tgt", "path")]
+    held = rules.rules.overlap.files if rules.rules.overlap else []
+    check_new_folder(output, config, *(Path(name) for name in (*read, *held) if name))
 
     from transformer_mt.cleaning.clean import Job, clean
     from transformer_mt.cleaning.inputs import find_languages, held_out_hashes, open_leniently

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from transformer_mt.cli.output_files import check_new_folder
 from transformer_mt.cli.pair_inputs import Column, Language, PairFiles, open_pairs
 
 EXAMPLES = (
@@ -24,6 +25,7 @@ def sample(
     tgt_column: Column = None,
 ) -> None:
     """Take a random sample of a parallel text: the same for the same text, size and seed."""
+    check_new_folder(output, *files)
     pairs = open_pairs(files, (src_lang, tgt_lang), (src_column, tgt_column))
 
     from transformer_mt.cleaning.pair_files import new_pair_files, write_pair

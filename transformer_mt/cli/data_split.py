@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from transformer_mt.cli.options import AsJson
+from transformer_mt.cli.output_files import check_new_folder
 from transformer_mt.cli.pair_inputs import Column, Language, PairFiles, open_pairs
 from transformer_mt.errors import ConfigError
 
@@ -52,6 +53,7 @@ def split(
     sizes = {name: size for name, size in (("test", test), ("valid", valid)) if size}
     if not sizes:
         raise ConfigError("missing option: --valid N or --test N")
+    check_new_folder(output, *files)
     pairs = open_pairs(files, (src_lang, tgt_lang), (src_column, tgt_column))
 
     from transformer_mt.cleaning.splitting import as_dict

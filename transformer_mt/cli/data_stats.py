@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from transformer_mt.cli.options import AsJson
+from transformer_mt.cli.output_files import check_output
 from transformer_mt.cli.pair_inputs import Column, Language, PairFiles, open_pairs
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ def stats(
     as_json: AsJson = False,
 ) -> None:
     """Print lengths, ratios, vocabulary, scripts and duplicates of a parallel text."""
+    check_output(report, *files)
     pairs = open_pairs(files, (src_lang, tgt_lang), (src_column, tgt_column))
 
     from transformer_mt.cleaning.statistics import gather

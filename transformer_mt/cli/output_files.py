@@ -52,6 +52,19 @@ def check_output(path: Path | None, *others: Path | None) -> None:
         raise ConfigError(f"cannot write {path}: permission denied; choose another place")
 
 
+def check_new_folder(folder: Path, *inputs: Path | None) -> None:
+    """Refuse an output folder that holds an input: replacing it would delete the input.
+
+    Raises:
+        ConfigError: Names the input.
+    """
+    for path in inputs:
+        if path is not None and folder.resolve() in path.resolve().parents:
+            raise ConfigError(
+                f"{folder}: holds {path}, which would be replaced: choose another folder"
+            )
+
+
 @contextmanager
 def results_to(path: Path | None) -> Iterator[TextIO]:
     """Open a file for results, UTF-8 with bare line feeds; stdout without a path, or for `-`.

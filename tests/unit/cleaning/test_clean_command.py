@@ -131,3 +131,34 @@ def test_the_score_of_a_model_drops_improbable_pairs(files, tmp_path, tiny_bundl
         for number, entropy in enumerate(entropies, 1)
         if entropy > limit and (number in scored or number not in rows)
     }
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("clean", *RULES_OFF, "--output", "."),
+        ("data", "split", "--test", "2", "--output", "."),
+        ("data", "sample", "--output", "."),
+        ("data", "stats", "--report", "all.de"),
+        ("data", "stats", "--report", "all.en"),
+    ],
+)
+def test_nothing_is_written_over_its_input(files, monkeypatch, command):
+    monkeypatch.chdir(files[0].parent)
+    before = [path.read_bytes() for path in files]
+    done = tmt(*command, "all.en", "all.de")
+    assert done.exit_code == 2, done.output
+    assert "choose another" in done.stderr
+    assert [path.read_bytes() for path in files] == before
+
+
+def test_what_was_cleaned_is_not_cleaned_into_its_own_folder(files, tmp_path):
+    output = tmp_path / "clean"
+    assert tmt("clean", *files, *RULES_OFF, "--output", output).exit_code == 0
+    kept = [output / "clean.en", output / "clean.de"]
+    rules = tmp_path / "rules.yaml"
+    rules.write_text(f"sources: [{{type: text, src: {kept[0]}, tgt: {kept[1]}}}]\n")
+    for given in (kept, [*files, "--held-out", kept[0]], ["--config", rules]):
+        done = tmt("clean", *given, *RULES_OFF, "--output", output)
+        assert done.exit_code == 2
+        assert f"{output}: holds {kept[0]}, which would be replaced" in done.stderr
