@@ -43,6 +43,12 @@ class Finding:
         return values
 
 
+def lines_of(error: TmtError) -> list[str]:
+    """Return the faults that an error names, without the line that counts them."""
+    lines = str(error).splitlines()
+    return lines[1:] if len(lines) > 1 and lines[0].endswith(":") else lines
+
+
 class _Collector(logging.Handler):
     """Keeps warnings as findings."""
 
@@ -78,7 +84,7 @@ def listening(part: Part, name: str) -> Iterator[list[Finding]]:
     except TmtError as error:
         found += [
             Finding(part, name, "problem", line, exit_code=error.exit_code)
-            for line in str(error).splitlines()
+            for line in lines_of(error)
         ]
     except OSError as error:
         where = f": {error.filename}" if error.filename else ""

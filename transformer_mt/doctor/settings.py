@@ -6,7 +6,7 @@ from pathlib import Path
 from transformer_mt.config.budget import load_within, peak_rate
 from transformer_mt.config.schema import Config
 from transformer_mt.config.unused import unused_settings
-from transformer_mt.doctor.findings import Finding
+from transformer_mt.doctor.findings import Finding, lines_of
 from transformer_mt.errors import ConfigError
 
 USUAL_RATES = {"adam": (5e-5, 5e-3), "adamw": (5e-5, 5e-3), "muon": (5e-4, 2e-2)}
@@ -23,10 +23,9 @@ def check_config(
     try:
         config = load_within(path, overrides, budget)
     except ConfigError as error:
-        mistakes = str(error).splitlines()
         return None, [
             Finding("config", "settings", "problem", line, exit_code=error.exit_code)
-            for line in mistakes
+            for line in lines_of(error)
         ]
     unused = [
         Finding("config", "unused", "warning", line, "leave it out, or change the other setting")
