@@ -57,7 +57,7 @@ def restore(folder: Path, rule: str) -> Report:
     manifest = read_manifest(folder, KIND, newest_version=FORMAT_VERSION, needs=[DROPPED, REPORT])
     report = Report.from_dict(read_json(folder / REPORT))
     if not report.counts.dropped.get(rule):
-        names = ", ".join(report.counts.dropped)
+        names = ", ".join(report.counts.dropped) or "none"
         raise ConfigError(f"{folder}: rule '{rule}' has dropped nothing; those that have: {names}")
     about = {"identity": manifest["identity"], "restored": [*manifest["restored"], rule]}
     return _write(folder, report, _merged(folder, report, rule), about)

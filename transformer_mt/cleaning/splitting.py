@@ -183,7 +183,7 @@ def _choose(
             group = next(remaining, None)
             if group is None:
                 raise DataError(
-                    f"{size:,} pairs for {name} cannot be held out: there are "
+                    f"{size:,} pairs for {name} cannot be held out: the text has "
                     f"{counted(len(ranked), 'group')} of relatives: ask for fewer"
                 )
             own = order[starts[group] : starts[group] + lengths[group]]

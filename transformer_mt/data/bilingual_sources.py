@@ -120,7 +120,7 @@ class OpusPairs:
             what = f"{len(stems)} pairs" if stems else "no pair"
             raise DataError(
                 f"{self.path}: {what} of files that end with {ends[0]} and {ends[1]}; there is: "
-                f"{', '.join(stems or names[:20])}; set corpus, src_lang or tgt_lang"
+                f"{', '.join(stems or names[:20]) or 'no file'}; set corpus, src_lang or tgt_lang"
             )
         return stems[0]
 

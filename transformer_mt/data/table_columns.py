@@ -172,7 +172,7 @@ def _kind(path: Path) -> str:
         return "tsv"
     raise ConfigError(
         f"{path}: one file must have both languages (.tsv, .csv, .jsonl, .parquet, .tmx, .xlf, "
-        ".po, .mo, .zip of OPUS); for two line files name both: tmt init SRC_FILE TGT_FILE"
+        ".po, .mo, .zip of OPUS); for two line files name both: SRC_FILE TGT_FILE"
     )
 
 

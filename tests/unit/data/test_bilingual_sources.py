@@ -58,6 +58,7 @@ def test_a_zip_file_of_opus_is_read_without_unpacking_it(tmp_path):
 @pytest.mark.parametrize(
     ("members", "message"),
     [
+        ({}, r"there is: no file;"),
         ({"X_en": b"a\n"}, r"no pair of files that end with \.en and \.de; there is: X\.en"),
         ({"X_en": b"", "X_de": b"", "Y_en": b"", "Y_de": b""}, "2 pairs of .*: X, Y; set corpus"),
         ({"X_en": b"a\nb\n", "X_de": b"a\n"}, r"c\.zip!X\.en has 2 lines but .*c\.zip!X\.de has 1"),

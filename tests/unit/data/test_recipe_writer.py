@@ -218,4 +218,4 @@ def test_a_table_with_ambiguous_columns_is_refused(folder):
     Path("x.tsv").write_text("a\tb\tc\n")
     assert "got 3 columns" in tmt("init", "x.tsv").stderr
     result = tmt("init", "x.de")
-    assert "for two line files name both: tmt init SRC_FILE TGT_FILE" in result.stderr
+    assert "for two line files name both: SRC_FILE TGT_FILE" in result.stderr
