@@ -71,7 +71,7 @@ def make_server(app: Starlette, limits: Limits) -> uvicorn.Server:
         http=protocol,
         ws="none",
         log_config=None,
-        log_level="warning",
+        log_level="error",  # its warnings are about what clients send
         access_log=False,
         server_header=False,
         limit_concurrency=limits.connections,

@@ -98,7 +98,9 @@ def test_clients_that_stall_are_cut_off_and_harm_no_other(service: Service) -> N
         assert [own for own in answers[::2] if not own.startswith(b"HTTP/1.1 408 ")] == []
 
 
-def test_what_is_not_http_gets_the_form_of_the_interface(service: Service) -> None:
+def test_what_is_not_http_gets_the_form_of_the_interface_and_no_line_of_log(
+    service: Service, caplog: pytest.LogCaptureFixture
+) -> None:
     with listening(service) as port:
         for data in (b"\x16\x03\x01\r\n\r\n", b"GET /" + b"a" * 40_000 + b" HTTP/1.1\r\n"):
             with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
@@ -106,6 +108,9 @@ def test_what_is_not_http_gets_the_form_of_the_interface(service: Service) -> No
                 found = b"".join(iter(lambda: connection.recv(10_000), b""))
             assert found.startswith(b"HTTP/1.1 400 ")
             assert found.endswith(b'{"error": "Invalid HTTP request received."}')
+        upgrade = {"Connection": "Upgrade", "Upgrade": "websocket"}
+        assert httpx.get(f"http://127.0.0.1:{port}/health", headers=upgrade).status_code == 200
+    assert not caplog.records
 
 
 def test_nobody_works_for_a_client_that_left(service: Service, slow: threading.Event) -> None:
