@@ -57,6 +57,7 @@ def test_a_document_comes_from_stdin_and_goes_to_stdout(tiny_bundle, catalog):
         (["--format", "po:fil=all"], 2, "expected OPTION=VALUE, got 'fil=all'"),
         (["--format", "po:fill=some"], 2, "fill: expected missing or fuzzy or all, got 'some'"),
         (["--n-best", "2"], 2, "--n-best refers to lines, and the input is a document"),
+        (["--shards", "2", "-o", "de.po"], 2, "--shards refers to lines, and the input is a doc"),
         (["--json"], 2, "give --output, too"),
     ],
 )

@@ -23,7 +23,15 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-FOR_LINES = ("--n-best", "--prefix", "--constraints", "--tab", "--alignments", "--errors")
+FOR_LINES = (
+    "--n-best",
+    "--prefix",
+    "--constraints",
+    "--tab",
+    "--alignments",
+    "--errors",
+    "--shards",
+)
 """Options that refer to lines."""
 
 OFTEN_LINES = ("html", "json", "jsonl", "md", "tsv")

@@ -266,11 +266,12 @@ def translate(
     check_inputs(*files)
     check_output(output, *files)
     check_output(alignments, output, *files)
+    kind = document_format(ctx, [] if text is not None else inputs)
     if check_shards(ctx, inputs if text is None else []):
         bundle = in_direction(ctx, load_of_options(ctx))
         translate_in_shards(ctx, inputs, bundle, _job(ctx, bundle, given, inputs))
         return
-    if (kind := document_format(ctx, [] if text is not None else inputs)) is not None:
+    if kind is not None:
         translate_document(ctx, lambda: _translator(ctx, given), inputs, *kind)
         return
     at_terminal = text is None and is_typed(inputs)
