@@ -20,7 +20,7 @@ PairFiles: TypeAlias = Annotated[
     typer.Argument(
         metavar="FILE..",
         help="Source and target lines, or one table or memory: .tsv, .csv, .jsonl, .parquet, .tmx, "
-        ".xlf, .po, .mo, .zip of OPUS.",
+        ".xlsx, .xlf, .po, .mo, .zip of OPUS.",
     ),
 ]
 Language: TypeAlias = Annotated[

@@ -47,6 +47,14 @@ class ExcelPairs:
                 text_of(tgt, field=str(places[1]), place=where),
             )
 
+    def first_row(self) -> list[str]:
+        """Return the texts of the first row.
+
+        Raises:
+            DataError: If the workbook or its sheet cannot be read.
+        """
+        return ["" if cell is None else str(cell) for cell in next(self._rows(), ())]
+
     def _rows(self) -> Iterator[tuple[Any, ...]]:
         import openpyxl
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from transformer_mt.config import sources as config
 from transformer_mt.config.language_codes import plain_code
 from transformer_mt.data.arrow_sources import text_fields
+from transformer_mt.data.excel_source import ExcelPairs
 from transformer_mt.data.line_sources import field_names, in_quotes, parse_object
 from transformer_mt.documents.bitext import kind_of_bitext, languages_of
 from transformer_mt.documents.tmx import matches
@@ -48,8 +49,9 @@ def find_columns(
     """Look into a table.
 
     Args:
-        path: TSV, CSV, JSON lines or Parquet, by its suffix or its first line; or a memory, which
-            has languages in place of columns: TMX, XLIFF, PO, MO, or a zip file of OPUS.
+        path: TSV, CSV, JSON lines or Parquet, by its suffix or its first line; a workbook with one
+            sheet (.xlsx); or a memory, which has languages in place of
+            columns: TMX, XLIFF, PO, MO, or a zip file of OPUS.
         wanted: Languages of source and target, where they are known.
         columns: Source and target column: names, or numbers from 0; None: guess.
 
@@ -60,6 +62,8 @@ def find_columns(
     bilingual = "opus" if path.suffix.lower() == ".zip" else kind_of_bitext(path)
     if bilingual not in (None, "tsv"):
         return _bilingual(path, str(bilingual), wanted)
+    if path.suffix.lower() == ".xlsx":
+        return _of_workbook(path, wanted, columns)
     kind = _kind(path)
     if kind == "parquet":
         src, tgt = _choose(text_fields(path), path, wanted, columns)
@@ -126,13 +130,38 @@ def _delimited(
     """Find the columns of a TSV or CSV file in its first lines."""
     delimiter = "\t" if kind == "tsv" else _find_delimiter(lines)
     row = next(csv.reader(lines, delimiter=delimiter), [])
-    by_number = columns is not None and all(name.isdecimal() for name in columns)
-    if (columns is not None and not by_number) or (columns is None and _is_header(row)):
-        src, tgt = _choose(row, path, wanted, columns)
+    src, tgt = _of_first_row(row, path, wanted, columns)
+    is_quoted = all(map(in_quotes, lines[0].split(delimiter)))
+    source: config.Source
+    if kind == "tsv" and not is_quoted and isinstance(src, int) and isinstance(tgt, int):
+        source = config.TsvSource(type="tsv", path=str(path), src_column=src, tgt_column=tgt)
+    else:
         source = config.CsvSource(
             type="csv", path=str(path), delimiter=delimiter, src_column=src, tgt_column=tgt
         )
-        return Columns(source, _languages(src, tgt))
+    return Columns(source, _languages(str(src), str(tgt)))
+
+
+def _of_workbook(
+    path: Path, wanted: tuple[str | None, str | None], columns: tuple[str, str] | None
+) -> Columns:
+    """Find the columns of the only sheet of a workbook."""
+    row = ExcelPairs(path, sheet=None, src_column=0, tgt_column=1).first_row()
+    src, tgt = _of_first_row(row, path, wanted, columns)
+    source = config.ExcelSource(type="xlsx", path=str(path), src_column=src, tgt_column=tgt)
+    return Columns(source, _languages(str(src), str(tgt)))
+
+
+def _of_first_row(
+    row: Sequence[str],
+    path: Path,
+    wanted: tuple[str | None, str | None],
+    columns: tuple[str, str] | None,
+) -> tuple[str, str] | tuple[int, int]:
+    """Return the names of two columns where the first row has names, else their numbers."""
+    by_number = columns is not None and all(name.isdecimal() for name in columns)
+    if (columns is not None and not by_number) or (columns is None and _is_header(row)):
+        return _choose(row, path, wanted, columns)
     numbers = (int(columns[0]), int(columns[1])) if columns is not None else (0, 1)
     if columns is None and len(row) != 2:
         raise ConfigError(
@@ -141,25 +170,7 @@ def _delimited(
         )
     if max(numbers) >= len(row):
         raise ConfigError(f"{path}: no column {max(numbers)}: it has {len(row)}, counted from 0")
-    src_column, tgt_column = numbers
-    is_quoted = all(map(in_quotes, lines[0].split(delimiter)))
-    if kind == "tsv" and not is_quoted:
-        return Columns(
-            config.TsvSource(
-                type="tsv", path=str(path), src_column=src_column, tgt_column=tgt_column
-            ),
-            (None, None),
-        )
-    return Columns(
-        config.CsvSource(
-            type="csv",
-            path=str(path),
-            delimiter=delimiter,
-            src_column=src_column,
-            tgt_column=tgt_column,
-        ),
-        (None, None),
-    )
+    return numbers
 
 
 def _kind(path: Path) -> str:
@@ -172,7 +183,7 @@ def _kind(path: Path) -> str:
         return "tsv"
     raise ConfigError(
         f"{path}: one file must have both languages (.tsv, .csv, .jsonl, .parquet, .tmx, .xlf, "
-        ".po, .mo, .zip of OPUS); for two line files name both: SRC_FILE TGT_FILE"
+        ".xlsx, .po, .mo, .zip of OPUS); for two line files name both: SRC_FILE TGT_FILE"
     )
 
 

@@ -108,6 +108,11 @@ def test_a_workbook_is_a_source(tmp_path):
     book.save(path)
     source = open_(type="xlsx", path=str(path), src_column="en", tgt_column="de")
     assert list(source) == [("dog", "Hund"), ("5", "")]
+    languages = ("--src-lang", "en", "--tgt-lang", "de")
+    for options in ((), ("--src-column", "en", "--tgt-column", "de")):
+        result = tmt("data", "convert", path, tmp_path / "b.tsv", *options, *languages)
+        assert result.exit_code == 0, result.stderr
+        assert (tmp_path / "b.tsv").read_text() == "dog\tHund\n"
     book.create_sheet("more")
     book.save(path)
     with pytest.raises(DataError, match="which sheet"):
