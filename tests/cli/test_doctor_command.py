@@ -40,6 +40,13 @@ def test_without_a_config_the_environment_alone_is_looked_at() -> None:
     }
 
 
+def test_a_file_in_the_place_of_a_folder_is_a_problem(tmp_path: Path) -> None:
+    (tmp_path / "runs").write_text("")
+    found = {one.name: one for one in environment.check_environment({"runs": tmp_path / "runs"})}
+    assert found["disk of runs"].status == "problem"
+    assert "not a directory" in found["disk of runs"].text
+
+
 def test_a_card_without_a_build_for_it_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(environment, "_driver_version", lambda: "550.54")
     monkeypatch.setattr("torch.version.cuda", None)

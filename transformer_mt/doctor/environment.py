@@ -168,9 +168,9 @@ def _disk(purpose: str, folder: Path) -> Finding:
 
 
 def existing(folder: Path) -> Path:
-    """Return a folder, or the nearest one above it that is there."""
+    """Return a path, or the nearest folder above it that is there."""
     place = folder.absolute()
-    return next((part for part in (place, *place.parents) if part.is_dir()), place)
+    return next((part for part in (place, *place.parents) if part.exists()), place)
 
 
 def file_system_of(place: Path) -> str | None:
