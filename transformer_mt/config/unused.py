@@ -85,7 +85,8 @@ def _unused_training(config: Config) -> Iterator[str]:
     if training.init_from is None and _changed(training, "init_parts"):
         yield "training.init_parts has no effect: there is no training.init_from"
     warmup, steps = training.schedule.warmup_steps, training.max_steps
-    if steps is not None and warmup > steps:
+    is_whole = getattr(training.schedule, "warmup_share", None) is None  # else cut to a share
+    if is_whole and steps is not None and warmup > steps:
         yield (
             f"training.schedule.warmup_steps {warmup} is more than training.max_steps {steps}: "
             "the learning rate never reaches its peak"

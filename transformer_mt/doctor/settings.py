@@ -56,7 +56,8 @@ def _rates(config: Config) -> Iterator[tuple[str, str, str]]:
             f"usual peaks lie between {low:g} and {high:g}",
         )
     warmup, steps = training.schedule.warmup_steps, training.max_steps
-    if steps is not None and steps / 2 < warmup <= steps:
+    is_whole = getattr(training.schedule, "warmup_share", None) is None  # else cut to a share
+    if is_whole and steps is not None and steps / 2 < warmup <= steps:
         yield (
             "training.schedule.warmup_steps",
             f"{warmup} of {steps} updates: more than half of the run is warm-up",

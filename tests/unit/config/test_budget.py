@@ -5,6 +5,8 @@ import pytest
 
 from transformer_mt.config.budget import read_budget, within_budget
 from transformer_mt.config.schema import Config
+from transformer_mt.config.unused import unused_settings
+from transformer_mt.doctor.settings import doubts
 from transformer_mt.errors import ConfigError
 from transformer_mt.training.schedules import build_schedule
 
@@ -66,3 +68,11 @@ def test_a_schedule_that_falls_to_an_end_stays() -> None:
     found = within_budget(config(max_epochs=3, lr=0.001, schedule=wsd), "5Mtokens").training
     assert found.schedule.model_dump() == wsd | {"warmup_share": 0.1}
     assert found.max_total_tokens == 5_000_000
+
+
+def test_a_warm_up_that_the_budget_shortens_is_no_doubt() -> None:
+    schedule = {"type": "linear", "warmup_steps": 400}
+    for budget in ("100steps", "500steps"):
+        found = within_budget(config(max_steps=9, lr=0.002, schedule=schedule), budget)
+        assert not [line for line in unused_settings(found) if "warmup" in line]
+        assert not [one for one in doubts(found) if "warmup" in one.name]
