@@ -32,7 +32,7 @@ def commands(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     return run
 
 
-@pytest.mark.parametrize("options", [(), ("--n-best", "2")])
+@pytest.mark.parametrize("options", [("--format", "lines"), ("--n-best", "2")])
 def test_shards_write_what_one_process_writes(tiny_bundle, text, tmp_path, commands, options):
     given = ("translate", "-m", tiny_bundle, "-i", text, *options)
     whole = tmt(*given, "-o", tmp_path / "whole")

@@ -37,10 +37,15 @@ def check_shards(ctx: typer.Context, inputs: Sequence[Path]) -> bool:
     Raises:
         ConfigError: If it cannot: with other options, or without files that can be read twice.
     """
+    from transformer_mt.documents.formats import LINES
+
     if ctx.params["shards"] is None:
         share_of(ctx)  # refuses --on
         return False
-    if given := [name for name in given_options(ctx) if name in WHOLE_TEXTS]:
+    given = [name for name in given_options(ctx) if name in WHOLE_TEXTS]
+    if ctx.params["format"] == LINES:
+        given.remove("--format")
+    if given:
         raise ConfigError(f"--shards does not go with {' and '.join(given)}: drop one")
     if not inputs or not all(path.is_file() for path in inputs):
         raise ConfigError("--shards needs files, which each worker reads: name them")

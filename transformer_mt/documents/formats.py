@@ -10,7 +10,7 @@ from typing import Any, cast
 from transformer_mt.documents.document import Document, Options
 from transformer_mt.errors import ConfigError, DataError
 from transformer_mt.extras import need
-from transformer_mt.text.lines import open_binary
+from transformer_mt.text.lines import ARCHIVES, open_binary
 
 MAX_BYTES = 1 << 26
 """Size limit of a document: it is read as a whole. Longer ones are cut first."""
@@ -83,8 +83,11 @@ _SIGNATURES = (
 
 
 def format_of(name: str) -> str | None:
-    """Return the format that the name of a file says; None if it says none."""
-    suffix = PurePath(name).suffix.lower()
+    """Return the format that the name of a file says, also a compressed one; None: it says none."""
+    name = name.lower()
+    for suffix in ARCHIVES:
+        name = name.removesuffix(suffix)
+    suffix = PurePath(name).suffix
     return next((key for key, known in FORMATS.items() if suffix in known.suffixes), None)
 
 

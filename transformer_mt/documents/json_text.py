@@ -79,8 +79,11 @@ def read(data: bytes, name: str, options: Options) -> SplicedDocument:
         def write(target: str) -> list[Edit]:
             return [Edit(begin, end, [json.dumps(target, ensure_ascii=only_ascii)])]
 
-        place = f"{name}:{lines.at(begin)}"
-        return Segment(str(value), place, context=".".join(keys)), write
+        place, context = f"{name}:{lines.at(begin)}", ".".join(keys)
+        if re.search("[\ud800-\udfff]", value):
+            reason = "it has half a character (a lone surrogate)"
+            return Segment(str(value), place, "", "locked", context, reason), write
+        return Segment(str(value), place, context=context), write
 
     def slots_of(part: str, base: int) -> Iterator[Slot]:
         if not part.strip():
@@ -103,4 +106,6 @@ def read(data: bytes, name: str, options: Options) -> SplicedDocument:
     if options["lines"] == "yes":
         parts = [(match[0], match.start()) for match in re.finditer(r"[^\n]+", text)]
     slots = [slot for part, base in parts for slot in slots_of(part, base)]
+    if patterns and not slots:
+        raise DataError(f"{name}: no text under a key that fits keys={options['keys']}")
     return SplicedDocument(text, encoding, name, slots)

@@ -3,14 +3,16 @@
 import json
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import parse_qsl
 
-from starlette.datastructures import UploadFile
+from starlette.datastructures import FormData, UploadFile
 from starlette.requests import Request
 
 from transformer_mt.serving.keys import Keys
 from transformer_mt.serving.limits import Limits, Refused
 
 KEY = "api_key"
+MOST_FIELDS = 100
 
 
 async def read_fields(request: Request, *, num_files: int = 0) -> Mapping[str, Any]:
@@ -62,11 +64,25 @@ async def _all_fields(request: Request, num_files: int) -> dict[str, Any]:
         if not isinstance(body, dict):
             raise Refused(400, "Invalid JSON format")
         return fields | body
-    form = await request.form(max_files=num_files, max_fields=100)
+    form = await _form(request, num_files)
     for name in form:
         values = [_unix(value) for value in form.getlist(name)]
         fields[name] = values[0] if len(values) == 1 else values
     return fields
+
+
+async def _form(request: Request, num_files: int) -> FormData:
+    """Return the fields of a form; of one in a URL's encoding without replacing damaged text."""
+    if "urlencoded" not in request.headers.get("content-type", ""):
+        return await request.form(max_files=num_files, max_fields=MOST_FIELDS)
+    try:
+        text = (await request.body()).decode()
+        pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=MOST_FIELDS)
+    except ValueError as error:
+        raise Refused(
+            400, f"Invalid request: expected a form in UTF-8 of at most {MOST_FIELDS} fields"
+        ) from error
+    return FormData([*pairs])
 
 
 def _unix(value: str | UploadFile) -> str | UploadFile:

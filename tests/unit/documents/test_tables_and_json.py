@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.documents.samples import reversed_words, written
-from transformer_mt.documents.formats import read_document
+from transformer_mt.documents.formats import format_of, read_document
 from transformer_mt.errors import DataError
 
 JSON = """\
@@ -35,7 +35,7 @@ def test_only_strings_change_and_escapes_stay_as_they_were():
 
 @pytest.mark.parametrize(
     ("keys", "found"),
-    [("deep", ["two é"]), ("list.*", ["one", "two é"]), ("nothing", []),
+    [("deep", ["two é"]), ("list.*", ["one", "two é"]),
      ("list.0+@title.*", ["one", "for translators"])],
 )  # fmt: skip
 def test_keys_choose_what_is_translated(keys, found):
@@ -138,3 +138,20 @@ def test_a_column_that_is_not_there_is_refused(options, message):
 
 def test_reversed_words_keep_tags():
     assert reversed_words("a b <g1>c d</g1>") == "b a <g1>d c</g1>"
+
+
+def test_keys_that_fit_nothing_are_an_error():
+    with pytest.raises(DataError, match="no text under a key that fits keys=nosuch"):
+        read('{"a": "A dog."}', keys="nosuch")
+
+
+def test_half_a_character_stays_and_is_listed():
+    document = read('{"a": "A man \\ud800 rides."}')
+    (segment,) = document.segments
+    assert segment.state == "locked"
+    assert "half a character" in segment.reason
+
+
+@pytest.mark.parametrize("name", ["a.po", "a.po.gz", "A.PO.XZ"])
+def test_the_format_of_a_compressed_document_is_known_from_its_name(name):
+    assert format_of(name) == "po"

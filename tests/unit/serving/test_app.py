@@ -149,3 +149,11 @@ def test_the_document_describes_every_endpoint_and_its_answers(service: Service)
         assert found.headers["content-type"].startswith(kind)
         if "schema" in content:
             jsonschema.validate(found.json(), content["schema"])
+
+
+def test_a_form_that_is_not_utf8_is_refused(service: Service) -> None:
+    sent = {"content": b"q=%ff%fe&source=en&target=de"}
+    header = {"content-type": "application/x-www-form-urlencoded"}
+    found = answer(service, "POST", "/translate", headers=header, **sent)
+    assert found.status_code == 400
+    assert found.json()["error"].startswith("Invalid request: expected a form in UTF-8")
