@@ -116,7 +116,7 @@ def main() -> None:
     parser.add_argument("--formats", help="names with commas between them; default: all")
     parser.add_argument("--most-bytes", type=int, default=10**9, help="longer files are left out")
     arguments = parser.parse_args()
-    logging.disable(logging.WARNING)
+    logging.getLogger("transformer_mt").setLevel(logging.ERROR)
     translate = model_of(arguments.model, arguments.engine) if arguments.model else replaced_letters
     totals: dict[str, Counter[str]] = defaultdict(Counter)
     reasons: Counter[str] = Counter()

@@ -57,7 +57,8 @@ def _plain_logging() -> None:
     """Undo how a command, of another test or of a fixture for many tests, has set up logging."""
     package = logging.getLogger("transformer_mt")
     package.handlers, package.propagate = [], True
-    package.setLevel(logging.NOTSET)
+    for name in ("transformer_mt", "transformer_mt.translation"):
+        logging.getLogger(name).setLevel(logging.NOTSET)
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 from safetensors import SafetensorError, safe_open
 
 from transformer_mt import __version__
-from transformer_mt.config.loading import dump_config, load_recorded
+from transformer_mt.config.dumping import dump_config
+from transformer_mt.config.loading import load_recorded
 from transformer_mt.config.schema import Config
 from transformer_mt.errors import UNREADABLE_JSON, ModelError, TmtError
 from transformer_mt.locations import CONFIG, WEIGHTS

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from transformer_mt.bundle import count_parameters
-from transformer_mt.config.loading import load_recorded, settings_of
+from transformer_mt.config.dumping import settings_of
+from transformer_mt.config.loading import load_recorded
 from transformer_mt.config.schema import Config
 from transformer_mt.errors import TmtError
 from transformer_mt.locations import CONFIG, EVENTS, LOCK, METRICS, RESULT

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.commands import tmt
-from transformer_mt.config.loading import dump_config
+from transformer_mt.config.dumping import dump_config
 
 TRAINING_SECONDS = {
     "step_seconds", "data_seconds", "forward_seconds", "backward_seconds", "optimizer_seconds",

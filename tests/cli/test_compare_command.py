@@ -10,7 +10,8 @@ from sacrebleu.significance import PairedTest
 from tests.commands import tmt
 from tests.conftest import small_text
 from tests.tiny_runs import tiny_config
-from transformer_mt.config.loading import dump_config, load_config
+from transformer_mt.config.dumping import dump_config
+from transformer_mt.config.loading import load_config
 from transformer_mt.data.evaluation_sets import read_test_sets
 from transformer_mt.translation.translator import Translator
 

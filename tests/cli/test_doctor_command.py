@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.commands import tmt
-from transformer_mt.config.loading import dump_config
+from transformer_mt.config.dumping import dump_config
 from transformer_mt.config.schema import Config
 from transformer_mt.doctor import environment, trial
 from transformer_mt.doctor.examination import examine

@@ -18,7 +18,7 @@ import torch
 from tests.faults import dying
 from tests.tiny_runs import metrics_without_times, weights_at
 from transformer_mt.cli.main import main
-from transformer_mt.config.loading import dump_config
+from transformer_mt.config.dumping import dump_config
 from transformer_mt.errors import TmtError
 from transformer_mt.training import distributed
 from transformer_mt.training.distributed import open_world

@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 
 from tests.commands import tmt
 from tests.tiny_runs import tiny_config
-from transformer_mt.config.loading import dump_config
+from transformer_mt.config.dumping import dump_config
 from transformer_mt.training.trainer import train
 
 

@@ -13,7 +13,7 @@ import torch
 
 from tests.tiny_runs import weights_at
 from transformer_mt.bundle import load_bundle
-from transformer_mt.config.loading import dump_config
+from transformer_mt.config.dumping import dump_config
 from transformer_mt.data.corpus import Corpus
 from transformer_mt.data.lexicon import Lexicon
 from transformer_mt.errors import DataError, ModelError, TmtError

@@ -16,7 +16,7 @@ import pytest
 
 import transformer_mt as tmt
 from transformer_mt.config.decoding import DecodingSettings
-from transformer_mt.config.loading import dump_config
+from transformer_mt.config.dumping import dump_config
 from transformer_mt.translation.keywords import SearchKeywords
 
 ROOT = Path(__file__).parents[2]

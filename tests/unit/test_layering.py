@@ -3,6 +3,7 @@
 import ast
 import graphlib
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -250,3 +251,8 @@ def test_every_folder_is_a_package() -> None:
 def test_names_say_what_is_inside() -> None:
     names = {part for path in modules() for part in path.relative_to(PACKAGE).with_suffix("").parts}
     assert names & VAGUE_NAMES == set()
+
+
+def test_modules_of_tests_have_names_of_their_own() -> None:
+    names = Counter(path.name for path in PACKAGE.parent.glob("tests/**/test_*.py"))
+    assert [name for name, number in names.items() if number > 1] == []  # pytest needs it

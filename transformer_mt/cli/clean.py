@@ -19,7 +19,8 @@ from transformer_mt.cli.pair_inputs import (
     find_source,
 )
 from transformer_mt.config.cleaning import CleaningSettings
-from transformer_mt.config.loading import dump_config, parse_settings, read_text
+from transformer_mt.config.dumping import dump_config
+from transformer_mt.config.loading import parse_settings, read_text
 from transformer_mt.config.sources import Source, TextSource
 from transformer_mt.errors import ConfigError
 

@@ -9,13 +9,8 @@ import typer
 
 from transformer_mt.cli.command import examples
 from transformer_mt.cli.options import ConfigArgument, ConfigName, Overrides, config_file
-from transformer_mt.config.loading import (
-    RECIPES,
-    dump_config,
-    find_config,
-    list_recipes,
-    load_config,
-)
+from transformer_mt.config.dumping import dump_config
+from transformer_mt.config.loading import RECIPES, find_config, list_recipes, load_config
 from transformer_mt.config.schema import config_schema
 from transformer_mt.config.unused import unused_settings
 from transformer_mt.errors import ConfigError, DataError, ModelError

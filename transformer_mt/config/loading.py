@@ -1,4 +1,4 @@
-"""Reading and writing of configs.
+"""Reading of configs.
 
 Every mistake of a file is reported at once, one line each: `base.yaml:3:11: training.warmup_steps:
 expected an integer, got '4000'`.
@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from transformer_mt.config.base import Settings
 from transformer_mt.config.data import DataSettings
 from transformer_mt.config.decoding import DecodingSettings
+from transformer_mt.config.dumping import dump_values, in_one_line
 from transformer_mt.config.mistakes import explain
 from transformer_mt.config.overrides import override
 from transformer_mt.config.reader import (
@@ -25,7 +26,6 @@ from transformer_mt.config.reader import (
     Place,
     UnreadableError,
     WrittenValue,
-    read_scalar,
     read_yaml,
 )
 from transformer_mt.config.schema import Config
@@ -38,7 +38,6 @@ Group = TypeVar("Group", bound=Settings)
 RECIPES = Path(__file__).resolve().parents[1] / "recipes"
 """Configs that come with the package."""
 
-ABSENT = object()
 BEFORE = {"clean_source": False}
 """Values of settings of `data` for configs written before they existed."""
 
@@ -153,13 +152,14 @@ def read_config(
         ConfigError: With all mistakes.
     """
     try:
-        assignments = [f"{path}={_flow(value)}" for path, value in _assigned(_plain(overrides))]
+        assignments = [
+            f"{path}={in_one_line(value)}" for path, value in _assigned(_plain(overrides))
+        ]
         if isinstance(config, Config) and not assignments:
             return config
         if isinstance(config, Config | Mapping):
             values = config.model_dump() if isinstance(config, Config) else _plain(config)
-            text = yaml.dump(values, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
-            return parse_config(text, "config", assignments)
+            return parse_config(dump_values(values), "config", assignments)
     except yaml.representer.RepresenterError as error:
         raise ConfigError(f"config: not a plain value: {error.args[-1]!r}") from error
     return load_config(find_config(os.fspath(config)), assignments)
@@ -275,29 +275,6 @@ def find_config(name: str) -> Path:
     raise ConfigError(message)
 
 
-def dump_config(config: Settings) -> str:
-    """Write a config with all its defaults; reading it gives an equal config."""
-    return yaml.dump(
-        config.model_dump(), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100
-    )
-
-
-def settings_of(config: Config) -> dict[str, Any]:
-    """Return all settings of a config by their paths, such as `training.lr`."""
-    return dict(_leaves(config.model_dump(mode="json")))
-
-
-def config_differences(old: Config, new: Config) -> list[str]:
-    """List the settings in which two configs differ, such as `training.lr: 0.001 -> 0.002`."""
-    old_values, new_values = settings_of(old), settings_of(new)
-    lines = []
-    for path in dict.fromkeys([*old_values, *new_values]):
-        before, after = old_values.get(path, ABSENT), new_values.get(path, ABSENT)
-        if before != after:
-            lines.append(f"{path}: {_word(before)} -> {_word(after)}")
-    return lines
-
-
 def list_recipes() -> dict[str, str]:
     """Return the names of the recipes of this package, each with its first sentence."""
     summaries = {}
@@ -332,45 +309,3 @@ def _message(mistakes: list[Mistake]) -> str:
 def _one_line(text: str) -> str:
     """Escape what would break a line or cannot be seen: what a user typed may hold anything."""
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
-
-
-class _Dumper(yaml.SafeDumper):
-    """Writes what YAML 1.1 and YAML 1.2 readers understand alike."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        """Write equal values out instead of pointing from one to the other."""
-        return True
-
-    def write_text(self, text: str) -> yaml.ScalarNode:
-        """Quote a text that either version would take for something else; PyYAML knows only 1.1."""
-        style = None if isinstance(read_scalar(text), str) else "'"
-        if not text.isprintable():  # PyYAML loses some line ends (U+0085) in other styles
-            style = '"'
-        return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
-
-
-_Dumper.add_representer(str, _Dumper.write_text)
-
-
-def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Walk nested values; an empty list or mapping is a leaf too."""
-    if isinstance(value, Mapping) and value:
-        for key, item in value.items():
-            yield from _leaves(item, f"{path}.{key}" if path else str(key))
-    elif isinstance(value, list) and value:
-        for index, item in enumerate(value):
-            yield from _leaves(item, f"{path}.{index}")
-    else:
-        yield path, value
-
-
-def _word(value: Any) -> str:
-    """Write a value in one line of YAML."""
-    return "(not there)" if value is ABSENT else _flow(value)
-
-
-def _flow(value: Any) -> str:
-    text: str = yaml.dump(
-        value, Dumper=_Dumper, allow_unicode=True, width=10**6, default_flow_style=True
-    )
-    return text.removesuffix("...\n").strip()

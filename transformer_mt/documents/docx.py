@@ -6,7 +6,6 @@ Only the text of paragraphs changes; parts without translations stay as they are
 import copy
 import io
 import zipfile
-import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,16 +16,17 @@ from lxml import etree
 
 from transformer_mt.documents.document import Filled, Options, Segment
 from transformer_mt.documents.inline import Flow, Kind, Part, Piece, flows
+from transformer_mt.documents.office_archive import (
+    CONTENT_TYPES,
+    open_archive,
+    parse_part,
+    read_member,
+)
 from transformer_mt.errors import DataError
-
-MAX_MEMBERS = 10_000
-MAX_UNPACKED = 1 << 29
-"""Bytes of all members together."""
 
 MAX_PART = 1 << 27
 """Bytes of a part with text."""
 
-_CONTENT_TYPES = "[Content_Types].xml"
 _WITH_TEXT = ("document.main+xml", "document.macroEnabled.main+xml", "template.main+xml",
               "header+xml", "footer+xml", "footnotes+xml", "endnotes+xml")  # fmt: skip
 _CONTAINERS = frozenset(
@@ -231,66 +231,6 @@ def _key(properties: Sequence[_Element]) -> str:
     return "".join(sorted(seen))
 
 
-def _parse(data: bytes, name: str, member: str) -> _Element:
-    """Parse a part without entities and without reading anything else.
-
-    Raises:
-        DataError: If it is not XML, or declares entities.
-    """
-    parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False)
-    try:
-        root = etree.fromstring(data, parser)
-    except etree.XMLSyntaxError as error:
-        raise DataError(f"{name}: {member}: expected XML: {error.msg}") from error
-    if root.getroottree().docinfo.internalDTD is not None:
-        raise DataError(f"{name}: {member}: has a document type, which Word never writes: refused")
-    return root
-
-
-def _open(data: bytes, name: str) -> zipfile.ZipFile:
-    """Open a document, within limits.
-
-    Raises:
-        DataError: If it is none, is encrypted, or too large when it is unpacked.
-    """
-    if data.startswith(b"\xd0\xcf\x11\xe0"):
-        raise DataError(
-            f"{name}: encrypted, or in the old .doc format; save it as .docx without a password"
-        )
-    try:
-        archive = zipfile.ZipFile(io.BytesIO(data))
-    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
-        raise DataError(f"{name}: expected a Word document (.docx): {error}") from error
-    members = archive.infolist()
-    size = sum(member.file_size for member in members)
-    if len(members) > MAX_MEMBERS or size > MAX_UNPACKED:
-        raise DataError(
-            f"{name}: {len(members):,} members of {size:,} bytes; at most {MAX_MEMBERS:,} and "
-            f"{MAX_UNPACKED:,} are read"
-        )
-    names = [member.filename for member in members]
-    if len(set(names)) < len(names):
-        raise DataError(f"{name}: two members have the same name: refused")
-    if any(member.flag_bits & 1 for member in members):
-        raise DataError(f"{name}: encrypted; save it without a password")
-    if _CONTENT_TYPES not in names:
-        raise DataError(f"{name}: expected a Word document (.docx), got another zip archive")
-    return archive
-
-
-def _load(archive: zipfile.ZipFile, name: str, member: str) -> bytes:
-    """Read a member.
-
-    Raises:
-        DataError: If it is damaged.
-    """
-    try:
-        return archive.read(member)
-    except (KeyError, zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError,
-            NotImplementedError, ValueError) as error:  # fmt: skip
-        raise DataError(f"{name}: {member}: damaged: {error}") from error
-
-
 class WordDocument:
     """A Word document; see `document.Document`.
 
@@ -306,11 +246,11 @@ class WordDocument:
         self.segments: list[Segment] = []
         self._places: list[tuple[str, int, int]] = []  # part, paragraph, flow of each segment
         self._members: dict[str, bytes] = {}
-        with _open(data, name) as archive:
+        with open_archive(data, name) as archive:
             for member in self._with_text(archive):
                 if archive.getinfo(member).file_size > MAX_PART:
                     raise DataError(f"{name}: {member}: more than {MAX_PART:,} bytes")
-                self._members[member] = _load(archive, name, member)
+                self._members[member] = read_member(archive, name, member)
                 for number, element in enumerate(self._paragraphs(member)[1]):
                     for at, flow in enumerate(_Paragraph(element).flows):
                         place = f"{name}: {member}: paragraph {number + 1}"
@@ -319,7 +259,9 @@ class WordDocument:
 
     def _with_text(self, archive: zipfile.ZipFile) -> list[str]:
         """Return the names of the parts with text that people read."""
-        types = _parse(_load(archive, self._name, _CONTENT_TYPES), self._name, _CONTENT_TYPES)
+        types = parse_part(
+            read_member(archive, self._name, CONTENT_TYPES), self._name, CONTENT_TYPES
+        )
         found = [
             child.get("PartName", "").lstrip("/")
             for child in types
@@ -331,7 +273,7 @@ class WordDocument:
 
     def _paragraphs(self, member: str) -> tuple[_Element, list[_Element]]:
         """Return the root of a part, and all its paragraphs, those in text boxes after theirs."""
-        root = _parse(self._members[member], self._name, member)
+        root = parse_part(self._members[member], self._name, member)
         return root, list(root.iter(f"{{{etree.QName(root).namespace}}}p"))
 
     def write(self, translations: Sequence[Filled | None]) -> bytes:
@@ -346,11 +288,11 @@ class WordDocument:
             return self._data
         parts = {member: self._written(member, own) for member, own in wanted.items()}
         result = io.BytesIO()
-        with _open(self._data, self._name) as archive, zipfile.ZipFile(result, "w") as new:
+        with open_archive(self._data, self._name) as archive, zipfile.ZipFile(result, "w") as new:
             for info in archive.infolist():
                 content = parts.get(info.filename)
                 if content is None:
-                    content = _load(archive, self._name, info.filename)
+                    content = read_member(archive, self._name, info.filename)
                 copied = zipfile.ZipInfo(info.filename, info.date_time)
                 copied.external_attr, copied.create_system = info.external_attr, info.create_system
                 new.writestr(copied, content, info.compress_type)

@@ -8,9 +8,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from transformer_mt.bundle import CARD, Bundle
+from transformer_mt.config.dumping import dump_config
 from transformer_mt.config.language_codes import plain_code
 from transformer_mt.config.languages import Direction
-from transformer_mt.config.loading import dump_config
 from transformer_mt.config.schema import Config
 from transformer_mt.errors import ConfigError
 from transformer_mt.exchange.argos import argos_twin, save_argos

@@ -13,7 +13,8 @@ from typing import IO
 
 import torch
 
-from transformer_mt.config.loading import config_differences, dump_config, load_recorded
+from transformer_mt.config.dumping import config_differences, dump_config
+from transformer_mt.config.loading import load_recorded
 from transformer_mt.config.schema import Config
 from transformer_mt.data.evaluation_sets import HELD_OUT
 from transformer_mt.errors import UNREADABLE_JSON, ConfigError, TmtError

@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
-from transformer_mt.config.loading import settings_of
+from transformer_mt.config.dumping import settings_of
 from transformer_mt.config.schema import Config
 from transformer_mt.config.training import TrainingSettings
 from transformer_mt.errors import ConfigError, brief

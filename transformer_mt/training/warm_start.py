@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from transformer_mt.bundle import Bundle, load_bundle
 from transformer_mt.config.data import DataSettings, TokenizerSettings
-from transformer_mt.config.loading import config_differences, load_recorded, read_config
+from transformer_mt.config.dumping import config_differences
+from transformer_mt.config.loading import load_recorded, read_config
 from transformer_mt.config.schema import Config
 from transformer_mt.errors import ConfigError, ModelError
 from transformer_mt.locations import WEIGHTS, find_bundle

@@ -12,10 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.config.good_config import GOOD
+from transformer_mt.config.dumping import config_differences, dump_config
 from transformer_mt.config.loading import (
     RECIPES,
-    config_differences,
-    dump_config,
     find_config,
     load_config,
     load_recorded,

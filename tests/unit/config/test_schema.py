@@ -8,7 +8,8 @@ import pytest
 import yaml
 
 from tests.unit.config.good_config import GOOD
-from transformer_mt.config.loading import RECIPES, dump_config, parse_config
+from transformer_mt.config.dumping import dump_config
+from transformer_mt.config.loading import RECIPES, parse_config
 from transformer_mt.config.reader import read_yaml
 from transformer_mt.config.schema import config_schema
 from transformer_mt.errors import ConfigError

@@ -1,6 +1,7 @@
 import pytest
 
-from transformer_mt.config.loading import dump_config, parse_config
+from transformer_mt.config.dumping import dump_config
+from transformer_mt.config.loading import parse_config
 from transformer_mt.config.unused import unused_settings
 
 GOOD = """\

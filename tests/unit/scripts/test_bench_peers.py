@@ -88,7 +88,7 @@ def test_results_name_a_config_by_its_place_in_the_checkout(monkeypatch) -> None
 
 @pytest.mark.slow
 def test_all_engines_run_on_the_same_data(run_config, tmp_path) -> None:
-    from transformer_mt.config.loading import dump_config
+    from transformer_mt.config.dumping import dump_config
 
     config = tmp_path / "tiny.yaml"
     config.write_text(dump_config(run_config()))

@@ -12,7 +12,8 @@ import comparison
 import decode_engines
 import peers_decode
 
-from transformer_mt.config.loading import dump_config, find_config, load_config
+from transformer_mt.config.dumping import dump_config
+from transformer_mt.config.loading import find_config, load_config
 
 
 @pytest.mark.parametrize(
