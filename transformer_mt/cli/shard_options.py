@@ -163,10 +163,10 @@ def _prepare_ray(commands: Sequence[Sequence[str]]) -> Callable[[], None]:
 
     A task takes a GPU where the cluster has some. It must see the files under the same paths.
     """
-    try:
-        ray: Any = importlib.import_module("ray")
-    except ImportError as error:
-        raise ConfigError("ray is not installed: run `pip install 'ray>=2.50'`") from error
+    from transformer_mt.extras import need
+
+    need("ray", extra="ray")
+    ray: Any = importlib.import_module("ray")
     if not ray.is_initialized():
         ray.init()
     gpus = 1 if ray.cluster_resources().get("GPU", 0) else 0
