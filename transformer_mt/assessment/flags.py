@@ -93,10 +93,10 @@ def flags_of(
     base = references if sources is None else sources
     lengths = _length_flags(hypotheses, base)
     far = [line for line, value in enumerate(chrf) if value < FAR]
-    elsewhere = {
-        line
-        for line, others in zip(far, _like(units, expected, far), strict=True)
-        if _nearest(hypotheses[line], [references[other] for other in others]) > chrf[line] + NEARER
+    like = zip(far, _like(units, expected, far), strict=True)
+    nearest = {
+        line: _nearest(hypotheses[line], [references[other] for other in others])
+        for line, others in like
     }
     script = script_of(" ".join(references))
     uncovered = _unusually_low(coverage or [])
@@ -114,7 +114,7 @@ def flags_of(
         own: dict[Flag, bool] = {
             "repeated": _repeats(units[line], read[line], expected[line]),
             "language": _is_foreign(text, references[line], script, plain_code(tgt_lang)),
-            "other line": line in elsewhere,
+            "other line": nearest.get(line, 0.0) > chrf[line] + NEARER,
             "uncovered": line in uncovered,
             "unlikely": line in unlikely,
         }

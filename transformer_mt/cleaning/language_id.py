@@ -44,9 +44,11 @@ class _Py3langid:
         self._model: Any = identifier.from_model_file(langid.MODEL_FILE, norm_probs=True)
 
     def codes(self) -> Collection[str]:
+        """Return the languages of the model."""
         return cast(Collection[str], self._model.labels)
 
     def identify(self, text: str) -> tuple[str, float]:
+        """Return the most probable language of a text, and its probability."""
         return cast(tuple[str, float], self._model.classify(text))
 
 

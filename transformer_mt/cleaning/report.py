@@ -1,4 +1,4 @@
-"""What cleaning did: counts, histograms and samples, as JSON and as text."""
+"""Report of a cleaning: counts, histograms and samples, as JSON and as text."""
 
 import heapq
 from collections.abc import Iterator, Mapping

@@ -94,7 +94,6 @@ def translate_document(
         DataError: If it cannot be read.
         ConfigError: If it, or the translation memory, is for other languages.
     """
-    from transformer_mt.documents.formats import MAX_BYTES, load_bytes
     from transformer_mt.translation.directions import direction_of
     from transformer_mt.translation.filling import as_json, fill_document
     from transformer_mt.translation.markup.protection import Protector
@@ -109,13 +108,7 @@ def translate_document(
     languages = direction_of(
         data_config, source=ctx.params["source_language"], target=ctx.params["target_language"]
     )
-    path = inputs[0] if inputs else STDIN
-    if path == STDIN:
-        name = "stdin"
-        with standard_input() as stream:
-            data = stream.read(MAX_BYTES + 1)
-    else:
-        name, data = str(path), load_bytes(path)
+    name, data = _content(inputs[0] if inputs else STDIN)
     memory = None
     if (earlier := ctx.params["memory"]) is not None:
         memory = TranslationMemory.load(earlier, *languages)
@@ -151,3 +144,13 @@ def translate_document(
     if ctx.params["as_json"]:
         json.dump(as_json(report), sys.stdout, ensure_ascii=False)
         print()
+
+
+def _content(path: Path) -> tuple[str, bytes]:
+    """Return the name of a document, for messages, and its content; `STDIN` is standard input."""
+    from transformer_mt.documents.formats import MAX_BYTES, load_bytes
+
+    if path != STDIN:
+        return str(path), load_bytes(path)
+    with standard_input() as stream:
+        return "stdin", stream.read(MAX_BYTES + 1)

@@ -43,7 +43,7 @@ def moved_most(first: Sequence[float], second: Sequence[float], num: int) -> lis
     Args:
         first: chrF of each line of the first system.
         second: Of the second system.
-        num: At most so many of each.
+        num: The greatest number of each.
     """
     moves = [Move(line, b - a) for line, (a, b) in enumerate(zip(first, second, strict=True))]
     moves.sort(key=lambda move: -move.change)

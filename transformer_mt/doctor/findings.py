@@ -24,7 +24,7 @@ class Finding:
         text: What is so.
         advice: What to do; empty where there is nothing to do, or the text says it.
         exit_code: Of a problem: that of the error which training would end with.
-        facts: Numbers behind it, for programs.
+        facts: The numbers that it rests on, for programs.
     """
 
     part: Part

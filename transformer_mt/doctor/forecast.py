@@ -105,7 +105,7 @@ def forecast(training: TrainingSettings, speed: Speed) -> Forecast:
 
 
 def _validations(steps: int, training: TrainingSettings) -> int:
-    """Count those every so many updates, and the one at the end."""
+    """Count those after every N updates, and the one at the end."""
     return math.ceil(steps / training.validation.every_steps)
 
 

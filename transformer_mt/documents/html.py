@@ -64,32 +64,40 @@ class _Events(HTMLParser):
         self.found.append((self._lines.start(line) + column, kind, name, dict(attributes[::-1])))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note the start of an element."""
         self._add("open", tag, attrs)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note an element without content."""
         self._add("void", tag, attrs)
 
     def handle_endtag(self, tag: str) -> None:
+        """Note the end of an element."""
         self._add("close", tag)
 
     def handle_data(self, data: str) -> None:
+        """Note a run of text."""
         self._add("text")
 
     def handle_comment(self, data: str) -> None:
+        """Note a comment."""
         self._add("comment")
 
     def handle_decl(self, decl: str) -> None:
+        """Note a document type."""
         self._add("other")
 
     def handle_pi(self, data: str) -> None:
+        """Note a processing instruction."""
         self._add("other")
 
     def unknown_decl(self, data: str) -> None:
+        """Note a marked section, such as CDATA."""
         self._add("other")
 
 
 def _end_of_tags(text: str) -> int:
-    """Return behind the last tag; a comment that never ends is left out, too.
+    """Return the place after the last tag; a comment that never ends is left out, too.
 
     The parser would look for the end of each construct in all of the rest.
     """

@@ -57,6 +57,7 @@ class _Reader:
         self._parts: list[str] = []
 
     def read(self, node: Node) -> Coded:
+        """Return the text of an element, its inline codes as tags."""
         self._inside(node)
         self.found.text = "".join(self._parts)
         return self.found

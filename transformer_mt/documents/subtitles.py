@@ -105,7 +105,7 @@ def _cut(text: str, lengths: Sequence[int]) -> list[str] | None:
 
 
 def _is_continued(first: Cue, then: Cue, text: str) -> bool:
-    """Whether a sentence goes on from one cue into the next."""
+    """Whether a sentence continues from one cue into the next."""
     before, after = text[first.begins : first.stops], text[then.begins : then.stops]
     return (
         timedelta() <= then.start - first.end <= LONGEST_PAUSE

@@ -127,7 +127,7 @@ def outside_score(
         hypotheses: Translations.
         references: Each a list with one for each line; `{ref}` is the first.
         sources: As many lines.
-        timeout_s: After so many seconds, the command and what it started are ended.
+        timeout_s: Seconds after which the command and what it started are ended.
 
     Raises:
         OutsideMetricError: If it fails, takes longer, or prints other things than numbers.

@@ -1,4 +1,4 @@
-"""What every request passes: limits of size and time, the count, and the form of errors."""
+"""Middleware of every request: limits of size and time, the count, and the form of errors."""
 
 import asyncio
 import json

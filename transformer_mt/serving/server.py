@@ -20,7 +20,7 @@ from transformer_mt.translation.model import Model
 
 
 def load_model(path: Path | None, *, num_threads: int, **options: Any) -> Model:
-    """Load a model that so many threads share, each of which computes alone: see `api.load`."""
+    """Load a model that threads share, each of which computes alone: see `api.load`."""
     model = api.load(path, threads=num_threads, **options)
     if model.bundle.search is None:
         import torch

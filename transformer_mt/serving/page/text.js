@@ -2,7 +2,7 @@
 //
 // A text is an array of lines `{source, sentences}`; a sentence is
 // `{source, target, glue, words, edited}`, where each word is `[begin, end]` in the target, and
-// `[sourceBegin, sourceEnd]` behind it where it is known, in characters (code points).
+// `[sourceBegin, sourceEnd]` after it where it is known, in characters (code points).
 
 import { get, make } from "./dom.js";
 
