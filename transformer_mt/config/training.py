@@ -154,8 +154,7 @@ class ValidationSettings(Settings):
     every_steps: PositiveInt = 1000
     """Validate and save a checkpoint every N updates, and at the end."""
     min_validations: Annotated[int, Field(ge=0)] = 5
-    """Validate at least this many times, at equal intervals of `max_minutes` or
-    `budget_minutes`, also on a slow machine, unless that takes more than a sixth of the time."""
+    """Least number of validations in a run limited by time, unless they need over a sixth of it."""
     metrics: list[MetricName] = Field(default=["bleu", "chrf"])
     """Metrics of the translated validation set; empty: only the loss is computed."""
     beam_size: PositiveInt | None = None
@@ -281,8 +280,7 @@ class TrainingSettings(Settings):
     max_minutes: Annotated[float, Field(gt=0)] | None = None
     """Maximum training time in minutes, incl. validation."""
     budget_minutes: Annotated[float, Field(gt=0)] | None = None
-    """Time in minutes for the whole run, all sessions: data preparation, training, validation and
-    the average at the end; `tmt train --budget` sets it."""
+    """Minutes for the whole run, from preparing data to the average; set by `--budget`."""
     validation: ValidationSettings = ValidationSettings()
     """Validation, model selection and early stopping."""
     checkpoints: CheckpointSettings = CheckpointSettings()

@@ -16,6 +16,7 @@ import torch
 from transformer_mt.config.dumping import config_differences, dump_config
 from transformer_mt.config.loading import load_recorded
 from transformer_mt.config.schema import Config
+from transformer_mt.config.training import LIMITS as LIMIT_NAMES
 from transformer_mt.data.evaluation_sets import HELD_OUT
 from transformer_mt.errors import UNREADABLE_JSON, ConfigError, TmtError
 from transformer_mt.locations import CONFIG, EVENTS, LOCK, METRICS, RESULT
@@ -37,9 +38,11 @@ logger = logging.getLogger(__name__)
 
 _CPU_INFO = Path("/proc/cpuinfo")
 
+LIMITS = tuple(f"training.{name}" for name in LIMIT_NAMES)
 # Settings that do not change what a step computes: a run may be resumed with others. All else must
 # be as it was, or the run would be a mixture of two.
 CHANGEABLE = (
+    *LIMITS,
     "data.corpus_dir",
     "data.num_workers",
     "data.test",
@@ -48,12 +51,7 @@ CHANGEABLE = (
     "training.checkpoints",
     "training.device",
     "training.log_every_steps",
-    "training.max_epochs",
-    "training.max_minutes",
-    "training.budget_minutes",
     "training.max_rollbacks",
-    "training.max_steps",
-    "training.max_total_tokens",
     "training.micro_batch_tokens",
     "training.parallel",
     "training.rank_timeout_minutes",
@@ -64,13 +62,6 @@ CHANGEABLE = (
     "training.validation.min_validations",
     "training.validation.num_samples",
     "training.validation.patience",
-)
-LIMITS = (
-    "training.budget_minutes",
-    "training.max_epochs",
-    "training.max_minutes",
-    "training.max_steps",
-    "training.max_total_tokens",
 )
 # What may change together with a limit: a prolonged run may want another learning rate.
 CHANGEABLE_WITH_LIMITS = ("training.lr", "training.schedule")
